@@ -1,0 +1,34 @@
+"""PAC reinforcement learning with rich observations: few hidden states, guarantees that can be checked.
+
+Importing this package registers its worlds with Gymnasium (`richobs/Lock-v0` and so on).
+"""
+
+from richobs.assumptions import Check, Report, audit, check_assumptions
+from richobs.envs import Problem, make
+from richobs.envs.gym import register_all as _register_all
+from richobs.errors import RichObsError
+from richobs.problem import Environment, FunctionClass, GreedyPolicy, Policy, ValueFunction, ValueReport
+from richobs.tabular import Plan, Rewards, TabularProcess
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Check",
+    "Environment",
+    "FunctionClass",
+    "GreedyPolicy",
+    "Plan",
+    "Policy",
+    "Problem",
+    "Report",
+    "Rewards",
+    "RichObsError",
+    "TabularProcess",
+    "ValueFunction",
+    "ValueReport",
+    "audit",
+    "check_assumptions",
+    "make",
+]
+
+_register_all()

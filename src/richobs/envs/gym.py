@@ -1,0 +1,250 @@
+"""Every world as a Gymnasium environment, one by one and natively vectorised.
+
+Observations do not contain the level unless the world itself shows it; `info["level"]` and `info["latent_state"]` tell
+what a learner should not use. After the last action the observation is all zeros, and `terminated` is true.
+"""
+
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from richobs.envs.picture import Scene, as_pixels, as_text
+from richobs.envs.registry import WORLDS, configure, full_id, shared_problem
+from richobs.envs.world import World
+from richobs.errors import InvalidInput
+from richobs.problem import Floats, Ints, Mask, Observations
+from richobs.randomness import keyed_generator
+
+
+def register_all() -> None:
+    """Registers `richobs/Lock-v0` and its siblings with Gymnasium."""
+    for world in WORLDS:
+        name = "".join(part.capitalize() for part in world.split("-"))
+        gymnasium.register(
+            id=f"richobs/{name}-v0",
+            entry_point="richobs.envs.gym:WorldEnv",
+            vector_entry_point="richobs.envs.gym:WorldVectorEnv",
+            kwargs={"world": world},
+        )
+
+
+class _Streams:
+    """The generators of one environment: emission noise has its own, and none of them is the user's.
+
+    A Gymnasium space seeded with the number given to `reset` would otherwise run in step with the noise.
+    """
+
+    def __init__(self, seed: int):
+        self.emission = keyed_generator(seed, "gym", "emission")
+        self.reward = keyed_generator(seed, "gym", "reward")
+        self.transition = keyed_generator(seed, "gym", "transition")
+
+
+class _Copies:
+    """n copies of a world in step with each other, which share a level because every episode has H of them."""
+
+    def __init__(self, world: World, n: int):
+        self.world = world
+        self.n = n
+        self.level = -1  # no episode yet
+        self.states: Ints = np.zeros(n, dtype=np.int64)
+        self.x: Observations = np.zeros(n)
+
+    def reset(self, streams: _Streams) -> Observations:
+        self.level = 0
+        self.states = self.world.start(self.n, streams.transition)
+        self.x = self.world.observe(0, self.states, streams.emission)
+        return self.x
+
+    def step(self, actions: Ints, streams: _Streams) -> tuple[Observations, Floats]:
+        """Returns the next observations, zeros after the last level, and the rewards."""
+        rewards = self.world.reward(self.level, self.states, self.x, actions, streams.reward)
+        self.level += 1
+        if self.ended:
+            self.x = np.zeros_like(self.x)
+        else:
+            self.states = self.world.move(self.level - 1, self.states, actions, streams.transition)
+            self.x = self.world.observe(self.level, self.states, streams.emission)
+        return self.x, rewards
+
+    @property
+    def ended(self) -> bool:
+        return self.level >= self.world.horizon
+
+
+class WorldEnv(gymnasium.Env[Any, np.int64]):
+    """One copy of a world; `gymnasium.make("richobs/Lock-v0", horizon=10)` takes the world's parameters."""
+
+    metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium declares it so)
+
+    def __init__(self, world: str, render_mode: str | None = None, **params: Any):
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise InvalidInput(f"render_mode must be one of {self.metadata['render_modes']} or None; got {render_mode!r}.")
+        config = configure(world, **params)
+        self._title = full_id(config)
+        self._copies = _Copies(shared_problem(config).world, 1)
+        self._streams: _Streams | None = None
+        self._scene = Scene(self._title, (), (), (), 0.0)
+        self.render_mode = render_mode
+        self.action_space = gymnasium.spaces.Discrete(self._copies.world.n_actions)
+        self.observation_space = self._copies.world.space()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode; a seed makes this and all later ones reproducible."""
+        super().reset(seed=seed)
+        if seed is not None or self._streams is None:
+            self._streams = _Streams(int(self.np_random.integers(2**63)))
+        world = self._copies.world
+        x = self._copies.reset(self._streams)
+        labels = tuple(world.labels(level) for level in range(world.horizon)) if self.render_mode else ()
+        self._scene = Scene(self._title, labels, (int(self._copies.states[0]),), (), 0.0)
+        return x[0], self._info()
+
+    def step(self, action: np.int64) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Takes one action; the episode terminates with the H-th."""
+        if self._streams is None or self._copies.ended:
+            raise gymnasium.error.ResetNeeded("the episode has ended or has not begun: call reset() before step().")
+        if not 0 <= int(action) < self._copies.world.n_actions:
+            raise InvalidInput(f"action {action}: this world has actions 0 to {self._copies.world.n_actions - 1}.")
+        x, rewards = self._copies.step(np.array([int(action)]), self._streams)
+        ended = self._copies.ended
+        if self.render_mode:
+            here = () if ended else (int(self._copies.states[0]),)
+            s = self._scene
+            self._scene = s._replace(
+                visited=s.visited + here, actions=(*s.actions, int(action)), earned=s.earned + float(rewards[0])
+            )
+        return x[0], float(rewards[0]), ended, False, self._info()
+
+    def render(self) -> Any:
+        """Returns the picture of the episode so far, as text or as an RGB array."""
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() was called without a render_mode; pass one to gymnasium.make.")
+            return None
+        if not self._scene.visited:
+            raise gymnasium.error.ResetNeeded("there is nothing to draw yet: call reset() before render().")
+        return as_text(self._scene) if self.render_mode == "ansi" else as_pixels(self._scene)
+
+    def _info(self) -> dict[str, Any]:
+        return {"level": self._copies.level, "latent_state": int(self._copies.states[0])}
+
+
+class WorldVectorEnv(VectorEnv[Any, Any, Any]):
+    """Many copies of a world stepped together in a few array operations.
+
+    Every episode takes H steps, so all copies end together. With `AutoresetMode.NEXT_STEP` (Gymnasium's default) the step
+    after that starts new episodes and ignores its actions; with `SAME_STEP` new episodes start in the last step itself and
+    the final observations are in `info`; with `DISABLED` the caller resets all copies at once.
+    """
+
+    def __init__(
+        self,
+        world: str,
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        **params: Any,
+    ):
+        if num_envs < 1:
+            raise InvalidInput(f"num_envs must be at least 1; got {num_envs}.")
+        if render_mode not in (None, "ansi", "rgb_array"):
+            raise InvalidInput(f"render_mode must be 'ansi', 'rgb_array' or None; got {render_mode!r}.")
+        config = configure(world, **params)
+        self._title = full_id(config)
+        self._copies = _Copies(shared_problem(config).world, num_envs)
+        self._streams: _Streams | None = None
+        self.num_envs = num_envs
+        self.render_mode = render_mode
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = {**WorldEnv.metadata, "autoreset_mode": self.autoreset_mode}
+        self.single_action_space = gymnasium.spaces.Discrete(self._copies.world.n_actions)
+        self.single_observation_space = self._copies.world.space()
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self._history: list[tuple[Ints, Ints, Floats]] = []  # states, actions, rewards; kept only to be drawn
+        self._all = np.ones(num_envs, dtype=bool)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode in every copy; a seed (or a list, one per copy) makes all that follows reproducible."""
+        mask = (options or {}).get("reset_mask")
+        if mask is not None and not np.all(mask):
+            raise InvalidInput("copies of a world run in step, so reset_mask must be true everywhere or be left out.")
+        if isinstance(seed, list):
+            if len(seed) != self.num_envs:
+                raise InvalidInput(f"a list of seeds needs one per copy, {self.num_envs} in all; got {len(seed)}.")
+            known = [s for s in seed if s is not None]
+            seed = int(keyed_generator(0, "gym", tuple(known)).integers(2**31)) if known else None
+        super().reset(seed=seed)
+        if seed is not None or self._streams is None:
+            self._streams = _Streams(int(self.np_random.integers(2**63)))
+        self._history = []
+        return self._copies.reset(self._streams), self._info()
+
+    def step(self, actions: Any) -> tuple[Any, Floats, Mask, Mask, dict[str, Any]]:
+        """Takes one action in every copy."""
+        if self._streams is None:
+            raise gymnasium.error.ResetNeeded("no episode has begun: call reset() before step().")
+        never = np.zeros(self.num_envs, dtype=bool)
+        if self._copies.ended:
+            if self.autoreset_mode is AutoresetMode.DISABLED:
+                raise gymnasium.error.ResetNeeded("the episodes have ended: call reset() before step().")
+            self._history = []
+            x = self._copies.reset(self._streams)
+            return x, np.zeros(self.num_envs), never, never.copy(), self._info()
+        taken = np.asarray(actions, dtype=np.int64)
+        if taken.shape != (self.num_envs,) or not (0 <= taken.min() and taken.max() < self._copies.world.n_actions):
+            raise InvalidInput(
+                f"step needs {self.num_envs} actions from 0 to {self._copies.world.n_actions - 1}; got shape "
+                f"{taken.shape}{f' with values {taken.min()} to {taken.max()}' if taken.size else ''}."
+            )
+        before = self._copies.states
+        x, rewards = self._copies.step(taken, self._streams)
+        if self.render_mode:
+            self._history.append((before, taken, rewards))
+        ended = np.full(self.num_envs, self._copies.ended)
+        info = self._info()
+        if self._copies.ended and self.autoreset_mode is AutoresetMode.SAME_STEP:
+            final = np.empty(self.num_envs, dtype=object)
+            final[:] = list(x)
+            self._history = []
+            x = self._copies.reset(self._streams)
+            last = {"final_obs": final, "_final_obs": self._all.copy(), "final_info": info, "_final_info": self._all.copy()}
+            info = {**self._info(), **last}
+        return x, rewards, ended, never, info
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Returns one picture per copy, or None without a render_mode."""
+        if self.render_mode is None:
+            return None
+        if self._copies.level < 0:
+            raise gymnasium.error.ResetNeeded("there is nothing to draw yet: call reset() before render().")
+        draw = as_text if self.render_mode == "ansi" else as_pixels
+        return tuple(draw(self._scene(i)) for i in range(self.num_envs))
+
+    def _scene(self, copy: int) -> Scene:
+        world = self._copies.world
+        visited = [int(states[copy]) for states, _, _ in self._history]
+        if not self._copies.ended:
+            visited.append(int(self._copies.states[copy]))
+        return Scene(
+            self._title,
+            tuple(world.labels(level) for level in range(world.horizon)),
+            tuple(visited),
+            tuple(int(actions[copy]) for _, actions, _ in self._history),
+            float(sum(rewards[copy] for _, _, rewards in self._history)),
+        )
+
+    def _info(self) -> dict[str, Any]:
+        level: NDArray[np.int64] = np.full(self.num_envs, self._copies.level)
+        return {
+            "level": level,
+            "_level": self._all.copy(),
+            "latent_state": self._copies.states.copy(),
+            "_latent_state": self._all.copy(),
+        }

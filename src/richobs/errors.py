@@ -1,0 +1,45 @@
+"""What can be wrong with what richobs is given; every message says who needs what, what arrived and where to look."""
+
+
+class RichObsError(Exception):
+    """Anything richobs raises on purpose."""
+
+
+class InvalidInput(RichObsError, ValueError):
+    """An argument or a configuration that cannot be used."""
+
+
+class UnknownWorld(InvalidInput):
+    """A world id that the registry does not hold."""
+
+
+class InvalidPath(InvalidInput):
+    """An action sequence that does not fit the environment: too long, or with an action it does not have."""
+
+
+class InvalidProcess(InvalidInput):
+    """A tabular process that is not a contextual decision process; the subclasses say why."""
+
+
+class ShapeError(InvalidProcess):
+    """Arrays whose shapes do not fit each other."""
+
+
+class NotFiniteError(InvalidProcess):
+    """A NaN or an infinity where a number is needed."""
+
+
+class ProbabilityError(InvalidProcess):
+    """Probabilities that are negative or do not sum to one."""
+
+
+class UnreachableLevelError(InvalidProcess):
+    """A level that no action sequence reaches."""
+
+
+class RewardRangeError(InvalidProcess):
+    """A reward outside [0, 1], or an action sequence whose rewards can sum to more than 1."""
+
+
+class AssumptionViolated(RichObsError):
+    """Something was asked for that exists only where one of the paper's assumptions holds, and it does not."""

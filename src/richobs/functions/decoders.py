@@ -1,0 +1,85 @@
+"""Decoders: which coordinate of a vector means the first live state, which the second, and what is live there."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from richobs.errors import InvalidInput
+from richobs.problem import Floats, Ints, Observations
+
+
+class Decoders:
+    """All (i, j, a, b) with i != j: coordinate i tells the first live state and j the second.
+
+    Where coordinate i is on (x_i > 1/2), action u is worth `worth[a, u]`; where j is on, `worth[b, u]`; the larger
+    where both are, 0 where neither is. D coordinates and A rows of `worth` make D(D-1)A^2 functions, none of them stored.
+    """
+
+    def __init__(self, n_coordinates: int, worth: ArrayLike, *, rotation: Floats | None = None):
+        """Describes the class.
+
+        Args:
+            n_coordinates: D, how many coordinates could carry the state.
+            worth: `[A, K]` value of each action when choice a of the live action is right; in [0, 1].
+            rotation: `[D', D']` orthogonal matrix; observations are `rotation @ (D' coordinates)` and are turned back
+                first. None where observations are the coordinates.
+        """
+        self.worth = np.asarray(worth, dtype=np.float64)
+        if n_coordinates < 2 or self.worth.ndim != 2:
+            raise InvalidInput(
+                f"decoders need at least two coordinates and a worth of shape [A, K]; got {n_coordinates} and shape "
+                f"{self.worth.shape}."
+            )
+        if not ((self.worth >= 0) & (self.worth <= 1)).all():
+            raise InvalidInput("decoders predict values in [0, 1]; `worth` holds others.")
+        self.n_coordinates = n_coordinates
+        self.rotation = rotation
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return self.n_coordinates * (self.n_coordinates - 1) * len(self.worth) ** 2
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return int(self.worth.shape[1])
+
+    def index(self, first: int, second: int, a: int, b: int) -> int:
+        """Returns the place of decoder (i, j, a, b) in the class."""
+        D, A = self.n_coordinates, len(self.worth)
+        if first == second or not (0 <= first < D and 0 <= second < D and 0 <= a < A and 0 <= b < A):
+            raise InvalidInput(f"({first}, {second}, {a}, {b}) is not a decoder of {D} coordinates and {A} choices.")
+        return ((first * (D - 1) + second - (second > first)) * A + a) * A + b
+
+    def parameters(self, members: Ints | None = None) -> tuple[Ints, Ints, Ints, Ints]:
+        """Returns i, j, a, b, each `[N]`, of all decoders or of those listed."""
+        A = len(self.worth)
+        rest = np.arange(self.size) if members is None else np.asarray(members, dtype=np.int64)
+        if rest.size and not (0 <= rest.min() and rest.max() < self.size):
+            raise InvalidInput(f"this class has functions 0 to {self.size - 1}; asked for {rest.min()} to {rest.max()}.")
+        rest, b = np.divmod(rest, A)
+        rest, a = np.divmod(rest, A)
+        first, second = np.divmod(rest, self.n_coordinates - 1)
+        return first, second + (second >= first), a, b
+
+    def coordinates(self, x: Observations) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+        """Returns `[n, D]` which coordinates are on."""
+        plain = np.asarray(x) if self.rotation is None else np.asarray(x) @ self.rotation
+        if plain.ndim != 2 or plain.shape[1] < self.n_coordinates:
+            raise InvalidInput(
+                f"these decoders read vectors of at least {self.n_coordinates} coordinates; got shape {plain.shape}."
+            )
+        return plain[:, : self.n_coordinates] > 0.5
+
+    def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns `[N, n, K]` the values at `x` of all decoders, or of those listed in `members`."""
+        on = self.coordinates(x)
+        first, second, a, b = self.parameters(members)
+        one = on.T[first][:, :, None] * self.worth[a][:, None, :]
+        other = on.T[second][:, :, None] * self.worth[b][:, None, :]
+        return np.maximum(one, other)
+
+    def reads(self, member: int) -> tuple[int, ...]:
+        """Returns the two coordinates one decoder looks at (after the rotation is undone)."""
+        first, second, _, _ = self.parameters(np.array([member]))
+        return int(first[0]), int(second[0])

@@ -1,0 +1,48 @@
+"""Prototypes: functions on vectors that look up the nearest of a few centres in a table."""
+
+import numpy as np
+
+from richobs.errors import InvalidInput
+from richobs.problem import Floats, Ints, Observations
+
+
+class Prototypes:
+    """Function m shows x to centre set `which[m]` and returns the row of its table for the nearest centre."""
+
+    def __init__(self, centres: Floats, which: Ints, tables: Floats):
+        """Describes the class.
+
+        Args:
+            centres: `[C, S, d]` C sets of S centres.
+            which: `[N]` the centre set of each function.
+            tables: `[N, S, K]` the table of each function, values in [0, 1].
+        """
+        sizes_fit = centres.ndim == 3 and tables.ndim == 3 and which.shape == tables.shape[:1]
+        if not sizes_fit or centres.shape[1] != tables.shape[1]:
+            raise InvalidInput(
+                f"prototypes need centres [C, S, d], which [N] and tables [N, S, K]; got shapes {centres.shape}, "
+                f"{which.shape} and {tables.shape}."
+            )
+        if not ((tables >= 0) & (tables <= 1)).all():
+            raise InvalidInput("values must lie in [0, 1]; `tables` holds others.")
+        self.centres = centres
+        self.which = which
+        self.tables = tables
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return len(self.tables)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return self.tables.shape[2]
+
+    def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
+        members = np.arange(self.size) if members is None else members
+        sets, inverse = np.unique(self.which[members], return_inverse=True)
+        distance = np.stack([((x[:, None, :] - c[None]) ** 2).sum(axis=2) for c in self.centres[sets]])  # [C, n, S]
+        nearest = distance.argmin(axis=2)[inverse]  # [N, n]
+        return np.take_along_axis(self.tables[members], nearest[:, :, None], axis=1)

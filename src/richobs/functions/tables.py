@@ -1,0 +1,82 @@
+"""Tables: functions on finitely many observations, listed value by value."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from richobs.errors import InvalidInput
+from richobs.problem import Floats, Ints, Observations
+
+Encoder = Callable[[Observations], Ints]  # observations [n, ...] to rows of the tables [n]
+
+
+class Tables:
+    """The functions of one level as a `[N, X, K]` array."""
+
+    def __init__(self, tables: ArrayLike, encode: Encoder | None = None):
+        """Checks and keeps the tables.
+
+        Args:
+            tables: `[N, X, K]` values in [0, 1].
+            encode: turns observations into rows 0 to X-1; by default an observation is its own row.
+        """
+        array = np.asarray(tables, dtype=np.float64)
+        if array.ndim != 3 or 0 in array.shape:
+            raise InvalidInput(f"tables must be [N, X, K] with every size at least 1; got shape {array.shape}.")
+        bad = ~((array >= 0) & (array <= 1))  # NaN included
+        if bad.any():
+            n, x, a = np.unravel_index(int(bad.argmax()), array.shape)
+            raise InvalidInput(
+                f"function {n} has value {array[n, x, a]} at observation {x}, action {a}; values must lie in [0, 1]."
+            )
+        self.tables = array
+        self._encode = encode
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return self.tables.shape[0]
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return self.tables.shape[2]
+
+    def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
+        rows = np.asarray(x, dtype=np.int64) if self._encode is None else self._encode(x)
+        if rows.size and not (0 <= rows.min() and rows.max() < self.tables.shape[1]):
+            wrong = rows[(rows < 0) | (rows >= self.tables.shape[1])][0]
+            raise InvalidInput(f"these tables know observations 0 to {self.tables.shape[1] - 1}; got {wrong}.")
+        chosen = self.tables if members is None else self.tables[members]
+        return chosen[:, rows]
+
+
+def copies_around(truth: Floats, size: int, rng: np.random.Generator) -> tuple[Floats, int]:
+    """Hides a table among perturbed and permuted copies of itself.
+
+    A third of the copies permute the actions, a third the observations, a third are moved by noise; all stay in [0, 1].
+    Copies may equal the truth where it has symmetries (a class with Q* twice is still realizable).
+
+    Args:
+        truth: `[X, K]` the table to hide.
+        size: how many tables to return, the truth included.
+        rng: where the copies come from.
+
+    Returns:
+        `[size, X, K]` the tables in random order, and the place of the truth among them.
+    """
+    if size < 1:
+        raise InvalidInput(f"a class needs at least one function; asked for {size}.")
+    n_observations, n_actions = truth.shape
+    tables = np.repeat(truth[None], size, axis=0)
+    for i in range(1, size):
+        if i % 3 == 0:
+            tables[i] = truth[:, rng.permutation(n_actions)]
+        elif i % 3 == 1:
+            tables[i] = truth[rng.permutation(n_observations)]
+        else:
+            tables[i] = np.clip(truth + rng.normal(0, 0.2, truth.shape), 0, 1)
+    order = rng.permutation(size)
+    return tables[order], int(np.flatnonzero(order == 0)[0])
