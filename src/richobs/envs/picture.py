@@ -1,7 +1,7 @@
 """Pictures of a world and where the agent is: levels as columns, latent states as rows."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,8 @@ class Scene(NamedTuple):
         """One line: how far the episode is and what it earned."""
         ended = len(self.actions) == len(self.labels)
         where = "ended" if ended else f"level {len(self.visited) - 1} of {len(self.labels) - 1}"
-        taken = " ".join(map(str, self.actions)) or "none yet"
+        taken = " ".join(map(str, self.actions[-12:])) or "none yet"
+        taken = f"... {taken}" if len(self.actions) > 12 else taken
         return f"{self.title}   {where}   actions: {taken}   earned: {self.earned:g}"
 
 
@@ -53,7 +54,7 @@ def as_pixels(scene: Scene) -> NDArray[np.uint8]:
     return pixels
 
 
-@cache
+@lru_cache(maxsize=16)
 def _canvas(labels: tuple[tuple[str, ...], ...]) -> tuple[Any, Any]:
     """Returns the figure with every state drawn in, kept for the next frame of the same world."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from richobs.errors import InvalidInput
+from richobs.errors import AssumptionViolated, InvalidInput
 from richobs.functions import Layered, Tables, copies_around
 from richobs.problem import (
     Environment,
     Episodes,
     Floats,
     FunctionClass,
+    GreedyPolicy,
     Ints,
     Member,
     Observations,
@@ -272,6 +273,21 @@ class Problem:
         rng = keyed_generator(seed, self.id, "value")
         returns = PathEnvironment(self.world).rollout(policy, episodes, rng).returns
         return ValueReport.estimated(returns, self.world.reward_range, confidence)
+
+    def optimal_policy(self) -> Policy:
+        """Returns a policy that earns V*, from the truth (nothing is learned).
+
+        Raises:
+            AssumptionViolated: no reactive policy is known to.
+        """
+        if self.optimal_function is not None:
+            return GreedyPolicy(self.functions.member(self.optimal_function))
+        if self.process is not None:
+            return self.process.optimal_policy()
+        raise AssumptionViolated(
+            f"{self.id}: noise of unbounded support shows every observation in every state, so no function of the "
+            "observation is Q*, and the best reactive policy is not known in closed form."
+        )
 
     @property
     def horizon(self) -> int:
