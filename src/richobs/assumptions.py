@@ -162,7 +162,9 @@ def _distances(process: TabularProcess, functions: FunctionClass, level: int) ->
     return np.concatenate(parts)
 
 
-def _worst_place(process: TabularProcess, functions: FunctionClass, level: int, member: int) -> tuple[int, int, float, float]:
+def _worst_place(
+    process: TabularProcess, functions: FunctionClass, level: int, member: int
+) -> tuple[int, int, float, float]:
     """Returns observation, action, value and Q* where one member misses Q* most."""
     visible = np.flatnonzero(process.seen[level].any(axis=0))
     values = functions.values(level, process.observations[level][visible], np.array([member]))[0]
@@ -286,9 +288,7 @@ def _largest_correlation(z: Singles) -> tuple[float, tuple[int, int, int]]:
     return best, place
 
 
-def _same_law(
-    name: str, z: Singles, share: float, rng: np.random.Generator, where: Callable[[int, int], str]
-) -> Check:
+def _same_law(name: str, z: Singles, share: float, rng: np.random.Generator, where: Callable[[int, int], str]) -> Check:
     """Tests whether the first and the second half of the rows of `z` `[S, H, n, F]` have the same law.
 
     If they do, the data are as likely after reordering whole episodes.
@@ -353,7 +353,9 @@ def _features(x: Observations) -> Floats:
     else:
         names, codes = np.unique(x.reshape(n, -1), axis=0, return_inverse=True)
         flat = np.eye(len(names))[codes.ravel()]
-        codes = np.array([int.from_bytes(hashlib.blake2b(v.tobytes(), digest_size=7).digest(), "little") for v in names])
+        codes = np.array(
+            [int.from_bytes(hashlib.blake2b(v.tobytes(), digest_size=7).digest(), "little") for v in names]
+        )
     spread = keyed_generator(0, "audit", "features").permutation(1 << 12)
     hashed = spread[codes % len(spread)]
     sums = np.zeros((n, MAX_FEATURES))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import itertools
 import json
 import math
 import sys
@@ -148,8 +149,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return 0
     console = Console(soft_wrap=True, highlight=False)
     try:
-        command = tyro.cli(
-            typing.Union[tuple(Annotated[c, tyro.conf.subcommand(name)] for name, c in COMMANDS.items())],  # noqa: UP007
+        command: Any = tyro.cli(
+            _command_type(),
             prog="richobs",
             description=inspect.getdoc(richobs),
             args=[part for a in arguments for part in _expanded(a)],
@@ -161,6 +162,10 @@ def main(args: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _command_type() -> Any:
+    return typing.Union[tuple(Annotated[c, tyro.conf.subcommand(name)] for name, c in COMMANDS.items())]  # noqa: UP007
 
 
 def _expanded(argument: str) -> list[str]:
@@ -211,7 +216,7 @@ def _field_docs(config: type[Any]) -> dict[str, str]:
 
     body = typing.cast("ast.ClassDef", ast.parse(inspect.getsource(config)).body[0]).body
     docs = {}
-    for line, following in zip(body, body[1:], strict=False):
+    for line, following in itertools.pairwise(body):
         if isinstance(line, ast.AnnAssign) and isinstance(following, ast.Expr):
             docs[ast.unparse(line.target)] = str(ast.literal_eval(following.value))
     return docs

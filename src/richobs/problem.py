@@ -187,9 +187,7 @@ class ValueReport:
         return cls(value, value, value)
 
     @classmethod
-    def estimated(
-        cls, returns: Floats, reward_range: tuple[float, float], confidence: float
-    ) -> "ValueReport":
+    def estimated(cls, returns: Floats, reward_range: tuple[float, float], confidence: float) -> "ValueReport":
         """Returns the mean of `returns` `[n]` with Hoeffding's two-sided interval for the mean, cut to the range."""
         low, high = reward_range
         n = len(returns)

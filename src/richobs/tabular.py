@@ -4,6 +4,7 @@ The model of [KAL16] Section 2.1 as arrays, and its exact dynamic programming. S
 X observations, K actions, R points in the support of a reward. Levels count from 0 to H-1.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -48,9 +49,7 @@ class Rewards:
     @classmethod
     def bernoulli(cls, probability: ArrayLike, scale: ArrayLike = 1.0) -> "Rewards":
         """Returns rewards that are `scale` with the given probability and 0 otherwise (both against `[S, X, K]`)."""
-        p, top = np.broadcast_arrays(
-            np.asarray(probability, dtype=np.float64), np.asarray(scale, dtype=np.float64)
-        )
+        p, top = np.broadcast_arrays(np.asarray(probability, dtype=np.float64), np.asarray(scale, dtype=np.float64))
         return cls(np.stack([np.zeros_like(top), top], axis=-1), np.stack([1 - p, p], axis=-1))
 
     def broadcast(self, shape: tuple[int, int, int], level: int) -> "Rewards":
@@ -108,7 +107,7 @@ class TabularProcess:
     """
 
     start: Floats  # [S] distribution of the first state
-    transitions: tuple[Floats, ...]  # H-1 arrays [S, K, S'] probabilities of the next state
+    transitions: tuple[NDArray[Any], ...]  # H-1 arrays [S, K, S'] probabilities of the next state
     emissions: tuple[Floats, ...]  # H arrays [S, X] D_s(x)
     rewards: tuple[Rewards, ...]  # H of them, [S, X, K, R]
     observations: tuple[NDArray[Any], ...] = ()  # H arrays [X, ...]: what is seen; by default the index itself
@@ -174,7 +173,7 @@ class TabularProcess:
             present.append(np.flatnonzero((move[present[-1]] > 0).any(axis=(0, 1))))
         return cls(
             start=first[present[0]],
-            transitions=tuple(move[np.ix_(a, range(move.shape[1]), b)] for a, b in zip(present, present[1:])),
+            transitions=tuple(move[a][:, :, b] for a, b in itertools.pairwise(present)),
             emissions=tuple(emission[s] for s in present),
             rewards=tuple(Rewards(full.values[s], full.probs[s]) for s in present),
             labels=tuple(tuple(names[i] for i in s) for s in present),
@@ -210,7 +209,7 @@ class TabularProcess:
         """Per level `[S]`: which states some action sequence reaches."""
         masks = [self.start > 0]
         for t in self.transitions:
-            masks.append((t[masks[-1]] > 0).any(axis=(0, 1)))
+            masks.append(np.any(t[masks[-1]] > 0, axis=(0, 1)))
         return tuple(masks)
 
     @cached_property
@@ -223,7 +222,7 @@ class TabularProcess:
         codebook = self.observations[level]
         if codebook.ndim == 1 and codebook.dtype.kind in "iu" and self._is_plain[level]:
             index = np.asarray(x, dtype=np.int64)
-            if index.size and not (0 <= index.min() and index.max() < len(codebook)):
+            if index.size and not (index.min() >= 0 and index.max() < len(codebook)):
                 wrong = index[(index < 0) | (index >= len(codebook))][0]
                 raise InvalidInput(f"observation {wrong} at level {level}: this process has 0 to {len(codebook) - 1}.")
             return index
@@ -299,7 +298,7 @@ class TabularProcess:
                 f"a policy must return one integer action per observation, [{n_observations}] of them at level "
                 f"{level}; {type(policy).__name__} returned {actions.dtype} of shape {actions.shape}."
             )
-        if not (0 <= actions.min() and actions.max() < self.n_actions):
+        if not (actions.min() >= 0 and actions.max() < self.n_actions):
             raise InvalidInput(
                 f"{type(policy).__name__} takes action {actions[(actions < 0) | (actions >= self.n_actions)][0]} at "
                 f"level {level}; this process has actions 0 to {self.n_actions - 1}."
@@ -404,9 +403,7 @@ class TabularProcess:
             ("labels", len(self.labels) or H, H),
         ):
             if length != wanted:
-                raise ShapeError(
-                    f"`emissions` lists {H} levels, so `{name}` needs {wanted} entries; it has {length}."
-                )
+                raise ShapeError(f"`emissions` lists {H} levels, so `{name}` needs {wanted} entries; it has {length}.")
         for h, e in enumerate(self.emissions):
             if e.ndim != 2:
                 raise ShapeError(f"level {h}: emissions must be [S, X]; they have shape {e.shape}.")
@@ -447,7 +444,9 @@ class TabularProcess:
         for h, codebook in enumerate(self.observations):
             n = self.emissions[h].shape[1]
             if len(codebook) != n:
-                raise ShapeError(f"level {h} has {n} observations in `emissions`, but {len(codebook)} in `observations`.")
+                raise ShapeError(
+                    f"level {h} has {n} observations in `emissions`, but {len(codebook)} in `observations`."
+                )
             if not self._is_plain[h] and len(np.unique(_row_keys(codebook))) != n:
                 raise ShapeError(f"level {h}: two rows of `observations` are equal; each observation is listed once.")
 
@@ -474,7 +473,7 @@ class TabularProcess:
                     f"reached at level {h} ({', '.join(map(str, np.flatnonzero(reached)))}) has probability 0."
                 )
             self._check_law(t, lambda at, h=h: f"{self._place(h, at[0])}: transitions under action {at[1]}")
-            reached = (t[reached] > 0).any(axis=(0, 1))
+            reached = np.any(t[reached] > 0, axis=(0, 1))
         for h, (e, r) in enumerate(zip(self.emissions, self.rewards, strict=True)):
             self._check_law(e, lambda at, h=h: f"{self._place(h, at[0])}: emissions")
 

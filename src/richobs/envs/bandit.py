@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from richobs.envs.checks import require_range
 from richobs.envs.world import Problem, tabular_problem
 from richobs.randomness import keyed_generator
@@ -30,7 +32,7 @@ def build(config: Config) -> Problem:
     """Returns the bandit."""
     rng = keyed_generator(config.seed, "bandit", "secret")
     process = TabularProcess(
-        start=[1.0],
+        start=np.ones(1),
         transitions=(),
         emissions=(rng.dirichlet([2.0] * config.n_contexts)[None],),
         rewards=(Rewards.bernoulli(rng.random((1, config.n_contexts, config.n_actions))),),

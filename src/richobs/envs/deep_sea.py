@@ -46,7 +46,7 @@ def build(config: Config) -> Problem:
             pay[-1, right[-1]] = 1.0
         pays.append(Rewards.deterministic(pay[:, None, :]))
     process = TabularProcess(
-        start=[1.0],
+        start=np.ones(1),
         transitions=tuple(moves),
         emissions=tuple(np.eye(level + 1) for level in range(H)),
         rewards=tuple(pays),

@@ -121,7 +121,7 @@ def build(config: Config) -> Problem:
 
     def process(observations: tuple[np.ndarray[Any, Any], ...]) -> TabularProcess:
         return TabularProcess(
-            start=[1 - config.switch, config.switch, 0],
+            start=np.array([1 - config.switch, config.switch, 0]),
             transitions=tuple(moves),
             emissions=(np.eye(3),) * H,
             rewards=tuple(pays),

@@ -1,5 +1,6 @@
 """Disjoint observations: each state owns what it shows ([KAL16] Example 1), as numbers or as vectors."""
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +57,8 @@ def build(config: Config) -> Problem:
             law[state, owner == state] = rng.dirichlet([2.0] * owned)
         emissions.append(np.eye(s) if config.vectors else law)
     process = TabularProcess(
-        start=[1.0],
-        transitions=tuple(rng.integers(b, size=(a, K)) for a, b in zip(sizes, sizes[1:], strict=False)),
+        start=np.ones(1),
+        transitions=tuple(rng.integers(b, size=(a, K)) for a, b in itertools.pairwise(sizes)),
         emissions=tuple(emissions),
         rewards=tuple(Rewards.bernoulli(rng.random((1, e.shape[1], K)), 1 / H) for e in emissions),
     )

@@ -64,15 +64,14 @@ class _Copies:
         """Returns the next observations, zeros after the last level, and the rewards."""
         rewards = self.world.reward(self.level, self.states, self.x, actions, streams.reward)
         self.level += 1
-        if self.ended:
+        if self.has_ended():
             self.x = np.zeros_like(self.x)
         else:
             self.states = self.world.move(self.level - 1, self.states, actions, streams.transition)
             self.x = self.world.observe(self.level, self.states, streams.emission)
         return self.x, rewards
 
-    @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self.level >= self.world.horizon
 
 
@@ -83,7 +82,9 @@ class WorldEnv(gymnasium.Env[Any, np.int64]):
 
     def __init__(self, world: str, render_mode: str | None = None, **params: Any):
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise InvalidInput(f"render_mode must be one of {self.metadata['render_modes']} or None; got {render_mode!r}.")
+            raise InvalidInput(
+                f"render_mode must be one of {self.metadata['render_modes']} or None; got {render_mode!r}."
+            )
         config = configure(world, **params)
         self._title = full_id(config)
         self._copies = _Copies(shared_problem(config).world, 1)
@@ -106,12 +107,12 @@ class WorldEnv(gymnasium.Env[Any, np.int64]):
 
     def step(self, action: np.int64) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """Takes one action; the episode terminates with the H-th."""
-        if self._streams is None or self._copies.ended:
+        if self._streams is None or self._copies.has_ended():
             raise gymnasium.error.ResetNeeded("the episode has ended or has not begun: call reset() before step().")
         if not 0 <= int(action) < self._copies.world.n_actions:
             raise InvalidInput(f"action {action}: this world has actions 0 to {self._copies.world.n_actions - 1}.")
         x, rewards = self._copies.step(np.array([int(action)]), self._streams)
-        ended = self._copies.ended
+        ended = self._copies.has_ended()
         if self.render_mode:
             here = () if ended else (int(self._copies.states[0]),)
             s = self._scene
@@ -191,14 +192,14 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
         if self._streams is None:
             raise gymnasium.error.ResetNeeded("no episode has begun: call reset() before step().")
         never = np.zeros(self.num_envs, dtype=bool)
-        if self._copies.ended:
+        if self._copies.has_ended():
             if self.autoreset_mode is AutoresetMode.DISABLED:
                 raise gymnasium.error.ResetNeeded("the episodes have ended: call reset() before step().")
             self._history = []
             x = self._copies.reset(self._streams)
             return x, np.zeros(self.num_envs), never, never.copy(), self._info()
         taken = np.asarray(actions, dtype=np.int64)
-        if taken.shape != (self.num_envs,) or not (0 <= taken.min() and taken.max() < self._copies.world.n_actions):
+        if taken.shape != (self.num_envs,) or not (taken.min() >= 0 and taken.max() < self._copies.world.n_actions):
             raise InvalidInput(
                 f"step needs {self.num_envs} actions from 0 to {self._copies.world.n_actions - 1}; got shape "
                 f"{taken.shape}{f' with values {taken.min()} to {taken.max()}' if taken.size else ''}."
@@ -207,14 +208,19 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
         x, rewards = self._copies.step(taken, self._streams)
         if self.render_mode:
             self._history.append((before, taken, rewards))
-        ended = np.full(self.num_envs, self._copies.ended)
+        ended = np.full(self.num_envs, self._copies.has_ended())
         info = self._info()
-        if self._copies.ended and self.autoreset_mode is AutoresetMode.SAME_STEP:
+        if self._copies.has_ended() and self.autoreset_mode is AutoresetMode.SAME_STEP:
             final = np.empty(self.num_envs, dtype=object)
             final[:] = list(x)
             self._history = []
             x = self._copies.reset(self._streams)
-            last = {"final_obs": final, "_final_obs": self._all.copy(), "final_info": info, "_final_info": self._all.copy()}
+            last = {
+                "final_obs": final,
+                "_final_obs": self._all.copy(),
+                "final_info": info,
+                "_final_info": self._all.copy(),
+            }
             info = {**self._info(), **last}
         return x, rewards, ended, never, info
 
@@ -230,7 +236,7 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
     def _scene(self, copy: int) -> Scene:
         world = self._copies.world
         visited = [int(states[copy]) for states, _, _ in self._history]
-        if not self._copies.ended:
+        if not self._copies.has_ended():
             visited.append(int(self._copies.states[copy]))
         return Scene(
             self._title,

@@ -1,6 +1,5 @@
 """The combination lock of Du et al. 2019 (Provably efficient RL with rich observations via latent state decoding)."""
 
-import itertools
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from richobs.envs.checks import require_range
-from richobs.envs.world import PathEnvironment, Problem, reads_right, value_by_reading
+from richobs.envs.world import PathEnvironment, Problem, all_patterns, reads_right, value_by_reading
 from richobs.functions import Decoders, Layered
 from richobs.problem import Floats, Ints, Observations
 from richobs.randomness import keyed_generator
@@ -84,8 +83,9 @@ class LockWorld:
         n = len(states)
         words = rng.integers(0, 2**64 - 1, -(-n * self._row_bytes // 8), dtype=np.uint64, endpoint=True)
         coins = words.view(np.uint8)[: n * self._row_bytes].reshape(n, self._row_bytes)
-        bits = np.unpackbits(coins, axis=None).reshape(n, -1).view(np.int8)[:, : self._width]
-        bits[:, :3] = _INDICATOR[states]
+        coins[:, 0] &= 0b00011111
+        coins[:, 0] |= _LEADING_BITS.take(states)
+        bits = np.unpackbits(coins).view(np.int8).reshape(n, -1)[:, : self._width]
         if self._config.noise == "bits":
             return bits
         return bits + np.float32(self._config.sigma) * rng.standard_normal(bits.shape, dtype=np.float32)
@@ -149,6 +149,7 @@ class LockWorld:
 
 
 _INDICATOR = np.eye(3, dtype=np.int8)
+_LEADING_BITS = np.packbits(_INDICATOR, axis=1).ravel()  # the indicator bits as the top of a byte
 
 
 def build(config: Config) -> Problem:
@@ -181,7 +182,7 @@ def build(config: Config) -> Problem:
 
 def _listed(noise_bits: int) -> tuple[np.ndarray[Any, Any], Floats]:
     """Returns every observation `[X, 3 + noise_bits]` and the emissions `[3, X]`."""
-    coins = np.array(list(itertools.product((0, 1), repeat=noise_bits)), dtype=np.int8).reshape(-1, noise_bits)
+    coins = all_patterns(noise_bits)
     blocks = [np.column_stack([np.tile(_INDICATOR[s], (len(coins), 1)), coins]) for s in (A, B, C)]
     emission = np.kron(np.eye(3), np.full((1, len(coins)), 1 / len(coins)))
     return np.concatenate(blocks), emission

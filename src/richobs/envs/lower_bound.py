@@ -123,7 +123,7 @@ def member(config: Config, secret: Path) -> TabularProcess:
     chance[GOOD, 0, secret[-1]] += config.epsilon
     nothing = Rewards.deterministic(np.zeros((1, 1, K)))
     return TabularProcess(
-        start=[1.0, 0.0],
+        start=np.eye(2)[GOOD],
         transitions=tuple(moves[:-1]),
         emissions=(np.ones((2, 1)),) * H,
         rewards=(nothing,) * (H - 1) + (Rewards.bernoulli(chance),),

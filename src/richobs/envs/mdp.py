@@ -1,5 +1,6 @@
 """A small-state MDP: the observation is the state, X = S ([KAL16] Section 2.3)."""
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,13 +39,13 @@ def build(config: Config) -> Problem:
     H, K = config.horizon, config.n_actions
     sizes = [1] + [config.n_states] * (H - 1)
     moves = []
-    for here, there in zip(sizes, sizes[1:], strict=False):
+    for here, there in itertools.pairwise(sizes):
         if config.stochastic:
             moves.append(rng.dirichlet([1.0] * there, (here, K)))
         else:
             moves.append(np.eye(there)[rng.integers(there, size=(here, K))])
     process = TabularProcess(
-        start=[1.0],
+        start=np.ones(1),
         transitions=tuple(moves),
         emissions=tuple(np.eye(s) for s in sizes),
         rewards=tuple(Rewards.bernoulli(rng.random((s, 1, K)), 1 / H) for s in sizes),

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from richobs.errors import AssumptionViolated, InvalidInput
 from richobs.functions import Layered, Tables, copies_around
@@ -159,15 +160,18 @@ class PathEnvironment:
         self.episodes = 0
         self._known: dict[Path, int] = {}  # path -> state, filled in where transitions are deterministic
 
+    def __repr__(self) -> str:
+        return f"PathEnvironment(horizon={self.horizon}, n_actions={self.n_actions}, episodes={self.episodes})"
+
     def draw(self, path: Path, n: int, rng: np.random.Generator) -> Observations:
         """Returns `[n, ...]` observations at the node at `path`."""
-        path = checked_path(path, self.horizon, self.n_actions, room=1)
+        path = self._node(path)
         self._count(n)
         return self._world.observe(len(path), self._arrive(path, n, rng), rng)
 
     def step(self, path: Path, actions: Ints, rng: np.random.Generator) -> Steps:
         """Goes to the node at `path` once per entry of `actions` `[n]` and takes that action there."""
-        path = checked_path(path, self.horizon, self.n_actions, room=1)
+        path = self._node(path)
         actions = self._checked_actions(actions, len(path))
         self._count(len(actions))
         states = self._arrive(path, len(actions), rng)
@@ -205,6 +209,12 @@ class PathEnvironment:
             rewards[:, level] = self._world.reward(level, states, seen[-1], np.full(n, action), rng)
         return Episodes(tuple(seen), rewards)
 
+    def _node(self, path: Path) -> Path:
+        """Returns `path` once it is known to lead to a node where an action can be taken."""
+        if isinstance(path, tuple) and path in self._known:
+            return path
+        return checked_path(path, self.horizon, self.n_actions, room=1)
+
     def _arrive(self, path: Path, n: int, rng: np.random.Generator) -> Ints:
         """Returns `[n]` the states in which n episodes find themselves after `path`."""
         if not self._world.is_deterministic:
@@ -228,10 +238,14 @@ class PathEnvironment:
     def _checked_actions(self, actions: Any, level: int) -> Ints:
         array = np.asarray(actions)
         if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise InvalidInput(f"actions must be [n] integers; got {array.dtype} of shape {array.shape} at level {level}.")
-        if array.size and not (0 <= array.min() and array.max() < self.n_actions):
+            raise InvalidInput(
+                f"actions must be [n] integers; got {array.dtype} of shape {array.shape} at level {level}."
+            )
+        if array.size and not (array.min() >= 0 and array.max() < self.n_actions):
             wrong = array[(array < 0) | (array >= self.n_actions)][0]
-            raise InvalidInput(f"action {wrong} at level {level}; this environment has actions 0 to {self.n_actions - 1}.")
+            raise InvalidInput(
+                f"action {wrong} at level {level}; this environment has actions 0 to {self.n_actions - 1}."
+            )
         return array.astype(np.int64, copy=False)
 
 
@@ -250,11 +264,9 @@ class Problem:
     process: TabularProcess | None = field(repr=False)  # None where the observations are too many to list
     world: World = field(repr=False)  # the simulator, secret included
     optimal_function: Member | None = field(default=None, repr=False)  # Q* in `functions`; None where it is not
-    exact_value: Callable[[Policy], float | None] = field(default=lambda _: None, repr=False)  # None: cannot
+    exact_value: Callable[[Policy], float | None] | None = field(default=None, repr=False)  # where not listed
 
-    def value(
-        self, policy: Policy, *, episodes: int = 200_000, confidence: float = 0.99, seed: int = 0
-    ) -> ValueReport:
+    def value(self, policy: Policy, *, episodes: int = 200_000, confidence: float = 0.99, seed: int = 0) -> ValueReport:
         """Returns V(policy): exact where it can be computed, otherwise an estimate that says so.
 
         Exact where the process is listed, or where the policy says that it reads few enough bits to enumerate.
@@ -267,7 +279,7 @@ class Problem:
         """
         if self.process is not None:
             return ValueReport.known(self.process.value(policy))
-        exact = self.exact_value(policy)
+        exact = self.exact_value(policy) if self.exact_value is not None else None
         if exact is not None:
             return ValueReport.known(exact)
         rng = keyed_generator(seed, self.id, "value")
@@ -331,6 +343,11 @@ def tabular_problem(process: TabularProcess, class_size: int, rng: np.random.Gen
 MAX_READ_COORDINATES = 12  # a policy that reads more at one level is valued by rollouts
 
 
+def all_patterns(n_bits: int) -> NDArray[np.int8]:
+    """Returns `[2^n_bits, n_bits]` every pattern of so many bits."""
+    return np.array(list(itertools.product((0, 1), repeat=n_bits)), dtype=np.int8).reshape(2**n_bits, n_bits)
+
+
 def reads_right(sigma: float) -> float:
     """Returns the probability that a bit plus N(0, sigma^2) lies on its own side of 1/2."""
     return 0.5 * (1 + math.erf(0.5 / sigma / math.sqrt(2))) if sigma > 0 else 1.0
@@ -357,7 +374,7 @@ def value_by_reading(
         if coordinates is None or len(coordinates) > MAX_READ_COORDINATES:
             return None
         chosen = np.array(sorted(set(coordinates)), dtype=np.int64)
-        patterns = np.array(list(itertools.product((0.0, 1.0), repeat=len(chosen)))).reshape(-1, len(chosen))
+        patterns = all_patterns(len(chosen))
         answers = []
         for rest in (0.0, 1.0):  # coordinates it claims not to read may not matter
             shown = np.full((len(patterns), on[level].shape[1]), rest)

@@ -55,8 +55,10 @@ class Decoders:
         """Returns i, j, a, b, each `[N]`, of all decoders or of those listed."""
         A = len(self.worth)
         rest = np.arange(self.size) if members is None else np.asarray(members, dtype=np.int64)
-        if rest.size and not (0 <= rest.min() and rest.max() < self.size):
-            raise InvalidInput(f"this class has functions 0 to {self.size - 1}; asked for {rest.min()} to {rest.max()}.")
+        if rest.size and not (rest.min() >= 0 and rest.max() < self.size):
+            raise InvalidInput(
+                f"this class has functions 0 to {self.size - 1}; asked for {rest.min()} to {rest.max()}."
+            )
         rest, b = np.divmod(rest, A)
         rest, a = np.divmod(rest, A)
         first, second = np.divmod(rest, self.n_coordinates - 1)

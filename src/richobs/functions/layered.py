@@ -46,6 +46,9 @@ class Layered:
                     f"the class of level {level} has {c.n_actions} actions and that of level 0 has {self.n_actions}."
                 )
 
+    def __repr__(self) -> str:
+        return f"Layered({self.horizon} levels, 10^{self.log_size / math.log(10):.1f} functions)"
+
     @property
     def horizon(self) -> int:
         """Number of levels H."""

@@ -46,7 +46,7 @@ class Tables:
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
         rows = np.asarray(x, dtype=np.int64) if self._encode is None else self._encode(x)
-        if rows.size and not (0 <= rows.min() and rows.max() < self.tables.shape[1]):
+        if rows.size and not (rows.min() >= 0 and rows.max() < self.tables.shape[1]):
             wrong = rows[(rows < 0) | (rows >= self.tables.shape[1])][0]
             raise InvalidInput(f"these tables know observations 0 to {self.tables.shape[1] - 1}; got {wrong}.")
         chosen = self.tables if members is None else self.tables[members]

@@ -1,0 +1,132 @@
+"""Which way arrows point, what importing costs, and that every public name says what it is."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import richobs
+
+SOURCE = Path(richobs.__file__).parent
+
+# A room may import from rooms above its own line, and from its own line where it is a folder.
+ROOMS = [
+    {"errors", "randomness"},
+    {"problem"},
+    {"tabular", "functions"},
+    {"assumptions"},
+    {"envs"},
+    {"cli"},
+    {"__main__"},
+]
+RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else "the package"
+
+
+def imports_of(path: Path) -> set[str]:
+    """Modules of richobs that a file imports, also inside functions and under TYPE_CHECKING."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            if node.module == "richobs":
+                found |= {f"richobs.{a.name}" for a in node.names}
+            else:
+                found.add(node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(f"relative import in {path.name}")
+    return {m for m in found if m.split(".")[0] in ("richobs", "relative")}
+
+
+def arrows_up(files: dict[str, set[str]]) -> list[str]:
+    """Import arrows that point against the design, given what each module imports."""
+    wrong = []
+    for module, imported in files.items():
+        here = room_of(module)
+        for target in imported:
+            there = room_of(target)
+            if module == "richobs" or there == here:
+                continue
+            if there == "the package":
+                if here != "cli":
+                    wrong.append(f"{module} imports the package itself")
+            elif there not in RANK or RANK[there] >= RANK[here]:
+                wrong.append(f"{module} imports {target}")
+    return wrong
+
+
+def all_modules() -> dict[str, set[str]]:
+    modules = {}
+    for path in SOURCE.rglob("*.py"):
+        parts = ("richobs", *path.relative_to(SOURCE).with_suffix("").parts)
+        modules[".".join(p for p in parts if p != "__init__")] = imports_of(path)
+    return modules
+
+
+def test_every_room_is_on_the_plan():
+    assert {room_of(m) for m in all_modules()} - {"the package"} == set(RANK)
+
+
+def test_arrows_point_one_way():
+    assert arrows_up(all_modules()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "target"),
+    [
+        ("richobs.problem", "richobs.tabular"),
+        ("richobs.tabular", "richobs.envs.lock"),
+        ("richobs.functions.tables", "richobs.cli"),
+        ("richobs.envs.lock", "richobs"),
+        ("richobs.tabular", "richobs.functions"),
+        ("richobs.problem", "richobs.newroom"),
+    ],
+)
+def test_an_arrow_pointing_up_is_seen(module, target):
+    assert len(arrows_up({module: {target}})) == 1
+
+
+def test_importing_loads_only_what_it_must():
+    code = "import sys, richobs; print(sorted(m for m in sys.modules if '.' not in m))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for heavy in ("matplotlib", "tyro", "rich", "jinja2", "scipy", "torch", "pandas"):
+        assert f"'{heavy}'" not in loaded
+
+
+def test_importing_registers_the_worlds():
+    code = "import richobs, gymnasium; print(gymnasium.make('richobs/Lock-v0', horizon=3).reset(seed=0)[0].shape)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(8,)"
+
+
+def public_objects():
+    for info in pkgutil.walk_packages(richobs.__path__, "richobs."):
+        module = importlib.import_module(info.name)
+        yield info.name, module
+        for name, thing in vars(module).items():
+            if name.startswith("_") or getattr(thing, "__module__", None) != info.name:
+                continue
+            if inspect.isclass(thing) or inspect.isfunction(thing):
+                yield f"{info.name}.{name}", thing
+            if inspect.isclass(thing):
+                for attribute, member in vars(thing).items():
+                    if not attribute.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+                        yield f"{info.name}.{name}.{attribute}", member
+
+
+def test_every_public_name_is_documented():
+    assert [name for name, thing in public_objects() if not inspect.getdoc(thing)] == []
+
+
+def test_public_names_exist_and_are_sorted():
+    assert all(hasattr(richobs, name) for name in richobs.__all__)
+    assert sorted(richobs.__all__) == list(richobs.__all__)

@@ -1,0 +1,261 @@
+"""The worlds as Gymnasium environments, one by one and vectorised."""
+
+import math
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+
+import richobs
+from richobs.envs import WORLDS
+from richobs.envs.gym import WorldEnv
+from richobs.errors import InvalidInput
+
+IDS = {world: f"richobs/{''.join(p.capitalize() for p in world.split('-'))}-v0" for world in WORLDS}
+VARIANTS = [
+    *((name, {}) for name in IDS.values()),
+    ("richobs/Lock-v0", {"noise": "gaussian"}),
+    ("richobs/Disjoint-v0", {"vectors": True}),
+    ("richobs/Diabolical-v0", {"sigma": 0.1}),
+]
+
+
+def make_vec(id, n, **kwargs):
+    return gymnasium.make_vec(id, num_envs=n, vectorization_mode="vector_entry_point", **kwargs)
+
+
+@pytest.mark.parametrize(("id", "params"), VARIANTS)
+def test_gymnasiums_own_checks_pass(id, params):
+    check_env(gymnasium.make(id, render_mode="rgb_array", **params).unwrapped)
+
+
+@pytest.mark.parametrize(("id", "params"), VARIANTS)
+def test_an_episode_has_the_worlds_horizon_and_ends_terminated(id, params):
+    env = gymnasium.make(id, **params)
+    horizon = env.unwrapped.spec.kwargs.get("horizon") or richobs.make(_world(id), **params).horizon
+    _, info = env.reset(seed=1)
+    assert info["level"] == 0
+    for level in range(1, horizon + 1):
+        x, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        assert x in env.observation_space
+        assert 0 <= reward <= 1
+        assert (terminated, truncated, info["level"]) == (level == horizon, False, level)
+
+
+def _world(id):
+    return next(world for world, name in IDS.items() if name == id)
+
+
+@pytest.mark.parametrize(("id", "params"), VARIANTS)
+def test_the_same_seed_gives_the_same_episodes_and_another_does_not(id, params):
+    def episodes(seed):
+        env = make_vec(id, 50, **params)
+        seen = [env.reset(seed=seed)[0]]
+        rewards = []
+        for step in range(12):
+            actions = np.arange(50) % env.single_action_space.n
+            x, r, *_ = env.step((actions + step) % env.single_action_space.n)
+            seen.append(x)
+            rewards.append(r)
+        return np.concatenate([np.asarray(s, dtype=float).ravel() for s in seen]), np.array(rewards)
+
+    one, same, other = episodes(5), episodes(5), episodes(6)
+    np.testing.assert_array_equal(one[0], same[0])
+    np.testing.assert_array_equal(one[1], same[1])
+    if id != "richobs/DeepSea-v0":  # where nothing is random
+        assert (one[0] != other[0]).any() or (one[1] != other[1]).any()
+
+
+def test_a_seed_at_reset_leaves_the_secret_alone():
+    codes = set()
+    for seed in range(5):
+        env = gymnasium.make("richobs/Lock-v0")
+        env.reset(seed=seed)
+        codes.add(env.unwrapped._copies.world._code.tobytes())
+    assert len(codes) == 1
+
+
+def test_emission_noise_owns_its_generator():
+    """More noise bits change what is seen, and neither the states nor the rewards; nor does a space seeded alike."""
+
+    def play(noise_bits):
+        env = make_vec("richobs/Lock-v0", 200, noise_bits=noise_bits, switch=0.5)
+        env.reset(seed=3)
+        states, rewards = [], []
+        for _ in range(12):
+            _, r, _, _, info = env.step(np.zeros(200, dtype=int))
+            states.append(info["latent_state"])
+            rewards.append(r)
+        return np.array(states), np.array(rewards)
+
+    for few, many in zip(play(1), play(30), strict=True):
+        np.testing.assert_array_equal(few, many)
+
+
+def test_noise_does_not_run_in_step_with_actions_seeded_alike():
+    agree = []
+    for seed in range(400):
+        env = gymnasium.make("richobs/Lock-v0", noise_bits=8, n_actions=2)
+        x, _ = env.reset(seed=seed)
+        env.action_space.seed(seed)
+        agree.append([env.action_space.sample() for _ in range(8)] == x[3:])
+    rates = np.mean(agree, axis=0)
+    assert np.abs(rates - 0.5).max() < 5 * 0.5 / math.sqrt(400)
+
+
+def test_the_vector_environment_has_the_law_of_the_single_one():
+    """Both play the lock's optimal policy: mean returns agree with 1/2, which the single copies share."""
+    problem = richobs.make("lock/3")
+    policy = problem.optimal_policy()
+    env = make_vec("richobs/Lock-v0", 4000, horizon=3)
+    x, info = env.reset(seed=0)
+    total = np.zeros(4000)
+    for level in range(3):
+        assert (info["level"] == level).all()
+        x, r, *_, info = env.step(policy.actions(level, x))
+        total += r
+    assert abs(total.mean() - 0.5) < 5 * 0.5 / math.sqrt(4000)
+
+    single = gymnasium.make("richobs/Lock-v0", horizon=3)
+    single.reset(seed=0)
+    totals = []
+    for _ in range(1000):
+        x, _ = single.reset()
+        totals.append(0.0)
+        for level in range(3):
+            x, r, *_ = single.step(policy.actions(level, x[None])[0])
+            totals[-1] += r
+    assert abs(np.mean(totals) - 0.5) < 5 * 0.5 / math.sqrt(1000)
+
+
+class TestAutoreset:
+    def test_next_step_is_the_default(self):
+        env = make_vec("richobs/Lock-v0", 3, horizon=2)
+        assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+        env.reset(seed=0)
+        act = np.zeros(3, dtype=int)
+        ends = [env.step(act)[2].all() for _ in range(6)]
+        assert ends == [False, True, False, False, True, False]
+
+    def test_the_resetting_step_ignores_its_actions_and_pays_nothing(self):
+        env = make_vec("richobs/Lock-v0", 3, horizon=1)
+        env.reset(seed=0)
+        env.step(np.zeros(3, dtype=int))
+        x, r, terminated, _, info = env.step(np.full(3, 99))
+        assert (r == 0).all()
+        assert not terminated.any()
+        assert (info["level"] == 0).all()
+        assert (x[:, 0] == 1).all()
+
+    def test_same_step_carries_the_final_observation(self):
+        env = make_vec("richobs/Lock-v0", 3, horizon=2, autoreset_mode="SameStep")
+        env.reset(seed=0)
+        act = np.zeros(3, dtype=int)
+        env.step(act)
+        x, _, terminated, _, info = env.step(act)
+        assert terminated.all()
+        assert (x[:, 0] == 1).all()  # state A again
+        assert (info["level"] == 0).all()
+        assert (info["final_info"]["level"] == 2).all()
+        assert all((final == 0).all() for final in info["final_obs"])
+
+    def test_disabled_leaves_the_reset_to_the_caller(self):
+        env = make_vec("richobs/Lock-v0", 3, horizon=1, autoreset_mode=AutoresetMode.DISABLED)
+        env.reset(seed=0)
+        env.step(np.zeros(3, dtype=int))
+        with pytest.raises(gymnasium.error.ResetNeeded):
+            env.step(np.zeros(3, dtype=int))
+        with pytest.raises(InvalidInput, match="run in step"):
+            env.reset(options={"reset_mask": np.array([True, False, True])})
+        env.reset(options={"reset_mask": np.ones(3, dtype=bool)})
+        env.step(np.zeros(3, dtype=int))
+
+
+def test_gymnasiums_synchronous_vectorisation_works_on_the_same_world():
+    env = gymnasium.make_vec("richobs/Lock-v0", num_envs=3, vectorization_mode="sync", horizon=2)
+    x, info = env.reset(seed=0)
+    assert x.shape == (3, 8)
+    assert (info["latent_state"] == 0).all()
+
+
+@pytest.mark.parametrize("id", IDS.values())
+def test_pictures_mark_where_the_agent_is(id):
+    env = gymnasium.make(id, render_mode="ansi")
+    env.reset(seed=0)
+    assert env.render().count("@") == 1
+    env.step(0)
+    drawn = env.render()
+    assert "actions: 0" in drawn
+    assert drawn.count("@") == 1
+
+    pixels = gymnasium.make(id, render_mode="rgb_array")
+    pixels.reset(seed=0)
+    first = pixels.render()
+    assert first.dtype == np.uint8
+    assert first.shape[2] == 3
+    pixels.step(0)
+    assert (pixels.render() != first).any()
+
+
+def test_the_picture_of_a_lock_worked_out_by_hand():
+    env = gymnasium.make("richobs/Lock-v0", horizon=3, render_mode="ansi")
+    env.reset(seed=0)
+    dead = next(a for a in range(4) if richobs.make("lock/3").process.transitions[0][0, a, 2] == 1)
+    env.step(dead)
+    lines = env.render().splitlines()
+    assert lines[1:] == ["  o . .", "  . . .", "  . @ ."]
+
+
+def test_vector_pictures():
+    env = make_vec("richobs/DeepSea-v0", 2, render_mode="ansi")
+    env.reset(seed=0)
+    env.step(np.array([0, 1]))
+    one, other = env.render()
+    assert one != other
+    assert make_vec("richobs/DeepSea-v0", 2).render() is None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: WorldEnv("lock", render_mode="human"),
+        lambda: gymnasium.make("richobs/Lock-v0", horizons=3),
+        lambda: make_vec("richobs/Lock-v0", 0),
+        lambda: make_vec("richobs/Lock-v0", 2, render_mode="human"),
+        lambda: make_vec("richobs/Lock-v0", 2).reset(seed=[1, 2, 3]),
+    ],
+)
+def test_wrong_requests_are_refused(call):
+    with pytest.raises((InvalidInput, gymnasium.error.Error)):
+        call()
+
+
+@pytest.mark.parametrize("actions", [[0, 4], [0], [-1, 0]])
+def test_wrong_actions_are_refused(actions):
+    env = make_vec("richobs/Lock-v0", 2)
+    env.reset(seed=0)
+    with pytest.raises(InvalidInput, match="step needs 2 actions from 0 to 3"):
+        env.step(np.array(actions))
+    single = gymnasium.make("richobs/Lock-v0", disable_env_checker=True).unwrapped
+    single.reset(seed=0)
+    with pytest.raises(InvalidInput, match="action 9"):
+        single.step(9)
+
+
+def test_steps_after_the_end_are_refused():
+    env = gymnasium.make("richobs/Bandit-v0").unwrapped
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(0)
+    env.reset(seed=0)
+    env.step(0)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(0)
+
+
+def test_a_list_of_seeds_is_as_good_as_a_seed():
+    env = make_vec("richobs/Lock-v0", 3)
+    a, b, c = (env.reset(seed=s)[0].copy() for s in ([1, 2, 3], [1, 2, 3], [1, 2, 4]))
+    np.testing.assert_array_equal(a, b)
+    assert (a != c).any()
