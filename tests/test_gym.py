@@ -94,6 +94,20 @@ def test_emission_noise_owns_its_generator():
         np.testing.assert_array_equal(few, many)
 
 
+def test_no_draw_comes_from_the_generator_that_gymnasium_seeds():
+    """It runs in step with a space seeded alike; after `reset(seed=...)` it is not touched again."""
+    env = gymnasium.make("richobs/Lock-v0", switch=0.5).unwrapped
+    env.reset(seed=3)
+    before = env.np_random.bit_generator.state
+    for _ in range(5):
+        env.step(0)
+    env.reset()
+    assert env.np_random.bit_generator.state == before
+    streams = vars(env._streams)
+    assert list(streams) == ["emission", "reward", "transition"]
+    assert len({int(g.integers(2**63)) for g in streams.values()}) == 3
+
+
 def test_noise_does_not_run_in_step_with_actions_seeded_alike():
     agree = []
     for seed in range(400):
