@@ -17,8 +17,11 @@ SOURCE = Path(richobs.__file__).parent
 # A room may import from rooms above its own line, and from its own line where it is a folder.
 ROOMS = [
     {"errors", "randomness"},
+    {"codebook"},
     {"problem"},
-    {"tabular", "functions"},
+    {"moments"},
+    {"tabular", "functions", "versions"},
+    {"engines"},
     {"assumptions"},
     {"envs"},
     {"cli"},

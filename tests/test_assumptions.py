@@ -9,7 +9,7 @@ import richobs
 from richobs.assumptions import audit, check_assumptions
 from richobs.envs.world import PathEnvironment, TabularWorld
 from richobs.errors import InvalidInput
-from richobs.functions import Layered, Tables
+from richobs.functions import Layered, TableLevel, Tables
 
 VIOLATIONS = ["layered", "reactive", "realizable", "deterministic", "reward range"]
 
@@ -72,13 +72,9 @@ def test_an_enumerated_class_needs_one_member_that_is_right_at_all_levels():
     process = richobs.make("mdp", horizon=2, n_states=2).process
     truth = process.q_tables
     tables = [np.stack([truth[0], truth[0] / 2]), np.stack([truth[1] / 2, truth[1]])]
-    product = Layered([Tables(t) for t in tables])
+    product = Layered([TableLevel(t) for t in tables])
     assert check_assumptions(process, product)["realizable"].holds
-
-    class Enumerated(Layered):
-        is_product = False
-
-    assert not check_assumptions(process, Enumerated([Tables(t) for t in tables]))["realizable"].holds
+    assert not check_assumptions(process, Tables(tables))["realizable"].holds
 
 
 def test_a_class_of_another_shape_is_refused():

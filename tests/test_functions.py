@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from richobs.errors import InvalidInput
-from richobs.functions import Decoders, Layered, Prototypes, Tables, copies_around
+from richobs.functions import Decoders, Layered, Prototypes, TableLevel, copies_around
 from richobs.problem import GreedyPolicy
 
 
@@ -37,7 +37,7 @@ def test_a_rotation_is_undone_before_decoding():
 
 
 def test_tables_look_rows_up():
-    tables = Tables([[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6], [0.7, 0.8]]])
+    tables = TableLevel([[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6], [0.7, 0.8]]])
     np.testing.assert_array_equal(tables.values(np.array([1, 0, 1]))[1], [[0.7, 0.8], [0.5, 0.6], [0.7, 0.8]])
     np.testing.assert_array_equal(tables.values(np.array([0]), np.array([1])), [[[0.5, 0.6]]])
 
@@ -52,7 +52,7 @@ def test_prototypes_use_the_nearest_centre():
 
 
 def test_a_layered_class_is_a_product():
-    level = Tables(np.arange(6).reshape(3, 1, 2) / 10)
+    level = TableLevel(np.arange(6).reshape(3, 1, 2) / 10)
     functions = Layered([level, level])
     assert functions.log_size == pytest.approx(math.log(9))
     f = functions.member((2, 0))
@@ -78,18 +78,18 @@ def test_the_truth_is_hidden_among_copies():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: Tables([[[0.1, 1.2]]]), "function 0 has value 1.2 at observation 0, action 1"),
-        (lambda: Tables([[[math.nan]]]), "function 0 has value nan"),
-        (lambda: Tables(np.zeros((0, 2, 2))), r"got shape \(0, 2, 2\)"),
-        (lambda: Tables([[0.1]]), r"must be \[N, X, K\]"),
-        (lambda: Tables([[[0.1]]]).values(np.array([1])), "observations 0 to 0; got 1"),
+        (lambda: TableLevel([[[0.1, 1.2]]]), "function 0 has value 1.2 at observation 0, action 1"),
+        (lambda: TableLevel([[[math.nan]]]), "function 0 has value nan"),
+        (lambda: TableLevel(np.zeros((0, 2, 2))), r"got shape \(0, 2, 2\)"),
+        (lambda: TableLevel([[0.1]]), r"must be \[N, X, K\]"),
+        (lambda: TableLevel([[[0.1]]]).values(np.array([1])), "observation 1 is not known: there are 0 to 0"),
         (lambda: Layered([]), "the list is empty"),
         (
-            lambda: Layered([Tables([[[0.1]]]), Tables([[[0.1, 0.2]]])]),
+            lambda: Layered([TableLevel([[[0.1]]]), TableLevel([[[0.1, 0.2]]])]),
             "level 1 has 2 actions and that of level 0 has 1",
         ),
-        (lambda: Layered([Tables([[[0.1]]])]).member((0, 0)), "1 in all; got 2"),
-        (lambda: Layered([Tables([[[0.1]]])]).member((1,)), "functions 0 to 0; got 1"),
+        (lambda: Layered([TableLevel([[[0.1]]])]).member((0, 0)), "1 in all; got 2"),
+        (lambda: Layered([TableLevel([[[0.1]]])]).member((1,)), "functions 0 to 0; got 1"),
         (lambda: Decoders(1, np.eye(2)), "at least two coordinates"),
         (lambda: Decoders(3, [[2.0]]), "values in"),
         (lambda: Decoders(3, np.eye(2)).index(1, 1, 0, 0), "is not a decoder"),

@@ -243,7 +243,11 @@ def test_no_reactive_q_where_states_that_look_alike_differ():
             r"level 0: rewards must broadcast",
         ),
         (ShapeError, {"labels": (("a",), ("b",))}, r"level 1 has 2 states but 1 labels"),
-        (ShapeError, {"observations": (np.array([7, 7]), np.arange(2))}, r"level 0: two rows of `observations`"),
+        (
+            ShapeError,
+            {"observations": (np.array([7, 7]), np.arange(2))},
+            r"`observations`: two rows of a codebook are equal",
+        ),
     ],
 )
 def test_what_is_refused_and_where_it_says_the_fault_is(error, changes, words):
@@ -261,7 +265,7 @@ def test_a_codebook_of_vectors_is_looked_up_row_by_row():
     process = two_levels(observations=(codebook, np.array(["left", "right"])))
     np.testing.assert_array_equal(process.encode(0, np.array([[-0.0, 2.0], [0.5, -1.0]])), [1, 0])
     np.testing.assert_array_equal(process.encode(1, np.array(["right", "left"])), [1, 0])
-    with pytest.raises(InvalidInput, match="not among the 2 of level 0"):
+    with pytest.raises(InvalidInput, match="not among the 2 that are known"):
         process.encode(0, np.array([[3.0, 3.0]]))
 
 

@@ -43,3 +43,19 @@ class RewardRangeError(InvalidProcess):
 
 class AssumptionViolated(RichObsError):
     """Something was asked for that exists only where one of the paper's assumptions holds, and it does not."""
+
+
+class PrecisionError(RichObsError):
+    """A threshold too small for float64 to decide reliably."""
+
+
+class BrokenPromise(RichObsError):
+    """The data contradict an assumption (or the run hit the small probability with which it may fail)."""
+
+
+class EpisodeLimit(RichObsError):
+    """The next request would exceed the episodes that were allowed."""
+
+
+class InvalidFile(RichObsError):
+    """A file that is damaged, or not what it should be."""

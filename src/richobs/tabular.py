@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from richobs.codebook import Codebook
 from richobs.errors import (
     AssumptionViolated,
     InvalidInput,
@@ -219,22 +220,13 @@ class TabularProcess:
 
     def encode(self, level: int, x: Observations) -> Ints:
         """Returns `[n]` the index of each observation in `observations[level]`."""
-        codebook = self.observations[level]
-        if codebook.ndim == 1 and codebook.dtype.kind in "iu" and self._is_plain[level]:
-            index = np.asarray(x, dtype=np.int64)
-            if index.size and not (index.min() >= 0 and index.max() < len(codebook)):
-                wrong = index[(index < 0) | (index >= len(codebook))][0]
-                raise InvalidInput(f"observation {wrong} at level {level}: this process has 0 to {len(codebook) - 1}.")
-            return index
-        order, keys = self._sorted_codebooks[level]
-        wanted = _row_keys(np.asarray(x, dtype=codebook.dtype))
-        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        unknown = keys[place] != wanted
-        if unknown.any():
-            raise InvalidInput(
-                f"observation {np.asarray(x)[unknown][0]} is not among the {len(keys)} of level {level} of this process."
-            )
-        return np.asarray(order[place], dtype=np.int64)
+        return self.codebooks[level].encode(x)
+
+    @cached_property
+    def codebooks(self) -> tuple[Codebook, ...]:
+        """Per level: the observations and their numbers."""
+        known: dict[int, Codebook] = {}  # levels often share one array
+        return tuple(known.setdefault(id(rows), Codebook(rows)) for rows in self.observations)
 
     @cached_property
     def plan(self) -> Plan:
@@ -441,27 +433,14 @@ class TabularProcess:
         return t.astype(np.float64)
 
     def _check_codebook(self) -> None:
-        for h, codebook in enumerate(self.observations):
+        for h, rows in enumerate(self.observations):
             n = self.emissions[h].shape[1]
-            if len(codebook) != n:
-                raise ShapeError(
-                    f"level {h} has {n} observations in `emissions`, but {len(codebook)} in `observations`."
-                )
-            if not self._is_plain[h] and len(np.unique(_row_keys(codebook))) != n:
-                raise ShapeError(f"level {h}: two rows of `observations` are equal; each observation is listed once.")
-
-    @cached_property
-    def _is_plain(self) -> tuple[bool, ...]:
-        """Per level: whether an observation is its own index."""
-        return tuple(
-            c.ndim == 1 and c.dtype.kind in "iu" and bool((c == np.arange(len(c))).all()) for c in self.observations
-        )
-
-    @cached_property
-    def _sorted_codebooks(self) -> tuple[tuple[Ints, NDArray[Any]], ...]:
-        keys = [_row_keys(c) for c in self.observations]
-        orders = [np.argsort(k) for k in keys]
-        return tuple((o, k[o]) for o, k in zip(orders, keys, strict=True))
+            if len(rows) != n:
+                raise ShapeError(f"level {h} has {n} observations in `emissions`, but {len(rows)} in `observations`.")
+        try:
+            _ = self.codebooks
+        except InvalidInput as error:
+            raise ShapeError(f"`observations`: {error}") from error
 
     def _check_probabilities(self) -> None:
         self._check_law(self.start[None], lambda _: "level 0: the start distribution")
@@ -508,11 +487,3 @@ def _check_finite(array: Floats, where: Any) -> None:
 
 def _is_point_mass(probs: Floats) -> Mask:
     return np.asarray(probs.max(axis=-1) >= 1 - PROBABILITY_TOLERANCE)
-
-
-def _row_keys(rows: NDArray[Any]) -> NDArray[Any]:
-    """Returns `[n]` one sortable, comparable key per row: its bytes."""
-    flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
-    if flat.dtype.kind == "f":
-        flat = flat + 0.0  # -0.0 and 0.0 are one observation
-    return flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()

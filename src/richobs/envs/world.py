@@ -8,14 +8,14 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from richobs.errors import AssumptionViolated, InvalidInput
-from richobs.functions import Layered, Tables, copies_around
+from richobs.functions import Layered, TableLevel, copies_around
 from richobs.problem import (
     Environment,
     Episodes,
@@ -326,7 +326,7 @@ def table_problem(process: TabularProcess, levels: Sequence[Floats], truth: tupl
     return Problem(
         id="",
         env=PathEnvironment(world),
-        functions=Layered([Tables(t, partial(process.encode, h)) for h, t in enumerate(levels)]),
+        functions=Layered([TableLevel(t, book) for t, book in zip(levels, process.codebooks, strict=True)]),
         n_states=process.n_states,
         optimal_value=process.plan.value,
         process=process,

@@ -1,4 +1,4 @@
-"""Product classes F = F_1 x ... x F_H: one class per level, the product never listed."""
+"""Classes given level by level: products F = F_1 x ... x F_H that are never listed, and lists of whole functions."""
 
 import math
 from collections.abc import Sequence
@@ -28,15 +28,15 @@ class LevelClass(Protocol):
         ...
 
 
-class Layered:
-    """Any choice of one function per level is a function of the class; it has prod_h |F_h| of them."""
+class _ByLevel:
+    """What product and listed classes share: one class of members per level."""
 
-    is_product = True
+    is_product: bool
 
     def __init__(self, levels: Sequence[LevelClass]):
         """Takes the classes of levels 0 to H-1, in order."""
         if not levels:
-            raise InvalidInput("a layered class needs one class per level; the list is empty.")
+            raise InvalidInput("a class needs the functions of at least one level; the list is empty.")
         self.levels = tuple(levels)
         for level, c in enumerate(self.levels):
             if c.size < 1:
@@ -47,7 +47,7 @@ class Layered:
                 )
 
     def __repr__(self) -> str:
-        return f"Layered({self.horizon} levels, 10^{self.log_size / math.log(10):.1f} functions)"
+        return f"{type(self).__name__}({self.horizon} levels, 10^{self.log_size / math.log(10):.1f} functions)"
 
     @property
     def horizon(self) -> int:
@@ -62,17 +62,23 @@ class Layered:
     @property
     def log_size(self) -> float:
         """Natural logarithm of the number of functions."""
-        return sum(math.log(c.size) for c in self.levels)
+        return sum(math.log(c.size) for c in (self.levels if self.is_product else self.levels[:1]))
 
     def level_size(self, level: int, /) -> int:
-        """Returns how many functions `level` has."""
+        """Returns how many members `level` has."""
         return self.levels[level].size
 
     def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
-        """Returns `[N, n, K]` the values at `x` of the functions of `level`."""
+        """Returns `[N, n, K]` the values at `x` of the members of `level`."""
         return self.levels[level].values(x, members)
 
-    def member(self, member: Member, /) -> "LayeredFunction":
+
+class Layered(_ByLevel):
+    """Any choice of one function per level is a function of the class; it has prod_h |F_h| of them."""
+
+    is_product = True
+
+    def member(self, member: Member, /) -> "LevelwiseFunction":
         """Returns the function that uses `member[h]` at level h."""
         chain = (member,) if isinstance(member, int) else tuple(int(i) for i in member)
         if len(chain) != self.horizon:
@@ -82,21 +88,71 @@ class Layered:
         for level, i in enumerate(chain):
             if not 0 <= i < self.level_size(level):
                 raise InvalidInput(f"level {level} has functions 0 to {self.level_size(level) - 1}; got {i}.")
-        return LayeredFunction(self, chain)
+        return LevelwiseFunction(self.levels, chain)
 
 
-class LayeredFunction:
-    """One function of a layered class."""
+class Listed(_ByLevel):
+    """A list of N functions, member i of one level going with member i of every other."""
 
-    def __init__(self, functions: Layered, chain: tuple[int, ...]):
-        self.functions = functions
-        self.chain = chain
+    is_product = False
+
+    def __init__(self, levels: Sequence[LevelClass]):
+        """Takes the members of levels 0 to H-1, N of them at each."""
+        super().__init__(levels)
+        sizes = [c.size for c in self.levels]
+        if len(set(sizes)) > 1:
+            raise InvalidInput(f"listed functions have as many members at every level; got {sizes}.")
+
+    def member(self, member: Member, /) -> "LevelwiseFunction":
+        """Returns function number `member`."""
+        if not isinstance(member, int) or not 0 <= member < self.levels[0].size:
+            raise InvalidInput(f"this class has functions 0 to {self.levels[0].size - 1}; got {member!r}.")
+        return LevelwiseFunction(self.levels, (member,) * self.horizon)
+
+
+def listed_product(functions: Layered, *, at_most: int = 1_000_000) -> Listed:
+    """Lists a product class, chain by chain in lexicographic order; for classes small enough to check others against."""
+    size = math.prod(c.size for c in functions.levels)
+    if size > at_most:
+        raise InvalidInput(f"the product has {size:.3g} functions, too many to list; at most {at_most:,} are.")
+    chains = np.indices([c.size for c in functions.levels]).reshape(functions.horizon, -1)
+    return Listed([Chosen(c, chain) for c, chain in zip(functions.levels, chains, strict=True)])
+
+
+class Chosen:
+    """Some functions of a level class, in a given order, repeats allowed."""
+
+    def __init__(self, level_class: LevelClass, members: Ints):
+        self.level_class = level_class
+        self.members = members
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return len(self.members)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return self.level_class.n_actions
+
+    def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
+        return self.level_class.values(x, self.members if members is None else self.members[members])
+
+
+class LevelwiseFunction:
+    """One function of a class given level by level."""
+
+    def __init__(self, levels: Sequence[LevelClass], chain: tuple[int, ...]):
+        self.levels = tuple(levels)
+        self.chain = chain  # which member it uses at each level
 
     def values(self, level: int, x: Observations, /) -> Floats:
         """Returns `[n, K]` f(x, a)."""
-        return self.functions.values(level, x, np.array([self.chain[level]]))[0]
+        return self.levels[level].values(x, np.array([self.chain[level]]))[0]
 
     def reads(self, level: int, /) -> tuple[int, ...] | None:
         """Returns the coordinates that f looks at, each only through "above 1/2"; None where that cannot be said."""
-        reads = getattr(self.functions.levels[level], "reads", None)
+        reads = getattr(self.levels[level], "reads", None)
         return None if reads is None else reads(self.chain[level])

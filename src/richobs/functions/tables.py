@@ -1,25 +1,26 @@
 """Tables: functions on finitely many observations, listed value by value."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from richobs.codebook import Codebook
 from richobs.errors import InvalidInput
+from richobs.functions.layered import Listed
 from richobs.problem import Floats, Ints, Observations
 
-Encoder = Callable[[Observations], Ints]  # observations [n, ...] to rows of the tables [n]
 
-
-class Tables:
+class TableLevel:
     """The functions of one level as a `[N, X, K]` array."""
 
-    def __init__(self, tables: ArrayLike, encode: Encoder | None = None):
+    def __init__(self, tables: ArrayLike, codebook: Codebook | None = None):
         """Checks and keeps the tables.
 
         Args:
             tables: `[N, X, K]` values in [0, 1].
-            encode: turns observations into rows 0 to X-1; by default an observation is its own row.
+            codebook: the X observations; by default an observation is its own number.
         """
         array = np.asarray(tables, dtype=np.float64)
         if array.ndim != 3 or 0 in array.shape:
@@ -30,8 +31,10 @@ class Tables:
             raise InvalidInput(
                 f"function {n} has value {array[n, x, a]} at observation {x}, action {a}; values must lie in [0, 1]."
             )
+        if codebook is not None and len(codebook) != array.shape[1]:
+            raise InvalidInput(f"the tables have {array.shape[1]} observations and the codebook {len(codebook)}.")
         self.tables = array
-        self._encode = encode
+        self.codebook = Codebook(np.arange(array.shape[1])) if codebook is None else codebook
 
     @property
     def size(self) -> int:
@@ -45,12 +48,37 @@ class Tables:
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
-        rows = np.asarray(x, dtype=np.int64) if self._encode is None else self._encode(x)
-        if rows.size and not (rows.min() >= 0 and rows.max() < self.tables.shape[1]):
-            wrong = rows[(rows < 0) | (rows >= self.tables.shape[1])][0]
-            raise InvalidInput(f"these tables know observations 0 to {self.tables.shape[1] - 1}; got {wrong}.")
+        rows = self.codebook.encode(x)
         chosen = self.tables if members is None else self.tables[members]
         return chosen[:, rows]
+
+
+class Tables(Listed):
+    """N functions given by their tables: function i uses table i at every level."""
+
+    def __init__(
+        self,
+        tables: Sequence[ArrayLike] | NDArray[Any],
+        horizon: int | None = None,
+        codebooks: Sequence[Codebook] | None = None,
+    ):
+        """Checks and keeps the tables.
+
+        Args:
+            tables: `[N, X, K]` values in [0, 1], the same at all of `horizon` levels; or one such array per level.
+            horizon: number of levels, where one array serves them all.
+            codebooks: the observations of each level; by default an observation is its own number.
+        """
+        if horizon is not None:
+            tables = [np.asarray(tables)] * horizon
+        levels = []
+        for h, t in enumerate(tables):
+            if np.ndim(t) != 3:
+                raise InvalidInput(
+                    f"level {h}: tables must be [N, X, K], got shape {np.shape(t)}. One array for all levels needs `horizon`."
+                )
+            levels.append(TableLevel(t, None if codebooks is None else codebooks[h]))
+        super().__init__(levels)
 
 
 def copies_around(truth: Floats, size: int, rng: np.random.Generator) -> tuple[Floats, int]:

@@ -1,0 +1,50 @@
+"""Codebooks: finitely many observations, each with a number."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from richobs.errors import InvalidInput
+
+
+class Codebook:
+    """Observations 0 to X-1 and what they look like; a plain one shows the number itself."""
+
+    def __init__(self, rows: NDArray[Any]):
+        """Takes `[X, ...]` what each observation looks like, all different."""
+        self.rows = rows
+        self.is_plain = rows.ndim == 1 and rows.dtype.kind in "iu" and bool((rows == np.arange(len(rows))).all())
+        self._order, self._keys = np.arange(len(rows)), np.arange(len(rows))
+        if not self.is_plain:
+            keys = _row_keys(rows)
+            self._order = np.argsort(keys)
+            self._keys = keys[self._order]
+            if (self._keys[1:] == self._keys[:-1]).any():
+                raise InvalidInput("two rows of a codebook are equal; each observation is listed once.")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def encode(self, x: NDArray[Any]) -> NDArray[np.int64]:
+        """Returns `[n]` the number of each observation `[n, ...]`."""
+        if self.is_plain:
+            index = np.asarray(x, dtype=np.int64)
+            if index.size and not (index.min() >= 0 and index.max() < len(self)):
+                wrong = index[(index < 0) | (index >= len(self))][0]
+                raise InvalidInput(f"observation {wrong} is not known: there are 0 to {len(self) - 1}.")
+            return index
+        wanted = _row_keys(np.asarray(x, dtype=self.rows.dtype))
+        place = np.minimum(np.searchsorted(self._keys, wanted), len(self) - 1)
+        unknown = self._keys[place] != wanted
+        if unknown.any():
+            raise InvalidInput(f"observation {np.asarray(x)[unknown][0]} is not among the {len(self)} that are known.")
+        return self._order[place]
+
+
+def _row_keys(rows: NDArray[Any]) -> NDArray[Any]:
+    """Returns `[n]` one sortable, comparable key per row: its bytes."""
+    flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
+    if flat.dtype.kind == "f":
+        flat = flat + 0.0  # -0.0 and 0.0 are one observation
+    return flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()

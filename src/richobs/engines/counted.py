@@ -1,0 +1,155 @@
+"""The counted engine: finite observations, n episodes drawn as counts at a cost that does not depend on n.
+
+Along a fixed action sequence the n visits to a node are independent draws of (state, x, a, r), so how often each
+combination occurs is multinomial: the same law as n separate episodes. See `counts` for what is exact.
+"""
+
+from functools import cache
+
+import numpy as np
+
+from richobs.engines.base import Outcomes, moments_of
+from richobs.engines.counts import Counts, as_counts, multinomial
+from richobs.engines.ledger import Ledger
+from richobs.moments import Batch, Moments
+from richobs.problem import Floats, FunctionClass, Ints, Path, Policy, checked_path
+from richobs.randomness import keyed_generator
+from richobs.tabular import TabularProcess
+
+KEPT = 4_000_000  # values of functions at one level that are kept between requests
+
+
+class CountedEngine:
+    """Draws counts from a process written down in full."""
+
+    name = "counted"
+
+    def __init__(self, process: TabularProcess, functions: FunctionClass, *, seed: int, ledger: Ledger):
+        self._process = process
+        self._functions = functions
+        self._seed = seed
+        self.ledger = ledger
+        self._table = cache(lambda level: functions.values(level, process.observations[level]))
+        self._belief = cache(self._belief_at)
+
+    def observe(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
+        """Returns the moments of n observations at `path`, without actions."""
+        path, rng = self._begin(path, n, phase, purpose)
+        law = self._belief(path) @ self._process.emissions[len(path)]  # [X]
+        shown = np.flatnonzero(law)
+        counts = multinomial(as_counts(n), law[shown], rng)
+        none = np.zeros((len(shown), self._process.n_actions))
+        return self._moments(path, n, (0,) * self._process.n_actions, shown, counts, none, none, none)
+
+    def step(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
+        """Returns the moments of n samples (x, a, r) at `path` with actions drawn uniformly."""
+        path, rng = self._begin(path, n, phase, purpose)
+        K, rewards = self._process.n_actions, self._process.rewards[len(path)]
+        law = self._belief(path)[:, None] * self._process.emissions[len(path)]  # [S, X]
+        states, shown = np.nonzero(law)  # cells
+        counts = multinomial(as_counts(n), law[states, shown], rng)  # [cells]
+        taken = multinomial(counts, np.full((len(counts), K), 1 / K), rng)  # [cells, K]
+        points, probs = rewards.values[states, shown], rewards.probs[states, shown]  # [cells, K, R]
+        paid = multinomial(taken, probs, rng) if probs.shape[-1] > 1 else taken[..., None]
+        actions = tuple(int(c) for c in taken.sum(axis=0))
+        pair = np.stack([_shares(taken[:, a], actions[a]) for a in range(K)], axis=1)
+        odds = np.divide(
+            paid.astype(np.float64),
+            taken.astype(np.float64)[..., None],
+            out=np.zeros(paid.shape),
+            where=taken[..., None] > 0,
+        )
+        r_mean = (odds * points).sum(axis=-1)
+        r_var = (odds * (points - r_mean[..., None]) ** 2).sum(axis=-1)
+        return self._moments(path, n, actions, shown, counts, pair, r_mean, r_var)
+
+    def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
+        """Plays `policy` n times, as counts of equal episodes; the first ones are drawn from these without replacement."""
+        path, rng = self._begin((), n, phase, purpose)
+        process = self._process
+        start = np.flatnonzero(process.start)
+        count = multinomial(as_counts(n), process.start[start], rng)
+        states, returns = start[count > 0], np.zeros(int((count > 0).sum()))
+        count = count[count > 0]
+        paths = np.zeros((len(states), 0), dtype=np.int16)
+        for level in range(process.horizon):
+            parts = []
+            for s in np.unique(states):
+                actions, rewards, odds = _outcomes_in(process, policy, level, int(s))
+                mine = states == s
+                split = multinomial(count[mine], np.broadcast_to(odds, (int(mine.sum()), len(odds))), rng)
+                group, outcome = np.nonzero(split)
+                parts.append(
+                    (
+                        np.column_stack([paths[mine][group], actions[outcome].astype(np.int16)]),
+                        returns[mine][group] + rewards[outcome],
+                        states[mine][group],
+                        split[group, outcome],
+                    )
+                )
+            paths, returns, states, count = (np.concatenate(part) for part in zip(*parts, strict=True))
+            if level < process.horizon - 1:
+                law = process.transitions[level][states, paths[:, -1]]  # [groups, S']
+                split = multinomial(count, law, rng)
+                group, states = np.nonzero(split)
+                paths, returns, count = paths[group], returns[group], split[group, states]
+        share = _shares(count, n)
+        mean = float(share @ returns)
+        # Which n_2 of n exchangeable episodes come first: as many places without replacement, in random order.
+        places = rng.choice(n, size=min(first, n), replace=False)
+        chosen = np.searchsorted(np.cumsum(count), places, side="right")
+        return Outcomes(n, mean, float(share @ (returns - mean) ** 2), paths[chosen].astype(np.int64))
+
+    def _begin(self, path: Path, n: int, phase: str, purpose: str) -> tuple[Path, np.random.Generator]:
+        """Charges the request and returns the generator that belongs to it."""
+        path = checked_path(path, self._process.horizon, self._process.n_actions, room=1)
+        visit = self.ledger.charge(phase, purpose, path, n)
+        return path, keyed_generator(self._seed, "draw", path, purpose, visit)
+
+    def _belief_at(self, path: Path) -> Floats:
+        """Returns `[S]` the law of the state that `path` leads to."""
+        if not path:
+            return self._process.start
+        return self._belief(path[:-1]) @ self._process.transitions[len(path) - 1][:, path[-1]]
+
+    def _moments(
+        self,
+        path: Path,
+        n: int,
+        actions: tuple[int, ...],
+        shown: Ints,
+        counts: Counts,
+        pair: Floats,
+        mean: Floats,
+        var: Floats,
+    ) -> Moments:
+        level = len(path)
+        x = self._process.observations[level][shown]
+        batch = Batch(n, actions, x, _shares(counts, n), pair, mean, var)
+        size = self._functions.level_size(level) * len(self._process.observations[level]) * self._functions.n_actions
+        if size > KEPT:
+            return moments_of(self._functions, level, batch)
+        return Moments.of(self._table(level)[:, shown], batch)
+
+
+def _shares(counts: Counts, total: int) -> Floats:
+    """Returns counts / total in float64, for integers of any size; 0 where the total is."""
+    if total == 0:
+        return np.zeros(len(counts))
+    if counts.dtype == object:
+        return np.array([c / total for c in counts])
+    return counts / float(total)
+
+
+def _outcomes_in(process: TabularProcess, policy: Policy, level: int, state: int) -> tuple[Ints, Floats, Floats]:
+    """Returns what `policy` can do and earn in one state: actions, rewards and probabilities, `[outcomes]` each."""
+    emission = process.emissions[level][state]
+    shown = np.flatnonzero(emission)
+    chosen = process.actions_of(policy, level)[shown]
+    rewards = process.rewards[level]
+    points, probs = rewards.values[state, shown, chosen], rewards.probs[state, shown, chosen]  # [shown, R]
+    weights = emission[shown, None] * probs
+    keys = np.column_stack([np.repeat(chosen, points.shape[1]), points.ravel()])
+    keys, inverse = np.unique(keys[weights.ravel() > 0], axis=0, return_inverse=True)
+    odds = np.bincount(inverse.ravel(), weights=weights.ravel()[weights.ravel() > 0])
+    return keys[:, 0].astype(np.int64), keys[:, 1], odds / odds.sum()

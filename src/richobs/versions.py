@@ -1,0 +1,294 @@
+"""What has not been eliminated: a mask over listed functions, or a chain of bipartite graphs over a product class.
+
+Elimination at level h couples f_h and f_{h+1} alone, and a value at a node of level h depends on f_h alone. So the
+survivors of a product class are the paths through a chain of graphs, one between each pair of neighbouring levels, and all
+that LSVEE does to them is exact at a cost of sum_h |F_h||F_{h+1}|. Shapes: N functions (per level), K actions.
+"""
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from richobs.errors import InvalidInput, PrecisionError
+from richobs.problem import Floats, FunctionClass, Ints, Mask, Member
+
+ULPS = 100  # a threshold must exceed the rounding of the risk it is added to by this factor
+BLOCK = 4_000_000  # entries of a risk matrix that are held at once
+
+
+class NodeRisk(NamedTuple):
+    """What the squared TD error of every function at a node is made of ([KAL16] Eq. 4, centred).
+
+    risk(f) = noise[f_h] + sum_a share[a] (gain[f_h, a] - future[f_{h+1}, a])^2.
+    """
+
+    level: int
+    noise: Floats  # [N_h] mean over actions of the variance of f - r
+    gain: Floats  # [N_h, K] mean of f(x, a) - r
+    future: Floats | None  # [N_{h+1}, K] estimated value of the child behind each action; None at the last level
+    share: Floats  # [K] how often each action was taken
+
+
+class Elimination(NamedTuple):
+    """What an elimination did."""
+
+    least: float  # smallest risk among the survivors before
+    cutoff: float  # largest risk that survives
+    log_size_before: float
+    log_size_after: float
+
+
+class VersionSpace(Protocol):
+    """The surviving functions of a class."""
+
+    @property
+    def log_size(self) -> float:
+        """Natural logarithm of the number of survivors."""
+        ...
+
+    def alive(self, level: int, /) -> Mask:
+        """Returns `[N_h]` which members of `level` are part of a surviving function."""
+        ...
+
+    def eliminate(self, risk: NodeRisk, slack: float, /) -> Elimination:
+        """Drops every function whose risk exceeds the smallest by more than `slack`."""
+        ...
+
+    def pick(self, excluded: Collection[Member] = (), /) -> Member | None:
+        """Returns the first survivor in lexicographic order that is not excluded, or None."""
+        ...
+
+    def __contains__(self, member: Member, /) -> bool:
+        """Whether a function survives."""
+        ...
+
+
+def value_range(space: VersionSpace, level: int, v_hat: Floats) -> tuple[float, float]:
+    """Returns the smallest and largest of `v_hat` `[N_h]` among the survivors."""
+    surviving = v_hat[space.alive(level)]
+    return float(surviving.min()), float(surviving.max())
+
+
+def version_space(functions: FunctionClass) -> "LayeredSpace | ListedSpace":
+    """Returns the space of all functions of a class, in the form that fits it."""
+    if functions.is_product:
+        return LayeredSpace([functions.level_size(h) for h in range(functions.horizon)])
+    return ListedSpace(functions.level_size(0))
+
+
+class ListedSpace:
+    """Survivors as a mask over N listed functions."""
+
+    def __init__(self, size: int):
+        self._alive = np.ones(size, dtype=bool)
+
+    @property
+    def log_size(self) -> float:
+        """Natural logarithm of the number of survivors."""
+        return math.log(int(self._alive.sum()))
+
+    def alive(self, level: int, /) -> Mask:
+        """Returns `[N]` which functions survive, the same at every level."""
+        return self._alive.copy()
+
+    def eliminate(self, risk: NodeRisk, slack: float, /) -> Elimination:
+        """Drops every function whose risk exceeds the smallest by more than `slack`."""
+        before = self.log_size
+        miss = risk.gain if risk.future is None else risk.gain - risk.future
+        risks = risk.noise + (miss**2) @ risk.share
+        least = float(risks[self._alive].min())
+        cutoff = _cutoff(least, slack)
+        self._alive = self._alive & (risks <= cutoff)
+        return Elimination(least, cutoff, before, self.log_size)
+
+    def pick(self, excluded: Collection[Member] = (), /) -> Member | None:
+        """Returns the first survivor that is not excluded, or None."""
+        return next((int(i) for i in np.flatnonzero(self._alive) if int(i) not in excluded), None)
+
+    def __contains__(self, member: Member, /) -> bool:
+        if not isinstance(member, int) or not 0 <= member < len(self._alive):
+            raise InvalidInput(
+                f"a function of this class is an index from 0 to {len(self._alive) - 1}; got {member!r}."
+            )
+        return bool(self._alive[member])
+
+
+@dataclass
+class _Edges:
+    """Which members of one level go with which of the next: packed bits over the members alive when it was made."""
+
+    rows: Ints  # members of the level
+    columns: Ints  # members of the next
+    bits: NDArray[np.uint8]  # [len(rows), ceil(len(columns) / 8)]
+
+    def block(self, rows: slice | Ints) -> Mask:
+        """Returns some rows of the matrix, unpacked."""
+        return np.unpackbits(self.bits[rows], axis=1, count=len(self.columns)).view(bool)
+
+
+class LayeredSpace:
+    """Survivors of a product class as a chain of bipartite graphs, kept arc-consistent.
+
+    Every remaining member and every remaining edge lies on a surviving function. Two levels between which nothing was ever
+    eliminated have no edge matrix: any two remaining members go together.
+    """
+
+    def __init__(self, sizes: list[int]):
+        """Takes the number of members of each level."""
+        self._alive = [np.ones(size, dtype=bool) for size in sizes]
+        self._edges: list[_Edges | None] = [None] * (len(sizes) - 1)
+        self._log_size: float | None = None
+
+    @property
+    def horizon(self) -> int:
+        """Number of levels."""
+        return len(self._alive)
+
+    @property
+    def log_size(self) -> float:
+        """Natural logarithm of the number of surviving functions, by counting paths backwards through the chain."""
+        if self._log_size is None:
+            counts = self._alive[-1].astype(float)  # [N_h] continuations of each member, scaled
+            logs = 0.0
+            for h in reversed(range(self.horizon - 1)):
+                scale = counts.max()
+                logs += math.log(scale)
+                counts = self._sum_over_next(h, counts / scale)
+            self._log_size = logs + math.log(counts.sum())
+        return self._log_size
+
+    def alive(self, level: int, /) -> Mask:
+        """Returns `[N_h]` which members of `level` are part of a surviving function."""
+        return self._alive[level].copy()
+
+    def eliminate(self, risk: NodeRisk, slack: float, /) -> Elimination:
+        """Drops every pair (f_h, f_{h+1}) whose risk exceeds the smallest by more than `slack`; at the end every f_h."""
+        before, h = self.log_size, risk.level
+        rows = np.flatnonzero(self._alive[h])
+        if risk.future is None:
+            risks = risk.noise[rows] + (risk.gain[rows] ** 2) @ risk.share
+            least = float(risks.min())
+            cutoff = _cutoff(least, slack)
+            self._alive[h][rows[risks > cutoff]] = False
+        else:
+            columns = np.flatnonzero(self._alive[h + 1])
+            blocks = list(_blocks(len(rows), len(columns)))
+            products = _Risks(risk, rows, columns)
+            allowed = [self._pairs(h, rows[b], columns) for b in blocks]
+            held = products.block(blocks[0]) if len(blocks) == 1 else None
+            least = min(
+                float(np.min(products.block(b) if held is None else held, where=ok, initial=np.inf))
+                for b, ok in zip(blocks, allowed, strict=True)
+            )
+            cutoff = _cutoff(least, slack)
+            kept = [
+                ok & ((products.block(b) if held is None else held) <= cutoff)
+                for b, ok in zip(blocks, allowed, strict=True)
+            ]
+            if not all(k.all() for k in kept):
+                self._edges[h] = _Edges(rows, columns, np.concatenate([np.packbits(k, axis=1) for k in kept]))
+        self._make_consistent()
+        return Elimination(least, cutoff, before, self.log_size)
+
+    def pick(self, excluded: Collection[Member] = (), /) -> Member | None:
+        """Returns the lexicographically first surviving chain that is not excluded, or None."""
+        return next((chain for chain in self._chains() if chain not in excluded), None)
+
+    def __contains__(self, member: Member, /) -> bool:
+        chain = (member,) if isinstance(member, int) else tuple(member)
+        if len(chain) != self.horizon:
+            raise InvalidInput(f"a function of this class is one index per level, {self.horizon} in all; got {chain}.")
+        if not all(alive[i] for alive, i in zip(self._alive, chain, strict=True)):
+            return False
+        pairs = zip(range(self.horizon - 1), chain, chain[1:], strict=False)
+        return all(bool(self._pairs(h, np.array([i]), np.array([j]))[0, 0]) for h, i, j in pairs)
+
+    def _chains(self, prefix: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+        """Yields surviving chains in lexicographic order; arc consistency means that no prefix is a dead end."""
+        h = len(prefix)
+        if h == self.horizon:
+            yield prefix
+            return
+        members = np.flatnonzero(self._alive[h])
+        if h:
+            members = members[self._pairs(h - 1, np.array([prefix[-1]]), members)[0]]
+        for i in members:
+            yield from self._chains((*prefix, int(i)))
+
+    def _pairs(self, h: int, rows: Ints, columns: Ints) -> Mask:
+        """Returns `[rows, columns]` which of these living members of levels h and h+1 go together."""
+        edges = self._edges[h]
+        if edges is None:
+            return np.ones((len(rows), len(columns)), dtype=bool)
+        block = edges.block(np.searchsorted(edges.rows, rows))
+        return block[:, np.searchsorted(edges.columns, columns)]
+
+    def _sum_over_next(self, h: int, weights: Floats) -> Floats:
+        """Returns `[N_h]` for each living member of level h the sum of `weights` `[N_{h+1}]` over its partners."""
+        rows, columns = np.flatnonzero(self._alive[h]), np.flatnonzero(self._alive[h + 1])
+        total = np.zeros(len(self._alive[h]))
+        for b in _blocks(len(rows), len(columns)):
+            total[rows[b]] = self._pairs(h, rows[b], columns) @ weights[columns]
+        return total
+
+    def _make_consistent(self) -> None:
+        """Drops members that lie on no surviving function: one pass backwards, one forwards, which suffices on a chain."""
+        self._log_size = None
+        for h in reversed(range(self.horizon - 1)):
+            self._alive[h] &= self._sum_over_next(h, self._alive[h + 1].astype(float)) > 0
+        for h in range(self.horizon - 1):
+            rows, columns = np.flatnonzero(self._alive[h]), np.flatnonzero(self._alive[h + 1])
+            reached = np.zeros(len(columns), dtype=bool)
+            for b in _blocks(len(rows), len(columns)):
+                reached |= self._pairs(h, rows[b], columns).any(axis=0)
+            self._alive[h + 1][columns[~reached]] = False
+
+
+class _Risks:
+    """The risks of all pairs of living members at a node: one matrix product of inner size K, made block by block.
+
+    Gains and futures are centred at the average future first. Near the smallest risk both are then as small as the
+    survivors' disagreement, and expanding the square costs nothing in precision.
+    """
+
+    def __init__(self, risk: NodeRisk, rows: Ints, columns: Ints):
+        future = np.zeros((1, len(risk.share))) if risk.future is None else risk.future[columns]
+        centre = future.mean(axis=0)
+        self._gain = risk.gain[rows] - centre
+        self._future = future - centre
+        self._own = risk.noise[rows] + self._gain**2 @ risk.share
+        self._others = self._future**2 @ risk.share
+        self._weighted = -2 * self._future * risk.share
+
+    def block(self, rows: slice) -> Floats:
+        """Returns `[rows, columns]` risks."""
+        product = self._gain[rows] @ self._weighted.T
+        product += self._own[rows, None]
+        product += self._others
+        return product
+
+
+def _blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Yields slices of rows that keep `BLOCK` entries at once."""
+    step = max(1, BLOCK // max(1, columns))
+    for first in range(0, rows, step):
+        yield slice(first, min(first + step, rows))
+
+
+def _cutoff(least: float, slack: float) -> float:
+    """Returns the largest risk that survives.
+
+    Raises:
+        PrecisionError: rounding of the risk could decide about survival.
+    """
+    if slack < ULPS * np.spacing(max(least, 0.0)):
+        raise PrecisionError(
+            f"a risk of {least:.3g} is only known to about {np.spacing(least):.1g} in float64, and the threshold adds "
+            f"{slack:.3g} to it: less than {ULPS} times that. Rounding would decide which functions survive. Use a larger "
+            "epsilon or a shorter horizon."
+        )
+    return least + slack
