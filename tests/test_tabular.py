@@ -54,7 +54,7 @@ def two_levels(**changes):
 
 
 def test_optimal_values_worked_out_by_hand():
-    plan = two_levels().plan
+    plan = two_levels().optimum
     # level 1: max(0.6/2, 0.1) = 0.3 and max(0, 0.2/4 + 0.6/2) = 0.35
     np.testing.assert_allclose(plan.state_values[1], [0.3, 0.35])
     # level 0: Q*(0) = (0.4 + 0.3, 0.35), Q*(1) = (0.3, 0.35); V* = 0.7/4 + 0.35 * 3/4
@@ -142,7 +142,7 @@ def test_values_agree_with_enumeration(params, policy_seed):
     paths, probs = process.path_distribution(policy)
     assert {tuple(p): pytest.approx(q, abs=1e-12) for p, q in zip(paths.tolist(), probs, strict=True)} == law
     best, _ = value_by_enumeration(process, process.optimal_policy())
-    assert process.plan.value == pytest.approx(best, abs=1e-12)
+    assert process.optimum.value == pytest.approx(best, abs=1e-12)
 
 
 @settings(max_examples=200, deadline=None)
@@ -152,7 +152,7 @@ def test_no_reactive_policy_beats_the_optimum_and_one_attains_it(seed):
         "random", horizon=2, n_states=2, n_actions=2, n_observations=1, class_size=1, seed=seed
     ).process
     best = max(value_by_enumeration(process, policy)[0] for policy in all_policies(process))
-    assert process.plan.value == pytest.approx(best, abs=1e-12)
+    assert process.optimum.value == pytest.approx(best, abs=1e-12)
 
 
 @settings(max_examples=200, deadline=None)
@@ -180,7 +180,7 @@ def test_unrolling_a_loop():
         3, [1, 0], np.array([[0, 1], [1, 1]]), np.eye(2), Rewards.deterministic([[[0.0, 0.0]], [[0.0, 0.5]]])
     )
     assert process.labels == (("0",), ("0", "1"), ("0", "1"))
-    assert process.plan.value == pytest.approx(1.0)  # step over, then twice 0.5
+    assert process.optimum.value == pytest.approx(1.0)  # step over, then twice 0.5
 
 
 def test_no_reactive_q_where_states_that_look_alike_differ():
@@ -257,7 +257,7 @@ def test_what_is_refused_and_where_it_says_the_fault_is(error, changes, words):
 
 def test_rewards_that_cannot_occur_may_be_anything():
     never = Rewards.finite([[[[0.0, 9.0]]]], [[[[1.0, 0.0]]]])
-    assert two_levels(rewards=(never, Rewards.deterministic(0.0))).plan.value == 0.0
+    assert two_levels(rewards=(never, Rewards.deterministic(0.0))).optimum.value == 0.0
 
 
 def test_a_codebook_of_vectors_is_looked_up_row_by_row():

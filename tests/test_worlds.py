@@ -125,7 +125,7 @@ def _some_paths(problem):
 def _code_of(world: str, seed: int) -> np.ndarray:
     """The secret action sequence of a world, read from its process."""
     process = richobs.make(world, seed=seed).process
-    return np.array([process.plan.q[h][0].max(axis=0).argmax() for h in range(process.horizon)])
+    return np.array([process.optimum.q[h][0].max(axis=0).argmax() for h in range(process.horizon)])
 
 
 @pytest.mark.parametrize("world", ["lock/10,noise_bits=0", "diabolical/10", "lower-bound/10"])
@@ -306,13 +306,13 @@ class TestDiabolical:
     def test_one_live_action_and_a_bonus_for_giving_up(self):
         process = richobs.make("diabolical/4").process
         for level in range(4):
-            q = process.plan.q[level][0, 0]
+            q = process.optimum.q[level][0, 0]
             assert sorted(q) == pytest.approx([0.05] * 9 + [1.0])
         bonus = process.rewards[0]
-        giving_up = int(np.flatnonzero(process.plan.q[0][0, 0] < 1)[0])
+        giving_up = int(np.flatnonzero(process.optimum.q[0][0, 0] < 1)[0])
         np.testing.assert_allclose(bonus.values[0, 0, giving_up], [0, 0.1])
         np.testing.assert_allclose(bonus.probs[0, 0, giving_up], [0.5, 0.5])
-        assert process.plan.value == pytest.approx(1.0)
+        assert process.optimum.value == pytest.approx(1.0)
 
     def test_observations_are_rotated_two_hot_vectors(self):
         problem = richobs.make("diabolical/5")
@@ -352,7 +352,7 @@ class TestLowerBound:
                     state = 0
                     for level, a in enumerate(history):
                         state = int(process.transitions[level][state, a].argmax())
-                    np.testing.assert_allclose(f.values(history), process.plan.q[length][state, 0])
+                    np.testing.assert_allclose(f.values(history), process.optimum.q[length][state, 0])
 
     def test_following_the_greedy_history_policy_plays_the_path(self):
         f = predictors(Config(horizon=4, n_actions=3))[57]
@@ -385,7 +385,7 @@ class TestTheOthers:
     def test_deep_sea_pays_for_diving_right_all_the_way(self):
         problem = richobs.make("deep-sea/6")
         process = problem.process
-        assert process.plan.value == pytest.approx(1.0)
+        assert process.optimum.value == pytest.approx(1.0)
         paths, probs = process.path_distribution(problem.optimal_policy())
         assert probs.tolist() == [1.0]
         wrong = paths[0].copy()

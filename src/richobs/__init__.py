@@ -7,8 +7,11 @@ from richobs.assumptions import Check, Report, audit, check_assumptions
 from richobs.envs import Problem, make
 from richobs.envs.gym import register_all as _register_all
 from richobs.errors import RichObsError
+from richobs.learning import learn
+from richobs.outcome import Outcome
+from richobs.policy import LearnedPolicy
 from richobs.problem import Environment, FunctionClass, GreedyPolicy, Policy, ValueFunction, ValueReport
-from richobs.tabular import Plan, Rewards, TabularProcess
+from richobs.tabular import Optimum, Rewards, TabularProcess
 
 __version__ = "0.1.0"
 
@@ -17,7 +20,9 @@ __all__ = [
     "Environment",
     "FunctionClass",
     "GreedyPolicy",
-    "Plan",
+    "LearnedPolicy",
+    "Optimum",
+    "Outcome",
     "Policy",
     "Problem",
     "Report",
@@ -28,6 +33,7 @@ __all__ = [
     "ValueReport",
     "audit",
     "check_assumptions",
+    "learn",
     "make",
 ]
 

@@ -1,5 +1,7 @@
 """What can be wrong with what richobs is given; every message says who needs what, what arrived and where to look."""
 
+from typing import Any
+
 
 class RichObsError(Exception):
     """Anything richobs raises on purpose."""
@@ -45,15 +47,22 @@ class AssumptionViolated(RichObsError):
     """Something was asked for that exists only where one of the paper's assumptions holds, and it does not."""
 
 
-class PrecisionError(RichObsError):
+class RunStopped(RichObsError):
+    """A run that cannot go on; `ledger` and `trace` hold what it did until then."""
+
+    ledger: Any = None
+    trace: tuple[Any, ...] = ()
+
+
+class PrecisionError(RunStopped):
     """A threshold too small for float64 to decide reliably."""
 
 
-class BrokenPromise(RichObsError):
+class BrokenPromise(RunStopped):
     """The data contradict an assumption (or the run hit the small probability with which it may fail)."""
 
 
-class EpisodeLimit(RichObsError):
+class EpisodeLimit(RunStopped):
     """The next request would exceed the episodes that were allowed."""
 
 

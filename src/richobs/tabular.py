@@ -72,7 +72,7 @@ class Rewards:
         return np.einsum("sxkr,sxkr->sxk", self.values, self.probs)
 
 
-class Plan(NamedTuple):
+class Optimum(NamedTuple):
     """Optimal values, by dynamic programming over ([KAL16] Eqs. 1 and 2)."""
 
     value: float  # V*
@@ -229,7 +229,7 @@ class TabularProcess:
         return tuple(known.setdefault(id(rows), Codebook(rows)) for rows in self.observations)
 
     @cached_property
-    def plan(self) -> Plan:
+    def optimum(self) -> Optimum:
         """V*, V*(s) and Q*_s(x, a), backwards from the last level."""
         state_values: list[Floats] = []
         q: list[Floats] = []
@@ -237,7 +237,7 @@ class TabularProcess:
             future = self.transitions[h] @ state_values[0] if state_values else np.zeros((len(self.emissions[h]), 1))
             q.insert(0, self.rewards[h].mean + future[:, None, :])
             state_values.insert(0, np.einsum("sx,sx->s", self.emissions[h], q[0].max(axis=2)))
-        return Plan(float(self.start @ state_values[0]), tuple(state_values), tuple(q))
+        return Optimum(float(self.start @ state_values[0]), tuple(state_values), tuple(q))
 
     def state_values(self, policy: Policy) -> tuple[Floats, ...]:
         """Returns per level `[S]` V(s, pi): what `policy` earns from s on."""
@@ -302,7 +302,7 @@ class TabularProcess:
         """Per level `[X, K]`: the largest Q* among the states that show x (under Assumption 1 the only one), else 0."""
         return tuple(
             np.max(q, axis=0, where=seen[:, :, None], initial=0.0)
-            for seen, q in zip(self.seen, self.plan.q, strict=True)
+            for seen, q in zip(self.seen, self.optimum.q, strict=True)
         )
 
     def reactive_q(self) -> TableFunction:
@@ -327,7 +327,7 @@ class TabularProcess:
 
         States that no action sequence reaches are left aside: nobody can see what they emit.
         """
-        for h, (seen, q) in enumerate(zip(self.seen, self.plan.q, strict=True)):
+        for h, (seen, q) in enumerate(zip(self.seen, self.optimum.q, strict=True)):
             mask = seen[:, :, None]
             high = np.where(mask, q, -np.inf)
             low = np.where(mask, q, np.inf)

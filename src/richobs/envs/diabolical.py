@@ -143,7 +143,7 @@ def build(config: Config) -> Problem:
         env=PathEnvironment(world),
         functions=Layered([decoders] * H),
         n_states=3,
-        optimal_value=latent.plan.value,
+        optimal_value=latent.optimum.value,
         process=listed,
         world=world,
         optimal_function=truth if config.sigma == 0 else None,

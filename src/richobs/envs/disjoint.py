@@ -115,7 +115,7 @@ def _with_vectors(latent: TabularProcess, config: Config, rng: np.random.Generat
         env=PathEnvironment(world),
         functions=Layered(levels),
         n_states=latent.n_states,
-        optimal_value=latent.plan.value,
+        optimal_value=latent.optimum.value,
         process=None,
         world=world,
         optimal_function=places,

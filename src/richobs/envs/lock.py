@@ -167,7 +167,7 @@ def build(config: Config) -> Problem:
         env=PathEnvironment(world),
         functions=Layered([decoders] * config.horizon),
         n_states=3,
-        optimal_value=latent.plan.value,
+        optimal_value=latent.optimum.value,
         process=process,
         world=world,
         optimal_function=world.decoder_indices(decoders) if config.noise == "bits" else None,

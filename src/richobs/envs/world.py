@@ -328,7 +328,7 @@ def table_problem(process: TabularProcess, levels: Sequence[Floats], truth: tupl
         env=PathEnvironment(world),
         functions=Layered([TableLevel(t, book) for t, book in zip(levels, process.codebooks, strict=True)]),
         n_states=process.n_states,
-        optimal_value=process.plan.value,
+        optimal_value=process.optimum.value,
         process=process,
         world=world,
         optimal_function=truth,

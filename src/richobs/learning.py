@@ -1,0 +1,190 @@
+"""`learn`: one call from an environment and a class to a policy with a guarantee."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from richobs.engines import CountedEngine, Engine, Ledger, StreamEngine
+from richobs.errors import InvalidInput, RunStopped
+from richobs.lsvee import PaperConstants, lsvee
+from richobs.outcome import Callback, Event, Outcome, Progress
+from richobs.problem import Environment, FunctionClass
+from richobs.tabular import TabularProcess
+
+Schedule = Literal["paper"]
+Repeats = Literal["skip", "verbatim"]
+EngineName = Literal["auto", "counted", "stream"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is asked to do, apart from the problem; it is part of the certificate."""
+
+    epsilon: float = 0.1
+    """How far from optimal the policy may be."""
+    delta: float = 0.05
+    """How often it may be farther."""
+    schedule: Schedule = "paper"
+    """Which sample sizes: `paper` takes them as printed."""
+    repeats: Repeats = "skip"
+    """What on-demand exploration does with paths that were learned: skip them, or learn them again as printed."""
+    engine: EngineName = "auto"
+    """Who plays: `counted` draws all episodes at once as counts, `stream` plays them one by one."""
+    seed: int = 0
+    """Seed of every draw."""
+    n_states: int | None = None
+    """Bound M on the latent states per level; by default what the world says."""
+    max_episodes: int | None = None
+    """Stop with an error before more episodes than this are played."""
+    workers: int = 1
+    """Threads that share the episodes of the streaming engine; they do not change the result."""
+
+
+class Learnable(Protocol):
+    """What `richobs.make` returns, as far as learning needs it."""
+
+    @property
+    def env(self) -> Environment:
+        """What to play."""
+        ...
+
+    @property
+    def functions(self) -> FunctionClass:
+        """The class F."""
+        ...
+
+    @property
+    def process(self) -> TabularProcess | None:
+        """The process written down, from which the counted engine draws."""
+        ...
+
+    @property
+    def n_states(self) -> int:
+        """Bound M on the latent states per level."""
+        ...
+
+
+def learn(
+    env: Environment | Learnable,
+    functions: FunctionClass | None = None,
+    *,
+    epsilon: float = 0.1,
+    delta: float = 0.05,
+    schedule: Schedule = "paper",
+    n_states: int | None = None,
+    seed: int = 0,
+    engine: EngineName = "auto",
+    repeats: Repeats = "skip",
+    max_episodes: int | None = None,
+    workers: int = 1,
+    process: TabularProcess | None = None,
+    callback: Callback | None = None,
+) -> Outcome:
+    """Learns a policy that is epsilon-optimal with probability at least 1 - delta ([KAL16] Theorem 1).
+
+    Args:
+        env: an environment, or a problem from `richobs.make`, which brings class, process and n_states along.
+        functions: the class F of value functions; it should hold Q*.
+        epsilon: how far from optimal the policy may be.
+        delta: how often it may be farther.
+        schedule: which sample sizes; "paper" takes them as printed.
+        n_states: bound M on the latent states per level.
+        seed: of every draw; the same seed gives the same result.
+        engine: "counted" draws episodes as counts from `process`, "stream" plays `env`; "auto" counts where it can.
+        repeats: "verbatim" learns every collected prefix again, as printed; "skip" leaves out what was learned.
+        max_episodes: an `EpisodeLimit` error is raised before more are played.
+        workers: threads of the streaming engine.
+        process: the process written down, for the counted engine.
+        callback: called with a `Progress` after every test.
+
+    Raises:
+        BrokenPromise: the data contradict an assumption.
+        EpisodeLimit: the next request does not fit into `max_episodes`.
+        PrecisionError: epsilon is too small for float64 here.
+    """
+    settings = Settings(epsilon, delta, schedule, repeats, engine, seed, n_states, max_episodes, workers)
+    if functions is None:
+        if not hasattr(env, "functions"):
+            raise InvalidInput("learn needs a function class: learn(env, functions, ...), or a problem from richobs.make.")
+        return run(env, settings, callback)
+    return run(_Given(env, functions, process, n_states), settings, callback)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A problem put together from its parts."""
+
+    env: Any
+    functions: FunctionClass
+    process: TabularProcess | None
+    n_states: Any  # None where unknown
+
+
+def run(problem: Learnable, settings: Settings, callback: Callback | None = None) -> Outcome:
+    """Runs what `settings` ask for on a problem."""
+    ledger = Ledger(settings.max_episodes)
+    constants = constants_for(problem, settings)
+    trace: list[Event] = []
+
+    def note(progress: Progress) -> None:
+        trace.append(progress.event)
+        if callback is not None:
+            callback(progress)
+
+    try:
+        return lsvee(
+            engine_for(problem, settings, ledger),
+            problem.functions,
+            constants,
+            verbatim=settings.repeats == "verbatim",
+            callback=note,
+        )
+    except RunStopped as stopped:
+        stopped.ledger, stopped.trace = ledger, tuple(trace)
+        raise
+
+
+def constants_for(problem: Learnable, settings: Settings) -> PaperConstants:
+    """Returns the sample sizes and thresholds of the schedule."""
+    if settings.schedule != "paper":
+        raise InvalidInput(f"there is no schedule {settings.schedule!r}; there is 'paper'.")
+    if settings.repeats not in ("skip", "verbatim"):
+        raise InvalidInput(f"repeats must be 'skip' or 'verbatim'; got {settings.repeats!r}.")
+    env, functions = problem.env, problem.functions
+    if (functions.horizon, functions.n_actions) != (env.horizon, env.n_actions):
+        raise InvalidInput(
+            f"the class has {functions.horizon} levels and {functions.n_actions} actions; the environment has "
+            f"{env.horizon} and {env.n_actions}."
+        )
+    n_states = settings.n_states if settings.n_states is not None else problem.n_states
+    if n_states is None:
+        raise InvalidInput("the paper's schedule needs n_states, a bound on the latent states per level.")
+    return PaperConstants.of(
+        horizon=env.horizon,
+        n_actions=env.n_actions,
+        n_states=n_states,
+        log_size=functions.log_size,
+        epsilon=settings.epsilon,
+        delta=settings.delta,
+    )
+
+
+def engine_for(problem: Learnable, settings: Settings, ledger: Ledger) -> Engine:
+    """Returns the engine that `settings` name; "auto" counts where the process is written down."""
+    if problem.env.reward_range != (0.0, 1.0):
+        raise InvalidInput(
+            f"learning needs rewards whose totals lie in [0, 1]; this environment declares {problem.env.reward_range}. "
+            "Rescale its rewards by that range."
+        )
+    name = settings.engine
+    if name == "auto":
+        name = "stream" if problem.process is None else "counted"
+    if name == "counted":
+        if problem.process is None:
+            raise InvalidInput(
+                "the counted engine draws from a process written down in full, and there is none here (too many "
+                "observations, or none was given). Use engine='stream'."
+            )
+        return CountedEngine(problem.process, problem.functions, seed=settings.seed, ledger=ledger)
+    if name == "stream":
+        return StreamEngine(problem.env, problem.functions, seed=settings.seed, ledger=ledger, workers=settings.workers)
+    raise InvalidInput(f"there is no engine {name!r}; there are 'auto', 'counted' and 'stream'.")
