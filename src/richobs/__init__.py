@@ -4,11 +4,13 @@ Importing this package registers its worlds with Gymnasium (`richobs/Lock-v0` an
 """
 
 from richobs.assumptions import Check, Report, audit, check_assumptions
+from richobs.certificate import Certificate, certify, verify
 from richobs.envs import Problem, make
 from richobs.envs.gym import register_all as _register_all
 from richobs.errors import RichObsError
-from richobs.learning import learn
+from richobs.learning import Settings, learn
 from richobs.outcome import Outcome
+from richobs.planning import plan
 from richobs.policy import LearnedPolicy
 from richobs.problem import Environment, FunctionClass, GreedyPolicy, Policy, ValueFunction, ValueReport
 from richobs.tabular import Optimum, Rewards, TabularProcess
@@ -16,6 +18,7 @@ from richobs.tabular import Optimum, Rewards, TabularProcess
 __version__ = "0.1.0"
 
 __all__ = [
+    "Certificate",
     "Check",
     "Environment",
     "FunctionClass",
@@ -28,13 +31,17 @@ __all__ = [
     "Report",
     "Rewards",
     "RichObsError",
+    "Settings",
     "TabularProcess",
     "ValueFunction",
     "ValueReport",
     "audit",
+    "certify",
     "check_assumptions",
     "learn",
     "make",
+    "plan",
+    "verify",
 ]
 
 _register_all()

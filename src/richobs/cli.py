@@ -1,14 +1,16 @@
 """The command line: parse, call, print; no mathematics."""
 
+import ast
 import dataclasses
 import inspect
 import itertools
 import json
 import math
+import pathlib
 import sys
 import typing
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 from rich.console import Console
@@ -17,46 +19,176 @@ from rich.table import Table
 
 import richobs
 from richobs.assumptions import Report, audit, check_assumptions
-from richobs.envs.registry import WORLDS, build, config_class, configure
+from richobs.certificate import Certificate, certify, verify
+from richobs.envs.registry import WORLDS, config_class, configure, make
 from richobs.envs.world import Problem
-from richobs.errors import InvalidInput, RichObsError
-from richobs.randomness import keyed_generator
+from richobs.errors import InvalidInput, RichObsError, RunStopped
+from richobs.learning import Settings, run
+from richobs.outcome import Callback, Outcome, Progress
+from richobs.planning import SamplePlan, plan
+from richobs.policy import LearnedPolicy
+
+Result = TypeVar("Result")
+
+WORLD_SEED = "world_seed"  # a world's own seed chooses its secret; `--seed` is that of a run
+
+
+def _field_docs(config: type[Any]) -> dict[str, str]:
+    """Returns what the string under each field of a config says."""
+    body = typing.cast("ast.ClassDef", ast.parse(inspect.getsource(config)).body[0]).body
+    return {
+        ast.unparse(line.target): str(ast.literal_eval(text.value))
+        for line, text in itertools.pairwise(body)
+        if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+
+
+def _option(field_name: str) -> str:
+    """Returns the command-line option of a world's parameter."""
+    return "--" + (WORLD_SEED if field_name == "seed" else field_name).replace("_", "-")
+
+
+def _world_options(world: str) -> type[Any]:
+    """Returns a world's Config as a sub-command: the same fields and help texts, its seed called `world_seed`."""
+    config = config_class(world)
+    docs, kinds = _field_docs(config), typing.get_type_hints(config)
+    fields = [
+        (
+            WORLD_SEED if f.name == "seed" else f.name,
+            Annotated[kinds[f.name], tyro.conf.arg(help=docs.get(f.name, ""))],
+            dataclasses.field(default=f.default),
+        )
+        for f in dataclasses.fields(config)
+    ]
+    names = {"__doc__": inspect.getdoc(config), "world_name": world}
+    return dataclasses.make_dataclass(config.__name__, fields, frozen=True, namespace=names)
+
+
+def _build(options: Any) -> Problem:
+    """Returns the problem that a world's options describe."""
+    params = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
+    if WORLD_SEED in params:
+        params["seed"] = params.pop(WORLD_SEED)
+    return make(options.world_name, **params)
+
 
 if TYPE_CHECKING:
     World = Any
-else:  # each world's Config is its own sub-command
+else:
     World = typing.Union[  # noqa: UP007 (built at run time)
-        tuple(Annotated[config_class(w), tyro.conf.subcommand(w, prefix_name=False)] for w in WORLDS)
+        tuple(Annotated[_world_options(w), tyro.conf.subcommand(w, prefix_name=False)] for w in WORLDS)
     ]
 
 
 @dataclasses.dataclass(frozen=True)
-class Learn:
-    """Plan a world's exact optimum and play it."""
+class Plan:
+    """Print every sample size of a run and the worst case, before anything runs."""
 
     world: World
     """Which world."""
-    episodes: int = 10_000
-    """How many episodes to play."""
-    play_seed: int = 0
-    """Seed of the play (a world's own seed chooses its secret)."""
+    epsilon: float = 0.1
+    """How far from optimal the policy may be."""
+    delta: float = 0.05
+    """How often it may be farther."""
+    n_states: int | None = None
+    """Bound M on the latent states per level; by default what the world says."""
+    json: bool = False
+    """Print JSON instead of a table."""
 
     def run(self, console: Console) -> int:
-        """Prints V* and what the optimal policy earned."""
-        if self.episodes < 1:
-            raise InvalidInput(f"--episodes must be at least 1; got {self.episodes}.")
-        problem = build(self.world)
-        policy = problem.optimal_policy()
-        played = problem.env.rollout(policy, self.episodes, keyed_generator(self.play_seed, "learn", problem.id))
+        """Prints the plan."""
+        problem = _build(self.world)
+        sizes = plan(problem, epsilon=self.epsilon, delta=self.delta, n_states=self.n_states)
+        if self.json:
+            console.print_json(json.dumps({"id": problem.id, **sizes.as_json()}))
+            return 0
         console.print(_headline(problem))
-        console.print(f"Best possible value V*: {problem.optimal_value:.6g}")
-        console.print(f"Value of the optimal policy: {problem.value(policy)}")
-        console.print(f"Played {self.episodes:,} episodes of it: {played.returns.mean():.4f} on average")
-        console.print(
-            "\nThis is planned with the hidden process in view. `richobs check` judges what learning without it rests on.",
-            style="dim",
-        )
+        table = Table(box=None, pad_edge=False)
+        for column in ("", "", "unit", "formula"):
+            table.add_column(column, style="dim" if column == "formula" else "")
+        section = ""
+        for row in sizes.rows():
+            if row.section != section:
+                section = row.section
+                table.add_row(f"[bold]{section}[/]")
+            table.add_row(f"  {row.name}", _number(row.value), row.unit, row.where)
+        console.print(table)
         return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Learn:
+    """Learn a near-optimal policy, with a certificate."""
+
+    world: World
+    """Which world."""
+    settings: Settings
+    out: pathlib.Path | None = None
+    """Folder for certificate and policy; by default one under `runs/` named after the run."""
+    json: bool = False
+    """Print the certificate instead of a summary."""
+    quiet: bool = False
+    """Print nothing while it runs, and only the claim at the end."""
+
+    def run(self, console: Console) -> int:
+        """Learns, writes certificate and policy, prints the claim."""
+        problem = _build(self.world)
+        sizes = plan(problem, epsilon=self.settings.epsilon, delta=self.settings.delta, n_states=self.settings.n_states)
+        outcome = _watched(
+            lambda callback: run(problem, self.settings, callback), sizes.max_episodes, quiet=self.quiet or self.json
+        )
+        certificate = certify(outcome, self.settings, problem, id=problem.id)
+        folder = self.out or _default_folder(problem, self.settings)
+        certificate.save(folder / "certificate.json")
+        outcome.policy.save(folder / "policy.npz")
+        if self.json:
+            console.file.write(certificate.to_json())
+            return 0
+        console.print(f"[bold green]{outcome.claim}[/]")
+        if self.quiet:
+            return 0
+        console.print(_summary(problem, outcome, sizes))
+        console.print(_spending(outcome))
+        console.print(f"\nwrote {folder / 'certificate.json'} and {folder / 'policy.npz'}")
+        console.print(f"check it again: richobs verify {folder / 'certificate.json'}", style="dim")
+        return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Verify:
+    """Derive a certificate's constants again, run its draws again, and say whether every byte agrees."""
+
+    file: tyro.conf.Positional[pathlib.Path]
+    """The certificate; a policy.npz beside it is checked too."""
+    json: bool = False
+    """Print JSON instead of a table."""
+    quiet: bool = False
+    """Print nothing while it runs."""
+
+    def run(self, console: Console) -> int:
+        """Prints what agrees; the exit status is 1 if anything does not."""
+        certificate = Certificate.load(self.file)
+        if certificate.environment is None:
+            raise InvalidInput(
+                f"{self.file} is about an environment that is not one of richobs's worlds, so it cannot be built again "
+                "here. Call richobs.verify(certificate, problem) from Python."
+            )
+        problem = make(certificate.environment)
+        beside = self.file.with_name("policy.npz")
+        policy = LearnedPolicy.load(beside) if beside.exists() else None
+        checked = _watched(
+            lambda callback: verify(certificate, problem, policy=policy, callback=callback),
+            None,
+            quiet=self.quiet or self.json,
+        )
+        if self.json:
+            findings = [dataclasses.asdict(f) for f in checked.findings]
+            console.print_json(json.dumps({"agrees": checked.agrees, "findings": findings}))
+        else:
+            console.print(f"[bold]{escape(certificate.claim)}[/]")
+            marks = {True: "[green]agrees[/]", False: "[bold red]differs[/]"}
+            _print_rows(console, [(f.what, marks[f.agrees], f.detail) for f in checked.findings])
+        return 0 if checked.agrees else 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +202,7 @@ class Check:
 
     def run(self, console: Console) -> int:
         """Prints the report; the exit status is 1 if anything fails."""
-        problem = build(self.world)
+        problem = _build(self.world)
         if problem.process is None:
             raise InvalidInput(
                 f"{problem.id} has too many observations to list, so its assumptions cannot be checked exactly. "
@@ -98,7 +230,7 @@ class Audit:
 
     def run(self, console: Console) -> int:
         """Prints the report; the exit status is 1 if anything fails."""
-        problem = build(self.world)
+        problem = _build(self.world)
         with Console(stderr=True).status(f"playing {2 * self.sequences * self.episodes:,} episodes and testing them"):
             report = audit(
                 problem.env,
@@ -132,13 +264,13 @@ class Worlds:
                 table.add_column(heading, style="dim" if heading == "default" else "")
             meanings = _field_docs(config_class(world))
             for f in dataclasses.fields(config_class(world)):
-                table.add_row(f"  --{f.name.replace('_', '-')}", str(f.default), meanings.get(f.name, ""))
+                table.add_row(f"  {_option(f.name)}", str(f.default), meanings.get(f.name, ""))
             console.print(table)
             console.print()
         return 0
 
 
-COMMANDS = {"learn": Learn, "check": Check, "audit": Audit, "worlds": Worlds}
+COMMANDS = {"plan": Plan, "learn": Learn, "verify": Verify, "check": Check, "audit": Audit, "worlds": Worlds}
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -148,6 +280,7 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f"richobs {richobs.__version__}")
         return 0
     console = Console(soft_wrap=True, highlight=False)
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
         command: Any = tyro.cli(
             _command_type(),
@@ -157,8 +290,13 @@ def main(args: Sequence[str] | None = None) -> int:
             config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
         )
         return int(command.run(console))
-    except RichObsError as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]richobs:[/] {escape(str(error))}")
+    except RunStopped as error:
+        spent = error.ledger.total if error.ledger is not None else 0
+        errors.print(f"[bold red]richobs:[/] {escape(str(error))}")
+        errors.print(f"{spent:,} episodes were spent in {len(error.trace):,} tests until then.", style="dim")
+        return 2
+    except (RichObsError, OSError) as error:
+        errors.print(f"[bold red]richobs:[/] {escape(str(error))}")
         return 2
     except KeyboardInterrupt:
         return 130
@@ -177,7 +315,7 @@ def _expanded(argument: str) -> list[str]:
     for f in dataclasses.fields(config := configure(argument)):
         value = getattr(config, f.name)
         if value != f.default:
-            parts += [f"--{f.name.replace('_', '-')}"] + ([] if value is True else [str(value)])
+            parts += [_option(f.name)] + ([] if value is True else [str(value)])
     return parts
 
 
@@ -195,28 +333,77 @@ def _print_report(console: Console, problem: Problem, report: Report, as_json: b
         console.print_json(json.dumps({"id": problem.id, "holds": report.holds, "checks": checks}))
     else:
         console.print(_headline(problem))
-        table = Table(box=None, pad_edge=False, show_header=False)
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True)
-        table.add_column()
         marks = {True: "[green]holds[/]", False: "[bold red]fails[/]", None: "[yellow]not judged[/]"}
-        for c in report.checks:
-            table.add_row(f"  {c.name}", marks[c.holds], escape(c.finding))
-        console.print(table)
+        _print_rows(console, [(c.name, marks[c.holds], c.finding) for c in report.checks])
     return 0 if report.holds else 1
+
+
+def _print_rows(console: Console, rows: Sequence[tuple[str, str, str]]) -> None:
+    """Prints (name, mark, words) as a table without lines."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for name, mark, words in rows:
+        table.add_row(f"  {name}", mark, escape(words))
+    console.print(table)
+
+
+def _watched(work: Callable[[Callback], Result], expected: int | None, *, quiet: bool) -> Result:
+    """Calls `work` with a callback that keeps one line of progress on the terminal."""
+    if quiet:
+        return work(lambda progress: None)
+    most = f" of at most {_number(expected)}" if expected is not None else ""
+    with Console(stderr=True, highlight=False).status("starting") as status:
+
+        def show(progress: Progress) -> None:
+            event = progress.event
+            status.update(
+                f"{event.phase}: {event.kind} at path {event.path}, survivors 10^{event.log_size_after / math.log(10):.1f}, "
+                f"{_number(progress.episodes)} episodes{most}"
+            )
+
+        return work(show)
+
+
+def _summary(problem: Problem, outcome: Outcome, sizes: SamplePlan) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    kept, whole = (size / math.log(10) for size in (outcome.log_size, problem.functions.log_size))
+    for name, value in (
+        ("world", _headline(problem)),
+        ("episodes", f"{_number(outcome.episodes)} of at most {_number(sizes.max_episodes)} planned"),
+        ("best value V*", f"{outcome.v_star_hat:.6g} (estimate)"),
+        ("policy's value", f"{outcome.value_hat:.6g} (estimate)"),
+        ("survivors", f"10^{kept:.1f} of 10^{whole:.1f} functions"),
+        ("stopped because", outcome.reason.value),
+    ):
+        table.add_row(f"  {name}", value)
+    return table
+
+
+def _spending(outcome: Outcome) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("  episodes went to", "requests", "episodes", "share"):
+        table.add_column(column, justify="left" if column.startswith("  ") else "right")
+    for (phase, purpose), (requests, episodes) in outcome.ledger.by("phase", "purpose").items():
+        share = f"{episodes / outcome.episodes:.1%}"
+        table.add_row(f"  {phase}: {purpose}", f"{requests:,}", _number(episodes), share)
+    return table
+
+
+def _number(value: float) -> str:
+    """Returns a number as a person would write it."""
+    if isinstance(value, int):
+        return f"{value:,}" if value < 10**9 else f"{value:.3e}"
+    return f"{value:.4g}"
+
+
+def _default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
+    asked = dataclasses.asdict(settings)
+    plain = dataclasses.asdict(Settings())
+    named = [f"{k}={v}" for k, v in asked.items() if v != plain[k] and k != "workers"]
+    return pathlib.Path("runs") / ",".join([problem.id.replace("/", "-"), *named])
 
 
 def _about(world: str) -> str:
     return (inspect.getdoc(config_class(world)) or "").partition("\n")[0]
-
-
-def _field_docs(config: type[Any]) -> dict[str, str]:
-    """Returns what the string under each field of a config says."""
-    import ast
-
-    body = typing.cast("ast.ClassDef", ast.parse(inspect.getsource(config)).body[0]).body
-    docs = {}
-    for line, following in itertools.pairwise(body):
-        if isinstance(line, ast.AnnAssign) and isinstance(following, ast.Expr):
-            docs[ast.unparse(line.target)] = str(ast.literal_eval(following.value))
-    return docs

@@ -1,7 +1,7 @@
 """`learn`: one call from an environment and a class to a policy with a guarantee."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from richobs.engines import CountedEngine, Engine, Ledger, StreamEngine
 from richobs.errors import InvalidInput, RunStopped
@@ -104,8 +104,10 @@ def learn(
     settings = Settings(epsilon, delta, schedule, repeats, engine, seed, n_states, max_episodes, workers)
     if functions is None:
         if not hasattr(env, "functions"):
-            raise InvalidInput("learn needs a function class: learn(env, functions, ...), or a problem from richobs.make.")
-        return run(env, settings, callback)
+            raise InvalidInput(
+                "learn needs a function class: learn(env, functions, ...), or a problem from richobs.make."
+            )
+        return run(cast("Learnable", env), settings, callback)
     return run(_Given(env, functions, process, n_states), settings, callback)
 
 

@@ -4,8 +4,8 @@
 only in who computes the terms of one sum. Shapes: N functions, K actions, m distinct rows of a batch.
 
 Departs from [KAL16]: sums are carried as means and centred variances instead of raw power sums. At small epsilon the
-printed thresholds fall below what an expanded square can resolve in float64; centred terms are all non-negative, so a risk is
-right to a few units in its last place.
+printed thresholds fall below what an expanded square can resolve in float64; centred terms are all non-negative, so a
+risk is right to a few units in its last place.
 """
 
 from dataclasses import dataclass

@@ -51,9 +51,11 @@ class LearnedPolicy(GreedyPolicy):
         for level in np.unique(levels):
             mine = levels == level
             # Past the last level an environment is about to reset: what is answered there is not played.
-            actions[mine] = self.actions(min(int(level), self.functions.horizon - 1), x[mine]) if (
-                level < self.functions.horizon
-            ) else 0
+            actions[mine] = (
+                self.actions(min(int(level), self.functions.horizon - 1), x[mine])
+                if (level < self.functions.horizon)
+                else 0
+            )
         return actions, (levels + 1,)
 
     def _parts(self) -> list[tuple[str, dict[str, Any]]]:

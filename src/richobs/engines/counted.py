@@ -65,7 +65,7 @@ class CountedEngine:
 
     def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
         """Plays `policy` n times, as counts of equal episodes; the first ones are drawn from these without replacement."""
-        path, rng = self._begin((), n, phase, purpose)
+        _, rng = self._begin((), n, phase, purpose)
         process = self._process
         start = np.flatnonzero(process.start)
         count = multinomial(as_counts(n), process.start[start], rng)

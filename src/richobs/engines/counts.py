@@ -1,13 +1,13 @@
 """Multinomial counts for any number of trials, at a cost that does not depend on it.
 
 NumPy's binomial sampler accepts or rejects with terms of size n rounded in float64: it is right to about 2e-7 at n = 2^31
-and useless beyond 2^53. Larger n are split exactly. Of n uniform numbers, the i-th smallest is Beta(i, n + 1 - i); once it is
-drawn, those below and those above it are uniform again. Taking i = np brings it so close to p that about sqrt(n) numbers are
-left in doubt, and three or four such steps leave few enough for a direct draw.
+and useless beyond 2^53. Larger n are split exactly. Of n uniform numbers, the i-th smallest is Beta(i, n + 1 - i); once it
+is drawn, those below and those above it are uniform again. Taking i = np brings it so close to p that about sqrt(n)
+numbers are left in doubt, and three or four such steps leave few enough for a direct draw.
 
-What is exact: the law of the counts, up to 1e-9 in total variation per draw (a Poisson count stands in for a binomial one whose
-success probability is below 1e-9) and up to the rounding of probabilities to float64, which at n = 10^21 moves a count by
-a few millionths of its standard deviation. Sums of counts are exact integers.
+What is exact: the law of the counts, up to 1e-9 in total variation per draw (a Poisson count stands in for a binomial one
+whose success probability is below 1e-9) and up to the rounding of probabilities to float64, which at n = 10^21 moves a
+count by a few millionths of its standard deviation. Sums of counts are exact integers.
 """
 
 from typing import Any

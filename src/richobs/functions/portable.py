@@ -37,8 +37,8 @@ def to_arrays(level_class: LevelClass) -> tuple[str, Arrays]:
         kind, inner = to_arrays(level_class.level_class)
         return f"chosen {kind}", {**inner, "members": np.asarray(level_class.members)}
     raise InvalidInput(
-        f"functions of kind {type(level_class).__name__} are Python code and cannot be written as arrays; keep the code, and "
-        "pass the class again where it is needed."
+        f"functions of kind {type(level_class).__name__} are Python code and cannot be written as arrays; keep the code, "
+        "and pass the class again where it is needed."
     )
 
 

@@ -75,7 +75,8 @@ class Tables(Listed):
         for h, t in enumerate(tables):
             if np.ndim(t) != 3:
                 raise InvalidInput(
-                    f"level {h}: tables must be [N, X, K], got shape {np.shape(t)}. One array for all levels needs `horizon`."
+                    f"level {h}: tables must be [N, X, K], got shape {np.shape(t)}. One array for all levels needs "
+                    "`horizon`."
                 )
             levels.append(TableLevel(t, None if codebooks is None else codebooks[h]))
         super().__init__(levels)

@@ -1,0 +1,227 @@
+"""Certificates: what was promised, what was spent, and how to check it again."""
+
+import dataclasses
+import json
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, Protocol
+
+import numpy as np
+
+from richobs.errors import InvalidFile, InvalidInput, RichObsError
+from richobs.files import write_atomically
+from richobs.learning import Learnable, Settings, constants_for, run
+from richobs.outcome import Callback, Outcome
+from richobs.policy import LearnedPolicy, class_digest
+from richobs.problem import Policy, ValueReport
+
+FORMAT = "richobs-certificate"
+VERSION = 1
+PARTS = {"claim", "settings", "constants", "result", "ledger", "environment", "functions", "policy"}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A claim in words with everything it rests on; plain values, written as JSON."""
+
+    content: dict[str, Any]
+
+    @property
+    def claim(self) -> str:
+        """The claim in words."""
+        return str(self.content["claim"])
+
+    @property
+    def settings(self) -> Settings:
+        """What the run was asked to do."""
+        return Settings(**self.content["settings"])
+
+    @property
+    def environment(self) -> str | None:
+        """The id of the world, or None where it was an environment of the user's own."""
+        return self.content["environment"]["id"]
+
+    def to_json(self) -> str:
+        """Returns the text of the file, the same for the same run."""
+        return json.dumps(self.content, indent=2, ensure_ascii=False) + "\n"
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Writes the certificate."""
+        with write_atomically(FilePath(file)) as stream:
+            stream.write(self.to_json().encode())
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> "Certificate":
+        """Returns the certificate in a file.
+
+        Raises:
+            InvalidFile: it is damaged, or something else.
+        """
+        try:
+            content = json.loads(FilePath(file).read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InvalidFile(f"{file} is not a certificate: {error}") from error
+        if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("version") != VERSION:
+            raise InvalidFile(f"{file} is not a {FORMAT} of version {VERSION}.")
+        if missing := PARTS - content.keys():
+            raise InvalidFile(f"{file} lacks {', '.join(sorted(missing))}.")
+        try:
+            Settings(**content["settings"])
+        except TypeError as error:
+            raise InvalidFile(f"{file}: its settings are not those of a run: {error}") from error
+        return cls(content)
+
+
+def certify(outcome: Outcome, settings: Settings, problem: Learnable, *, id: str | None = None) -> Certificate:
+    """Returns the certificate of an outcome.
+
+    Args:
+        outcome: what the run answered.
+        settings: what it was asked.
+        problem: what it ran on.
+        id: the world's id, from which `verify` can build it again; None for an environment of your own.
+    """
+    from richobs import __version__
+
+    return Certificate(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "claim": outcome.claim,
+            "settings": dataclasses.asdict(settings),
+            "environment": {
+                "id": id,
+                "horizon": problem.env.horizon,
+                "n_actions": problem.env.n_actions,
+                "reward_range": list(problem.env.reward_range),
+            },
+            "functions": {"log_size": problem.functions.log_size, "digest": class_digest(problem.functions)},
+            "constants": dataclasses.asdict(outcome.constants),
+            "result": {
+                "reason": outcome.reason.value,
+                "v_star_hat": outcome.v_star_hat,
+                "value_hat": outcome.value_hat,
+                "log_size": outcome.log_size,
+                "rounds": outcome.rounds,
+                "tests": len(outcome.trace),
+                "episodes": outcome.episodes,
+            },
+            "policy": {"member": outcome.policy.member, "digest": _policy_digest(outcome)},
+            "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
+            "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
+        }
+    )
+
+
+def _policy_digest(outcome: Outcome) -> str | None:
+    try:
+        return outcome.policy.digest
+    except InvalidInput:  # functions that are Python code
+        return None
+
+
+class Checkable(Learnable, Protocol):
+    """A problem whose truth is known."""
+
+    @property
+    def optimal_value(self) -> float:
+        """V*."""
+        ...
+
+    def value(self, policy: Policy, /) -> ValueReport:
+        """Returns V(policy)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that `verify` looked at."""
+
+    what: str
+    agrees: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What became of checking a certificate."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything did."""
+        return all(f.agrees for f in self.findings)
+
+
+def verify(
+    certificate: Certificate,
+    problem: Checkable,
+    *,
+    policy: LearnedPolicy | None = None,
+    callback: Callback | None = None,
+) -> Verification:
+    """Derives the constants again, runs the draws again from the seed, and compares every byte.
+
+    Where V* and V(policy) can be computed exactly, it also says whether the claim was true.
+
+    Args:
+        certificate: what to check.
+        problem: the same problem, built again.
+        policy: the policy that was handed over with the certificate, to see that it is the certified one.
+        callback: told about every test of the new run.
+    """
+    content, settings = certificate.content, certificate.settings
+    digest = class_digest(problem.functions)
+    findings = [
+        Finding(
+            "function class",
+            digest == content["functions"]["digest"],
+            f"digest {str(digest)[:16]}" if digest else "made of Python code: its identity cannot be checked",
+        )
+    ]
+    if policy is not None:
+        same = policy.digest == content["policy"]["digest"]
+        findings.append(Finding("policy file", same, f"digest {policy.digest[:16]}"))
+    constants = json.loads(json.dumps(dataclasses.asdict(constants_for(problem, settings))))
+    wrong = _first_difference(constants, content["constants"], "constants")
+    findings.append(
+        Finding("constants", wrong is None, wrong or "every sample size and threshold follows from the inputs")
+    )
+    total = sum(row[4] for row in content["ledger"])
+    spent = content["result"]["episodes"]
+    findings.append(Finding("ledger", total == spent, f"its lines sum to {total:,} of {spent:,} episodes"))
+    try:
+        outcome = run(problem, settings, callback)
+    except RichObsError as error:
+        findings.append(Finding("run", False, f"running it again stopped: {error}"))
+        return Verification(tuple(findings))
+    again = json.loads(certify(outcome, settings, problem, id=certificate.environment).to_json())
+    wrong = _first_difference(again, {**content, "versions": again["versions"]}, "certificate")
+    findings.append(
+        Finding("run", wrong is None, wrong or f"{len(outcome.trace)} tests drawn again agree to the last byte")
+    )
+    report = problem.value(outcome.policy)
+    low = problem.optimal_value - report.high  # how far below V* it is at least
+    detail = f"V* is {problem.optimal_value:.6g} and the policy's value {report}; {settings.epsilon:g} below is allowed"
+    findings.append(Finding("claim", low <= settings.epsilon, detail))
+    return Verification(tuple(findings))
+
+
+def _first_difference(a: Any, b: Any, where: str) -> str | None:
+    """Returns the first place where two plain values differ, in words, or None."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        for key in {**a, **b}:
+            if key not in a or key not in b:
+                return f"{where}.{key} is missing"
+            if (found := _first_difference(a[key], b[key], f"{where}.{key}")) is not None:
+                return found
+        return None
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            if (found := _first_difference(x, y, f"{where}[{i}]")) is not None:
+                return found
+        return None
+    return None if a == b and type(a) is type(b) else f"{where} is {b!r} in the file and {a!r} again"
