@@ -16,14 +16,16 @@ SOURCE = Path(richobs.__file__).parent
 
 # A room may import from rooms above its own line, and from its own line where it is a folder.
 ROOMS = [
-    {"errors", "randomness"},
+    {"errors", "randomness", "files", "version"},
     {"codebook"},
     {"problem"},
     {"moments"},
     {"tabular", "functions", "versions"},
-    {"engines"},
-    {"assumptions"},
-    {"envs"},
+    {"assumptions", "engines", "policy"},
+    {"outcome"},
+    {"envs", "lsvee"},
+    {"learning"},
+    {"planning", "certificate"},
     {"cli"},
     {"__main__"},
 ]

@@ -10,6 +10,7 @@ from richobs.assumptions import audit, check_assumptions
 from richobs.envs.world import PathEnvironment, TabularWorld
 from richobs.errors import InvalidInput
 from richobs.functions import Layered, TableLevel, Tables
+from richobs.tabular import Rewards, TabularProcess
 
 VIOLATIONS = ["layered", "reactive", "realizable", "deterministic", "reward range"]
 
@@ -152,7 +153,90 @@ def test_audit_names_episode_level_and_value_of_a_reward_out_of_range():
     assert "episode 3, level 1 paid 7; the declared range is [0.0, 1.0]" in check.finding
 
 
-@pytest.mark.parametrize("wrong", [{"error_rate": 0.0}, {"error_rate": 1.0}, {"sequences": 0}, {"episodes": 9}])
+@pytest.mark.parametrize("rare", [3e-4, 3e-3])
+def test_rare_events_raise_no_false_alarm(rare):
+    """Rare observations make most permutations tie with the data; ties may not count as evidence."""
+    process = TabularProcess(
+        start=np.ones(1),
+        transitions=(),
+        emissions=(np.array([[1 - rare, rare]]),),
+        rewards=(Rewards.bernoulli(np.full((1, 1, 2), rare)),),
+    )
+    alarms = sum(not audit(PathEnvironment(TabularWorld(process)), seed=s).holds for s in range(20))
+    assert alarms <= 2  # more than 2 of 20 at rate 0.01 happens once in 1,000
+
+
+@pytest.mark.parametrize("error_rate", [0.05, 0.075, 0.15, 0.3, 1 / 53])
+def test_every_error_rate_can_reject(error_rate):
+    report = audit(richobs.make("lock/4,switch=0.5").env, error_rate=error_rate, **QUICK)
+    assert "independent levels" in report.failures
+
+
+@pytest.mark.parametrize("pair", [(5, 8), (9, 11), (0, 1)])
+def test_any_two_observations_are_told_apart(pair):
+    emission = np.zeros((2, 12))
+    emission[[0, 1], list(pair)] = 1
+    process = TabularProcess(
+        start=np.full(2, 0.5),
+        transitions=(np.eye(2)[:, None, :],) * 3,
+        emissions=(emission,) * 4,
+        rewards=(Rewards.deterministic(0.0),) * 4,
+    )
+    assert audit(PathEnvironment(TabularWorld(process)), **QUICK).failures == ("independent levels",)
+
+
+@pytest.mark.parametrize("kind", [str, object])
+def test_text_is_compared_by_what_it_says(kind):
+    """The longest word of a batch sets the width of NumPy's strings; the same word must be the same in every batch."""
+    problem = richobs.make("disjoint", n_states=1, n_observations=3)
+    words = np.array(["a", "b", "a much longer word"], dtype=object)
+
+    class Speaking(PathEnvironment):
+        def draw(self, path, n, rng):
+            return np.array(words[super().draw(path, n, rng) % 3].tolist(), dtype=kind)
+
+        def play(self, path, n, rng):
+            seen = super().play(path, n, rng)
+            spoken = (words[x % 3].tolist() for x in seen.observations)
+            return seen._replace(observations=tuple(np.array(w, dtype=kind) for w in spoken))
+
+    alarms = sum(not audit(Speaking(problem.world), sequences=8, episodes=64, seed=s).holds for s in range(10))
+    assert alarms <= 1
+
+
+def test_observations_that_are_not_finite_are_refused():
+    class Broken(PathEnvironment):
+        def draw(self, path, n, rng):
+            return np.full((n, 2), np.nan)
+
+    with pytest.raises(InvalidInput, match="not finite"):
+        audit(Broken(richobs.make("disjoint,vectors=True").world), **QUICK)
+
+
+def test_a_member_that_is_not_a_number_does_not_hide_the_truth():
+    process = richobs.make("bandit", n_contexts=1, n_actions=2).process
+
+    class Odd(Tables):
+        def values(self, level, x, members=None, /):
+            values = super().values(level, x, members)
+            values[0] = np.nan
+            return values
+
+    tables = np.stack([np.zeros_like(process.q_tables[0]), process.q_tables[0]])
+    assert check_assumptions(process, Odd([tables]))["realizable"].holds
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sequences": 10**7},
+        {"error_rate": 1e-5},
+        {"error_rate": 0.0},
+        {"error_rate": 1.0},
+        {"sequences": 0},
+        {"episodes": 9},
+    ],
+)
 def test_audit_refuses_impossible_requests(wrong):
     with pytest.raises(InvalidInput):
         audit(richobs.make("mdp").env, **wrong)

@@ -16,25 +16,92 @@ def run(capsys, *args):
     return status, capsys.readouterr()
 
 
-def test_learn_plans_and_plays_the_lock(capsys):
-    status, said = run(capsys, "learn", "lock", "--horizon", "4", "--episodes", "2000")
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path):
+    status, said = run(capsys, "learn", "lock", "--horizon", "3", "--noise-bits", "2")
     assert status == 0
-    assert "lock/4: 4 levels, 4 actions, at most 3 hidden states a level, a class of 10^11.8 functions" in said.out
-    assert "Best possible value V*: 0.5" in said.out
-    assert "Value of the optimal policy: 0.5 (exact)" in said.out
+    assert "With probability at least 0.95 the policy's value is within 0.1 of optimal" in said.out
+    assert "search: elimination" in said.out
+    folder = tmp_path / "runs" / "lock-3,noise_bits=2"
+    assert sorted(p.name for p in folder.iterdir()) == ["certificate.json", "policy.npz"]
+    assert str(folder.relative_to(tmp_path)) in said.out
 
 
 @pytest.mark.parametrize("world", [w for w in WORLDS if w != "lower-bound"])
 def test_learn_knows_every_world(capsys, world):
-    status, said = run(capsys, "learn", world, "--episodes", "10")
+    smaller = ["--horizon", "2"] if world != "bandit" else []
+    status, said = run(capsys, "learn", world, *smaller, "--quiet")
     assert status == 0
-    assert said.out.startswith(world)
+    assert said.out.startswith("With probability at least 0.95")
+    assert len(said.out.splitlines()) == 1
+
+
+def test_learn_json_is_the_certificate(capsys):
+    status, said = run(capsys, "learn", "lock/2", "--json", "--out", "here", "--seed", "3", "--epsilon", "0.2")
+    assert status == 0
+    with open("here/certificate.json") as file:
+        assert file.read() == said.out
+    assert json.loads(said.out)["settings"]["seed"] == 3
+
+
+def test_the_seed_of_a_run_is_not_that_of_the_world(capsys):
+    answers = {}
+    for flag in ("--seed", "--world-seed"):
+        _, said = run(capsys, "learn", "lock/2", "--json", "--out", "x", flag, "5")
+        answers[flag] = json.loads(said.out)
+    assert answers["--seed"]["environment"]["id"] == "lock/2"
+    assert answers["--world-seed"]["environment"]["id"] == "lock/2,seed=5"
+    assert answers["--world-seed"]["settings"]["seed"] == 0
 
 
 def test_an_id_is_as_good_as_options(capsys):
-    _, by_id = run(capsys, "learn", "disjoint/3,vectors=True,seed=2", "--episodes", "10")
-    _, by_options = run(capsys, "learn", "disjoint", "--horizon", "3", "--vectors", "--seed", "2", "--episodes", "10")
+    _, by_id = run(capsys, "learn", "disjoint/2,n_observations=3,seed=2", "--json", "--out", "x")
+    _, by_options = run(
+        capsys,
+        "learn",
+        "disjoint",
+        "--horizon",
+        "2",
+        "--n-observations",
+        "3",
+        "--world-seed",
+        "2",
+        "--json",
+        "--out",
+        "x",
+    )
     assert by_id.out == by_options.out
+
+
+def test_verify_agrees_with_what_learn_wrote_and_notices_changes(capsys):
+    run(capsys, "learn", "lock/2", "--out", "here", "--quiet")
+    status, said = run(capsys, "verify", "here/certificate.json")
+    assert status == 0
+    assert "differs" not in said.out
+    assert "agree to the last byte" in said.out
+    with open("here/certificate.json") as file:
+        content = json.load(file)
+    content["result"]["value_hat"] += 1e-12
+    with open("here/certificate.json", "w") as file:
+        json.dump(content, file)
+    status, said = run(capsys, "verify", "here/certificate.json", "--json")
+    assert status == 1
+    wrong = [f for f in json.loads(said.out)["findings"] if not f["agrees"]]
+    assert [f["what"] for f in wrong] == ["run"]
+    assert "certificate.result.value_hat" in wrong[0]["detail"]
+
+
+def test_plan(capsys):
+    status, said = run(capsys, "plan", "lock", "--horizon", "5", "--epsilon", "0.1", "--delta", "0.05")
+    assert status == 0
+    for word in ("n_test", "n_train", "n_1", "n_2", "Theorem 1", "contextual bandits", "tabular MDPs", "worst case"):
+        assert word in said.out
+    status, said = run(capsys, "plan", "lock", "--json")
+    assert json.loads(said.out)["constants"]["n_2"] == 600
 
 
 def test_check_exits_with_one_where_an_assumption_fails(capsys):
@@ -74,10 +141,15 @@ def test_worlds_lists_every_parameter(capsys):
     ("args", "words"),
     [
         (["check", "lock", "--noise-bits", "40"], "too many observations to list"),
-        (["learn", "lower-bound"], "Q* is not a function of the observation"),
         (["learn", "lock/3,horizons=4"], "world 'lock' has no parameter 'horizons'"),
-        (["learn", "lock", "--episodes", "0"], "--episodes must be at least 1"),
-        (["learn", "lock", "--noise", "gaussian"], "unbounded support"),
+        (["learn", "lock/3", "--horizon", "4"], "--horizon: given in 'lock/3' and again as an option"),
+        (["learn", "lokc"], "there is no world 'lokc'; there are bandit"),
+        (["learn", "lock", "--epsilon", "2"], "epsilon must lie strictly between 0 and 1; got 2.0"),
+        (["learn", "lock", "--n-states", "0"], "n_states must be at least 1; got 0"),
+        (["learn", "lock", "--noise-bits", "40", "--engine", "counted"], "there is none here"),
+        (["learn", "lock", "--max-episodes", "1000"], "1,000 remain of the 1,000 allowed"),
+        (["learn", "deep-sea/4", "--n-states", "1"], "more than M H = 4 eliminations"),
+        (["verify", "nothing.json"], "No such file"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_sentence(capsys, args, words):
@@ -88,7 +160,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(capsys, args, words):
     assert "Traceback" not in said.err
 
 
-@pytest.mark.parametrize("args", [["learn", "lokc"], ["learn", "lock", "--horizon", "0"], ["fly"], []])
+@pytest.mark.parametrize("args", [["learn", "lock", "--horizons", "3"], ["fly"], []])
 def test_misspelt_commands_exit_with_two(args, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(args)

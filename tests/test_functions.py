@@ -7,7 +7,6 @@ import pytest
 
 from richobs.errors import InvalidInput
 from richobs.functions import Decoders, Layered, Prototypes, TableLevel, copies_around
-from richobs.problem import GreedyPolicy
 
 
 def test_a_decoder_worked_out_by_hand():
@@ -17,7 +16,7 @@ def test_a_decoder_worked_out_by_hand():
     x = np.array([[0, 1, 1], [1, 1, 0], [0, 1, 0], [1, 0, 1]])
     expected = [[0, 0.5, 0.5], [0.5, 0, 0.5], [0, 0, 0], [0.5, 0.5, 0.5]]
     np.testing.assert_array_equal(decoders.values(x, np.array([member]))[0], expected)
-    assert decoders.reads(member) == (2, 0)
+    assert decoders.reads(member, None) == (2, 0)
 
 
 def test_decoders_list_every_pair_of_coordinates_once():
@@ -58,8 +57,7 @@ def test_a_layered_class_is_a_product():
     f = functions.member((2, 0))
     np.testing.assert_array_equal(f.values(0, np.array([0])), [[0.4, 0.5]])
     np.testing.assert_array_equal(f.values(1, np.array([0])), [[0.0, 0.1]])
-    assert f.reads(0) is None
-    assert GreedyPolicy(f).reads(0) is None
+    assert f.reads(0, None) is None
 
 
 def test_the_truth_is_hidden_among_copies():
@@ -90,6 +88,13 @@ def test_the_truth_is_hidden_among_copies():
         ),
         (lambda: Layered([TableLevel([[[0.1]]])]).member((0, 0)), "1 in all; got 2"),
         (lambda: Layered([TableLevel([[[0.1]]])]).member((1,)), "functions 0 to 0; got 1"),
+        (lambda: TableLevel([[[0.1]]]).values(np.array([0]), np.array([-1])), "functions 0 to 0; asked for -1"),
+        (lambda: TableLevel([[[0.1]], [[0.2]]]).values(np.array([0.5])), "observation 0.5 is not known"),
+        (lambda: Prototypes(np.zeros((1, 2, 3)), np.array([1]), np.zeros((1, 2, 2))), "centre sets 0 to 0"),
+        (
+            lambda: Prototypes(np.zeros((1, 2, 3)), np.zeros(1, int), np.zeros((1, 2, 2))).values(np.zeros((4, 1))),
+            "vectors of length 3",
+        ),
         (lambda: Decoders(1, np.eye(2)), "at least two coordinates"),
         (lambda: Decoders(3, [[2.0]]), "values in"),
         (lambda: Decoders(3, np.eye(2)).index(1, 1, 0, 0), "is not a decoder"),

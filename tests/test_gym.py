@@ -268,8 +268,46 @@ def test_steps_after_the_end_are_refused():
         env.step(0)
 
 
+def test_what_a_caller_does_to_an_observation_does_not_reach_the_rewards():
+    def play(spoil):
+        env = make_vec("richobs/Disjoint-v0", 50)
+        x, _ = env.reset(seed=1)
+        total = 0.0
+        for _ in range(4):
+            if spoil:
+                x[:] = 0
+            x, r, *_ = env.step(np.zeros(50, dtype=int))
+            total += r.sum()
+        return total
+
+    assert play(spoil=True) == play(spoil=False)
+
+
+@pytest.mark.parametrize("params", [{"horizon": 1}, {"horizon": 2, "n_states": 1, "dimension": 4}])
+def test_the_last_observation_lies_in_the_space(params):
+    for seed in range(10):
+        env = gymnasium.make("richobs/Disjoint-v0", vectors=True, seed=seed, **params)
+        env.reset(seed=0)
+        for _ in range(params["horizon"]):
+            x, *_ = env.step(0)
+        assert x in env.observation_space
+        assert env.observation_space == gymnasium.make("richobs/Disjoint-v0", vectors=True, **params).observation_space
+
+
+@pytest.mark.parametrize("action", [1.7, "x", None, np.array([0, 1])])
+def test_actions_that_are_no_actions_are_refused(action):
+    env = WorldEnv("lock")
+    env.reset(seed=0)
+    with pytest.raises(InvalidInput):
+        env.step(action)
+
+
 def test_a_list_of_seeds_is_as_good_as_a_seed():
     env = make_vec("richobs/Lock-v0", 3)
     a, b, c = (env.reset(seed=s)[0].copy() for s in ([1, 2, 3], [1, 2, 3], [1, 2, 4]))
     np.testing.assert_array_equal(a, b)
     assert (a != c).any()
+    d, e = (env.reset(seed=s)[0].copy() for s in ((None, 3, 1), (3, None, 1)))
+    assert (d != e).any()
+    with pytest.raises(InvalidInput, match="none below 0"):
+        env.reset(seed=[-1, 2, 3])

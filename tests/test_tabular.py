@@ -267,6 +267,56 @@ def test_a_codebook_of_vectors_is_looked_up_row_by_row():
     np.testing.assert_array_equal(process.encode(1, np.array(["right", "left"])), [1, 0])
     with pytest.raises(InvalidInput, match="not among the 2 that are known"):
         process.encode(0, np.array([[3.0, 3.0]]))
+    with pytest.raises(InvalidInput, match=r"have shape \(2,\); got \(3,\)"):
+        process.encode(0, np.zeros((1, 3)))
+    with pytest.raises(InvalidInput, match="not among"):
+        process.encode(1, np.array(["leftover"]))
+    assert process.encode(0, np.zeros((0, 2))).shape == (0,)
+
+
+def test_observations_are_not_rounded_into_the_codebook():
+    process = richobs.make("lock/1", noise_bits=0).process
+    for x in ([[257, 0, 0]], [[0.9, 0.0, 0.0]]):
+        with pytest.raises(InvalidInput, match="not among"):
+            process.encode(0, np.array(x))
+
+
+FLAT = {"horizon": 3, "start": [1.0, 0.0], "transitions": [[0, 1], [1, 0]], "emissions": np.eye(2)}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"horizon": 0},
+        {"start": [1.0, -0.5]},
+        {"start": [1.0, np.nan]},
+        {"start": [1.0, 0.0, 0.0]},
+        {"transitions": [[0, -1], [1, 0]]},
+        {"transitions": [[0, 5], [1, 0]]},
+        {"transitions": [[0.5, 0.5], [1.0, 0.0]]},
+        {"transitions": np.array([[[1.0, 0.0]] * 2, [[1.3, -0.3]] * 2])},
+        {"emissions": np.array([1.0, 0.0])},
+        {"labels": ["one"]},
+    ],
+)
+def test_unrolling_checks_every_state_first(changes):
+    with pytest.raises(InvalidInput):
+        TabularProcess.from_flat(**{**FLAT, "rewards": Rewards.deterministic(np.zeros((1, 1, 2))), **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rewards": (np.zeros((1, 1, 2)),) * 2}, {"transitions": (np.array(0),)}, {"transitions": (np.zeros((1, 0)),)}],
+)
+def test_odd_arguments_are_named_too(changes):
+    with pytest.raises(ShapeError, match="level 0"):
+        two_levels(**changes)
+
+
+def test_laws_within_rounding_of_certainty_are_certain():
+    process = two_levels(start=np.array([1.0]), transitions=(np.array([[[1.0, 4e-18], [1e-12, 1 - 1e-12]]]),))
+    assert process.is_deterministic
+    assert process.transitions[0].tolist() == [[[1.0, 0.0], [0.0, 1.0]]]
 
 
 @pytest.mark.parametrize("actions", [[0, 2], [-1, 0], [0.5, 1.0], [0]])

@@ -14,6 +14,7 @@ from richobs.envs.diabolical import hadamard
 from richobs.envs.lower_bound import AllPaths, Config, SequencePolicy, member, policies, predictors
 from richobs.envs.registry import full_id
 from richobs.errors import AssumptionViolated, InvalidInput, InvalidPath, UnknownWorld
+from richobs.functions import Decoders, Layered
 from richobs.problem import GreedyPolicy
 from richobs.randomness import keyed_generator
 
@@ -167,14 +168,16 @@ class TestRegistry:
             (InvalidInput, "lock", {"bits": 3}, "world 'lock' has no parameter 'bits'; it has horizon, n_actions"),
             (InvalidInput, "lock/5", {"horizon": 6}, "horizon: given in the id 'lock/5' and again"),
             (InvalidInput, "lock,horizon", {}, "'horizon' should read name=value"),
+            (InvalidInput, "lock/3,seed=1,seed=2", {}, "gives seed twice"),
+            (InvalidInput, "lock/3,horizon=4", {}, "gives horizon twice"),
             (InvalidInput, "bandit/3", {}, "world 'bandit' has no parameter 'horizon'"),
-            (InvalidInput, "lock", {"horizon": 2.5}, "world 'lock': horizon must be a int; got 2.5"),
-            (InvalidInput, "lock/x", {}, "horizon must be a int; got 'x'"),
+            (InvalidInput, "lock", {"horizon": 2.5}, "world 'lock': horizon must be a whole number; got 2.5"),
+            (InvalidInput, "lock/x", {}, "horizon must be a whole number; got 'x'"),
             (InvalidInput, "lock", {"noise": "loud"}, "noise must be one of bits, gaussian; got 'loud'"),
-            (InvalidInput, "lock", {"switch": float("nan")}, "switch must be a float; got nan"),
+            (InvalidInput, "lock", {"switch": float("nan")}, "switch must be a finite number; got nan"),
             (InvalidInput, "lock", {"switch": 1.5}, "lock: switch must be between 0.0 and 1.0; got 1.5"),
             (InvalidInput, "lock", {"horizon": 0}, "lock: horizon must be at least 1; got 0"),
-            (InvalidInput, "mdp,stochastic=yes", {}, "stochastic must be a bool; got 'yes'"),
+            (InvalidInput, "mdp,stochastic=yes", {}, "stochastic must be True or False; got 'yes'"),
             (InvalidInput, "random/1", {"violate": "reactive"}, "horizon, n_states and n_actions must be at least 2"),
         ],
     )
@@ -270,7 +273,7 @@ class TestLock:
         for trial in range(60):
             chain = np.where(rng.random(4) < 0.5, truth, rng.integers(problem.functions.level_size(0), size=4))
             policy = GreedyPolicy(problem.functions.member(tuple(chain.tolist())))
-            assert problem.exact_value(policy) == pytest.approx(problem.process.value(policy), abs=1e-12), trial
+            assert problem._exact_value(policy) == pytest.approx(problem.process.value(policy), abs=1e-12), trial
 
     def test_a_noisy_lock_is_valued_exactly_too(self):
         problem = richobs.make("lock/3", noise="gaussian", sigma=0.4, noise_bits=1)
@@ -282,20 +285,28 @@ class TestLock:
         returns = problem.env.rollout(policy, 200_000, keyed_generator(3)).returns
         assert abs(returns.mean() - report.value) < 5 * 0.5 / math.sqrt(200_000)
 
-    def test_a_policy_that_reads_more_than_it_says_is_estimated_instead(self):
-        problem = richobs.make("lock", noise_bits=40)
+    def test_a_policy_whose_reading_is_unknown_is_estimated(self):
+        """Also one that claims to read nothing and is no decoder."""
+        problem = richobs.make("lock/1", noise_bits=40)
 
-        class Liar:
+        class Xor:
             def actions(self, level, x):
-                return np.asarray(x[:, 5] > 0.5, dtype=np.int64)
+                return np.asarray((x[:, 3] > 0.5) ^ (x[:, 4] > 0.5), dtype=np.int64)
 
-            def reads(self, level):
-                return (0,)
+            def reads(self, level, rotation):
+                return ()
 
-        report = problem.value(Liar(), episodes=1000)
+        report = problem.value(Xor(), episodes=1000)
         assert not report.exact
         assert "an estimate from 1,000 episodes" in str(report)
         assert report.low <= report.value <= report.high
+        with pytest.raises(InvalidInput, match="confidence"):
+            problem.value(Xor(), confidence=1.0)
+
+    def test_a_decoder_that_turns_its_observations_is_estimated(self):
+        problem = richobs.make("lock/1", noise_bits=40)
+        turned = Layered([Decoders(43, problem.functions.levels[0].worth, rotation=np.eye(43)[::-1])])
+        assert not problem.value(GreedyPolicy(turned.member((5,))), episodes=100).exact
 
     def test_gaussian_noise_has_no_known_optimal_policy(self):
         with pytest.raises(AssumptionViolated, match="unbounded support"):
@@ -445,3 +456,40 @@ def test_a_tabular_world_draws_from_its_law():
         for v in set(values[probs > 0]):
             assert abs((r == v).mean() - probs[values == v].sum()) < 5 * 0.5 / math.sqrt(n)
         assert set(r.tolist()) <= set(values[probs > 0].tolist())
+
+
+def test_nearly_certain_laws_are_drawn_as_certain():
+    """A softmax that rounds to (1, 4e-18, 4e-18) must give its first outcome."""
+    from richobs.envs.world import _Categorical
+
+    law = np.array([[1.0, 4e-18, 4e-18]])
+    assert (_Categorical(law).sample(np.zeros(50, dtype=int), keyed_generator(0)) == 0).all()
+
+
+@pytest.mark.parametrize("world", ["bandit", "mdp", "disjoint", "random", "deep-sea"])
+def test_the_tables_alone_do_not_tell_which_one_is_the_truth(world):
+    """Attacks on the class: the table most like the others (by rows, columns, or distance) is Q* no more than by chance."""
+
+    def attacks(tables):
+        columns = [np.sort(t, axis=1).tobytes() for t in tables]
+        rows = [np.array(sorted(map(tuple, t))).tobytes() for t in tables]
+        yield [
+            sum(c == d or r == s for d, s in zip(columns, rows, strict=True))
+            for c, r in zip(columns, rows, strict=True)
+        ]
+        flat = tables.reshape(len(tables), -1)
+        yield -np.abs(flat[:, None] - flat[None]).sum(axis=(1, 2) if flat.ndim == 3 else 2).sum(axis=1)
+
+    hits = np.zeros(2)
+    trials = 0
+    for seed in range(40):
+        problem = richobs.make(world, seed=seed)
+        level = problem.horizon - 1
+        tables, place = problem.functions.levels[level].tables, problem.optimal_function[level]
+        same = np.abs(tables - tables[place]).max(axis=(1, 2)) == 0
+        if same.sum() > 5:
+            continue  # so symmetric that there is nothing to find
+        trials += 1
+        for i, score in enumerate(attacks(tables)):
+            hits[i] += same[np.argmax(score)]
+    assert (hits <= 0.35 * max(trials, 10)).all(), (hits, trials)

@@ -14,8 +14,7 @@ from richobs.planning import plan
 from richobs.policy import LearnedPolicy
 from richobs.problem import Environment, FunctionClass, GreedyPolicy, Policy, ValueFunction, ValueReport
 from richobs.tabular import Optimum, Rewards, TabularProcess
-
-__version__ = "0.1.0"
+from richobs.version import __version__
 
 __all__ = [
     "Certificate",
@@ -35,6 +34,7 @@ __all__ = [
     "TabularProcess",
     "ValueFunction",
     "ValueReport",
+    "__version__",
     "audit",
     "certify",
     "check_assumptions",

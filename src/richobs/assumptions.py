@@ -4,9 +4,9 @@
 about and says what the plays contradict, with a stated rate of false alarms.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,7 +156,9 @@ def _distances(process: TabularProcess, functions: FunctionClass, level: int) ->
     size = functions.level_size(level)
     at_once = max(1, 4_000_000 // truth.size)
     parts = [
-        np.abs(functions.values(level, x, np.arange(i, min(i + at_once, size))) - truth).max(axis=(1, 2))
+        np.nan_to_num(np.abs(functions.values(level, x, np.arange(i, min(i + at_once, size))) - truth), nan=np.inf).max(
+            axis=(1, 2)
+        )
         for i in range(0, size, at_once)
     ]
     return np.concatenate(parts)
@@ -174,7 +176,8 @@ def _worst_place(
 
 
 Singles = NDArray[np.float32]  # precise enough for a test, and half the work
-MAX_FEATURES = 16  # features per level; wider observations are hashed into as many signed sums
+MAX_FEATURES = 32  # features per level; wider observations are hashed into as many signed sums
+MAX_OBSERVATIONS = 10_000_000  # that one audit keeps
 MAX_LAG = 2  # how many levels apart two observations may be and still be compared
 
 
@@ -194,8 +197,8 @@ def audit(
     at most `error_rate`: three permutation tests share it, each exact at any sample size.
 
     What it cannot see: dependence that only shows more than two levels apart, on sequences that were not played, or in
-    ways that no correlation of features shows; randomness in the last transition (a mixture of last states is as good as
-    one state); and anything about Q*.
+    ways that no correlation of features shows; a random state that shows at one level only, because the next levels or
+    the end forget it (such a mixture is as good as one state); and anything about Q*.
 
     Args:
         env: what to play; `2 * sequences * episodes` episodes are spent.
@@ -204,8 +207,15 @@ def audit(
         error_rate: of the whole report.
         seed: of action sequences, plays and permutations.
     """
-    if not 0 < error_rate < 1:
-        raise InvalidInput(f"error_rate must lie strictly between 0 and 1; got {error_rate}.")
+    if not 0.001 <= error_rate < 1:
+        raise InvalidInput(
+            f"error_rate must lie between 0.001 and 1, for it takes 3/error_rate permutations to see less; got {error_rate}."
+        )
+    if sequences * episodes * env.horizon > MAX_OBSERVATIONS:
+        raise InvalidInput(
+            f"{sequences} sequences of {episodes} episodes with {env.horizon} levels are more than the {MAX_OBSERVATIONS:,} "
+            "observations that an audit can compare."
+        )
     if sequences < 1 or episodes < 8 or episodes % 2:
         raise InvalidInput(
             f"audit needs at least 1 sequence, and 8 or more episodes of each, an even number; got {sequences} and "
@@ -214,17 +224,24 @@ def audit(
     rng = keyed_generator(seed, "audit")
     H, half = env.horizon, episodes // 2
     paths = [tuple(int(a) for a in rng.integers(env.n_actions, size=H)) for _ in range(sequences)]
-    seen = np.zeros((sequences, H, episodes, MAX_FEATURES + 1))  # features of the observation, then the reward
+    shown: list[list[list[Observations]]] = [[[] for _ in range(H)] for _ in paths]  # per sequence, level and pass
+    rewards = np.zeros((sequences, H, episodes))
     range_fault: str | None = None
     for rows in (slice(0, half), slice(half, episodes)):
         for i, path in enumerate(paths):
             plays = env.play(path, half, rng)
             range_fault = range_fault or _range_fault(plays.rewards, env.reward_range, path)
             for h, x in enumerate(plays.observations):
-                seen[i, h, rows, :MAX_FEATURES] = _features(x)
-            seen[i, :, rows, MAX_FEATURES] = plays.rewards.T
+                shown[i][h].append(_checked(x, path[:h]))
+            rewards[i, :, rows] = np.nan_to_num(plays.rewards.T)
     levels = rng.integers(H, size=sequences)
-    drawn = np.stack([_features(env.draw(p[:h], episodes, rng)) for p, h in zip(paths, levels, strict=True)])
+    fresh = [_checked(env.draw(p[:h], episodes, rng), p[:h]) for p, h in zip(paths, levels, strict=True)]
+    features = _Features([x for sequence in shown for level in sequence for x in level] + fresh, seed)
+    seen = np.zeros((sequences, H, episodes, MAX_FEATURES + 1))  # features of the observation, then the reward
+    seen[..., MAX_FEATURES] = rewards
+    for i, h in np.ndindex(sequences, H):
+        seen[i, h, :, :MAX_FEATURES] = np.concatenate([features(x) for x in shown[i][h]])
+    drawn = np.stack([features(x) for x in fresh])
     played = seen[np.arange(sequences), levels, :, :MAX_FEATURES]
     share = error_rate / 3
     return Report(
@@ -305,15 +322,20 @@ def _same_law(name: str, z: Singles, share: float, rng: np.random.Generator, whe
     return _verdict(name, p_value, share, where(int(i), int(h)))
 
 
+NEARLY = 1e-5  # relative difference that single precision may put between equal sums
 ENOUGH_LARGER = 10  # permutations that beat the data before a test stops early
 
 
 def _p_value(observed: float, permuted: Callable[[], float], share: float) -> float:
     """Returns the Monte Carlo p-value of `observed`, valid also when it stops early (Besag and Clifford 1991)."""
-    permutations = int(np.ceil(1 / share)) - 1  # as many as it takes for a p-value of `share` to be possible
+    permutations = 1
+    while 1 / (1 + permutations) > share:  # as many as it takes for a p-value of `share` to be possible
+        permutations = max(permutations + 1, int(1 / share) - 1)
+    # Discrete data tie often, and sums of ties differ by rounding: what is nearly equal counts as equal.
+    bar = observed - NEARLY * max(1.0, abs(observed))
     larger = 0
     for count in range(1, permutations + 1):
-        larger += permuted() >= observed
+        larger += permuted() >= bar
         if larger == ENOUGH_LARGER:
             return larger / count
     return (1 + larger) / (1 + permutations)
@@ -339,31 +361,52 @@ def _standardised(features: Floats) -> Singles:
     return (unit / (spread * np.sqrt(n))).astype(np.float32)
 
 
-def _features(x: Observations) -> Floats:
-    """Returns `[n, MAX_FEATURES]` numbers that tell observations apart: coordinates, or signed sums of hashed ones."""
+class _Features:
+    """Turns observations into numbers that tell them apart; the same for all that an audit sees."""
+
+    def __init__(self, seen: list[Observations], seed: int):
+        """Looks at everything that was observed: which values occur does not depend on the order of episodes."""
+        rng = keyed_generator(seed, "audit", "features")
+        self._vocabulary: dict[Any, int] | None = None
+        if seen[0].dtype.kind in "biuf" and (seen[0].ndim > 1 or seen[0].dtype.kind == "f"):
+            width = int(np.prod(seen[0].shape[1:]))
+            if width <= MAX_FEATURES:
+                self._map = np.eye(width, MAX_FEATURES)
+                return
+            self._map = np.zeros((width, MAX_FEATURES))  # two independent hashes, each into half of the features
+            for half in (0, MAX_FEATURES // 2):
+                bucket = half + rng.integers(MAX_FEATURES // 2, size=width)
+                self._map[np.arange(width), bucket] = rng.choice([-1.0, 1.0], size=width)
+            return
+        values = sorted({v for x in seen for v in _names(x)})
+        self._vocabulary = {v: i for i, v in enumerate(values)}
+        if len(values) <= MAX_FEATURES:
+            self._map = np.eye(len(values), MAX_FEATURES)
+        else:
+            self._map = rng.choice([-1.0, 1.0], size=(len(values), MAX_FEATURES))
+
+    def __call__(self, x: Observations) -> Floats:
+        """Returns `[n, MAX_FEATURES]`."""
+        if self._vocabulary is None:
+            return x.reshape(len(x), -1).astype(np.float64) @ self._map
+        return self._map[[self._vocabulary[v] for v in _names(x)]]
+
+
+def _names(x: Observations) -> list[Any]:
+    """Returns one hashable value per observation, the same whatever batch it came in."""
+    if x.dtype.kind in "biu" and x.ndim == 1:
+        return list(x.tolist())
+    return [repr(v) for v in x.tolist()]
+
+
+def _checked(x: Observations, path: Path) -> Observations:
+    """Returns observations made after `path`, once they are known to be numbers where they should be."""
     x = np.asarray(x)
-    n = len(x)
-    if x.dtype.kind in "biuf" and x.ndim > 1:
-        flat = x.reshape(n, -1).astype(np.float64)
-        if flat.shape[1] <= MAX_FEATURES:
-            return np.pad(flat, ((0, 0), (0, MAX_FEATURES - flat.shape[1])))
-        codes = np.arange(flat.shape[1])
-    elif x.dtype.kind == "f":
-        return np.pad(x[:, None].astype(np.float64), ((0, 0), (0, MAX_FEATURES - 1)))
-    else:
-        names, codes = np.unique(x.reshape(n, -1), axis=0, return_inverse=True)
-        flat = np.eye(len(names))[codes.ravel()]
-        codes = np.array(
-            [int.from_bytes(hashlib.blake2b(v.tobytes(), digest_size=7).digest(), "little") for v in names]
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        raise InvalidInput(
+            f"an observation after path {path} is not finite; an audit needs numbers, or text, to compare."
         )
-    spread = keyed_generator(0, "audit", "features").permutation(1 << 12)
-    hashed = spread[codes % len(spread)]
-    sums = np.zeros((n, MAX_FEATURES))
-    for bucket in range(MAX_FEATURES):
-        mine = hashed % MAX_FEATURES == bucket
-        signs = 1.0 - 2.0 * (hashed[mine] // MAX_FEATURES % 2)
-        sums[:, bucket] = flat[:, mine] @ signs
-    return sums
+    return x
 
 
 def _range_fault(rewards: Floats, reward_range: tuple[float, float], path: Path) -> str | None:

@@ -16,6 +16,7 @@ from richobs.learning import Learnable, Settings, constants_for, run
 from richobs.outcome import Callback, Outcome
 from richobs.policy import LearnedPolicy, class_digest
 from richobs.problem import Policy, ValueReport
+from richobs.version import __version__
 
 FORMAT = "richobs-certificate"
 VERSION = 1
@@ -83,36 +84,33 @@ def certify(outcome: Outcome, settings: Settings, problem: Learnable, *, id: str
         problem: what it ran on.
         id: the world's id, from which `verify` can build it again; None for an environment of your own.
     """
-    from richobs import __version__
-
-    return Certificate(
-        {
-            "format": FORMAT,
-            "version": VERSION,
-            "claim": outcome.claim,
-            "settings": dataclasses.asdict(settings),
-            "environment": {
-                "id": id,
-                "horizon": problem.env.horizon,
-                "n_actions": problem.env.n_actions,
-                "reward_range": list(problem.env.reward_range),
-            },
-            "functions": {"log_size": problem.functions.log_size, "digest": class_digest(problem.functions)},
-            "constants": dataclasses.asdict(outcome.constants),
-            "result": {
-                "reason": outcome.reason.value,
-                "v_star_hat": outcome.v_star_hat,
-                "value_hat": outcome.value_hat,
-                "log_size": outcome.log_size,
-                "rounds": outcome.rounds,
-                "tests": len(outcome.trace),
-                "episodes": outcome.episodes,
-            },
-            "policy": {"member": outcome.policy.member, "digest": _policy_digest(outcome)},
-            "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
-            "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
-        }
-    )
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "claim": outcome.claim,
+        "settings": dataclasses.asdict(settings),
+        "environment": {
+            "id": id,
+            "horizon": problem.env.horizon,
+            "n_actions": problem.env.n_actions,
+            "reward_range": list(problem.env.reward_range),
+        },
+        "functions": {"log_size": problem.functions.log_size, "digest": class_digest(problem.functions)},
+        "constants": dataclasses.asdict(outcome.constants),
+        "result": {
+            "reason": outcome.reason.value,
+            "v_star_hat": outcome.v_star_hat,
+            "value_hat": outcome.value_hat,
+            "log_size": outcome.log_size,
+            "rounds": outcome.rounds,
+            "tests": len(outcome.trace),
+            "episodes": outcome.episodes,
+        },
+        "policy": {"member": outcome.policy.member, "digest": _policy_digest(outcome)},
+        "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
+        "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
+    }
+    return Certificate(json.loads(json.dumps(content)))  # plain values, as a reader of the file would have them
 
 
 def _policy_digest(outcome: Outcome) -> str | None:

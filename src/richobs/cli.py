@@ -30,7 +30,7 @@ from richobs.policy import LearnedPolicy
 
 Result = TypeVar("Result")
 
-WORLD_SEED = "world_seed"  # a world's own seed chooses its secret; `--seed` is that of a run
+TAKEN = {f.name for f in dataclasses.fields(Settings)}  # options of a run; a world's own are then called world_...
 
 
 def _field_docs(config: type[Any]) -> dict[str, str]:
@@ -45,16 +45,20 @@ def _field_docs(config: type[Any]) -> dict[str, str]:
 
 def _option(field_name: str) -> str:
     """Returns the command-line option of a world's parameter."""
-    return "--" + (WORLD_SEED if field_name == "seed" else field_name).replace("_", "-")
+    return "--" + _option_name(field_name).replace("_", "-")
+
+
+def _option_name(field_name: str) -> str:
+    return f"world_{field_name}" if field_name in TAKEN else field_name
 
 
 def _world_options(world: str) -> type[Any]:
-    """Returns a world's Config as a sub-command: the same fields and help texts, its seed called `world_seed`."""
+    """Returns a world's Config as a sub-command: the same fields and help texts, but for names that runs use too."""
     config = config_class(world)
     docs, kinds = _field_docs(config), typing.get_type_hints(config)
     fields = [
         (
-            WORLD_SEED if f.name == "seed" else f.name,
+            _option_name(f.name),
             Annotated[kinds[f.name], tyro.conf.arg(help=docs.get(f.name, ""))],
             dataclasses.field(default=f.default),
         )
@@ -66,9 +70,8 @@ def _world_options(world: str) -> type[Any]:
 
 def _build(options: Any) -> Problem:
     """Returns the problem that a world's options describe."""
-    params = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
-    if WORLD_SEED in params:
-        params["seed"] = params.pop(WORLD_SEED)
+    names = [f.name for f in dataclasses.fields(config_class(options.world_name))]
+    params = {name: getattr(options, _option_name(name)) for name in names}
     return make(options.world_name, **params)
 
 
@@ -282,11 +285,12 @@ def main(args: Sequence[str] | None = None) -> int:
     console = Console(soft_wrap=True, highlight=False)
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
+        _check_world(arguments)
         command: Any = tyro.cli(
             _command_type(),
             prog="richobs",
             description=inspect.getdoc(richobs),
-            args=[part for a in arguments for part in _expanded(a)],
+            args=_expanded(arguments),
             config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
         )
         return int(command.run(console))
@@ -306,17 +310,28 @@ def _command_type() -> Any:
     return typing.Union[tuple(Annotated[c, tyro.conf.subcommand(name)] for name, c in COMMANDS.items())]  # noqa: UP007
 
 
-def _expanded(argument: str) -> list[str]:
-    """Returns `lock/10,seed=3` as `lock --horizon 10 --seed 3`, and anything else as it is."""
-    world = argument.partition(",")[0].partition("/")[0]
-    if world not in WORLDS or world == argument:
-        return [argument]
-    parts = [world]
-    for f in dataclasses.fields(config := configure(argument)):
-        value = getattr(config, f.name)
-        if value != f.default:
-            parts += [_option(f.name)] + ([] if value is True else [str(value)])
-    return parts
+def _check_world(arguments: Sequence[str]) -> None:
+    """Refuses a word after a command that should be a world and is none, with the list of worlds."""
+    takes_world = [n for n, c in COMMANDS.items() if "world" in {f.name for f in dataclasses.fields(c)}]
+    if len(arguments) > 1 and arguments[0] in takes_world and not arguments[1].startswith("-"):
+        config_class(arguments[1].partition(",")[0].partition("/")[0])
+
+
+def _expanded(arguments: Sequence[str]) -> list[str]:
+    """Returns the arguments with `lock/10,seed=3` written as `lock --horizon 10 --world-seed 3`."""
+    result: list[str] = []
+    for argument in arguments:
+        world = argument.partition(",")[0].partition("/")[0]
+        result.append(world if world in WORLDS else argument)
+        if world not in WORLDS or world == argument:
+            continue
+        for f in dataclasses.fields(config := configure(argument)):
+            value = getattr(config, f.name)
+            if _option(f.name) in arguments and f"{f.name}=" in argument.replace("/", ",horizon="):
+                raise InvalidInput(f"{_option(f.name)}: given in {argument!r} and again as an option.")
+            if value != f.default:
+                result += [_option(f.name)] + ([] if value is True else [str(value)])
+    return result
 
 
 def _headline(problem: Problem) -> str:

@@ -28,17 +28,27 @@ class Codebook:
 
     def encode(self, x: NDArray[Any]) -> NDArray[np.int64]:
         """Returns `[n]` the number of each observation `[n, ...]`."""
+        given = np.asarray(x)
+        if given.shape[1:] != self.rows.shape[1:]:
+            raise InvalidInput(f"these observations have shape {self.rows.shape[1:]}; got {given.shape[1:]}.")
+        if len(given) == 0:
+            return np.zeros(0, dtype=np.int64)
         if self.is_plain:
-            index = np.asarray(x, dtype=np.int64)
+            index = given.astype(np.int64)
+            if (index != given).any():
+                raise InvalidInput(
+                    f"observation {given[index != given][0]} is not known: there are 0 to {len(self) - 1}."
+                )
             if index.size and not (index.min() >= 0 and index.max() < len(self)):
                 wrong = index[(index < 0) | (index >= len(self))][0]
                 raise InvalidInput(f"observation {wrong} is not known: there are 0 to {len(self) - 1}.")
             return index
-        wanted = _row_keys(np.asarray(x, dtype=self.rows.dtype))
+        cast = given.astype(self.rows.dtype)
+        wanted = _row_keys(cast)
         place = np.minimum(np.searchsorted(self._keys, wanted), len(self) - 1)
-        unknown = self._keys[place] != wanted
+        unknown = (self._keys[place] != wanted) | (cast != given).reshape(len(given), -1).any(axis=1)
         if unknown.any():
-            raise InvalidInput(f"observation {np.asarray(x)[unknown][0]} is not among the {len(self)} that are known.")
+            raise InvalidInput(f"observation {given[unknown][0]} is not among the {len(self)} that are known.")
         return self._order[place]
 
 

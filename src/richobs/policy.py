@@ -85,7 +85,7 @@ class LearnedPolicy(GreedyPolicy):
             InvalidFile: the file is damaged or holds something else.
         """
         try:
-            with np.load(file, allow_pickle=False) as stored:
+            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
                 header = json.loads(str(stored["header"]))
                 arrays = {name: stored[name] for name in stored.files if name != "header"}
         except FileNotFoundError:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from richobs.errors import InvalidPath
+from richobs.errors import InvalidInput, InvalidPath
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -87,11 +87,6 @@ class GreedyPolicy:
     def actions(self, level: int, x: Observations, /) -> Ints:
         """Returns `[n]` argmax_a f(x, a)."""
         return np.asarray(self.f.values(level, x).argmax(axis=1), dtype=np.int64)
-
-    def reads(self, level: int, /) -> tuple[int, ...] | None:
-        """Returns the coordinates that f looks at, each only through "above 1/2"; None where f does not say."""
-        reads = getattr(self.f, "reads", None)
-        return None if reads is None else reads(level)
 
 
 class Steps(NamedTuple):
@@ -189,6 +184,8 @@ class ValueReport:
     @classmethod
     def estimated(cls, returns: Floats, reward_range: tuple[float, float], confidence: float) -> "ValueReport":
         """Returns the mean of `returns` `[n]` with Hoeffding's two-sided interval for the mean, cut to the range."""
+        if not 0 < confidence < 1:
+            raise InvalidInput(f"confidence must lie strictly between 0 and 1; got {confidence}.")
         low, high = reward_range
         n = len(returns)
         mean = float(returns.mean())

@@ -118,6 +118,7 @@ class TabularProcess:
     def __post_init__(self) -> None:
         emissions = tuple(np.asarray(e, dtype=np.float64) for e in self.emissions)
         set_ = object.__setattr__
+        set_(self, "observations", tuple(np.asarray(o) for o in self.observations))
         set_(self, "emissions", emissions)
         set_(self, "start", np.asarray(self.start, dtype=np.float64))
         self._check_shapes()
@@ -131,6 +132,8 @@ class TabularProcess:
             set_(self, "labels", names)
         self._check_codebook()
         self._check_probabilities()
+        set_(self, "start", _snapped(self.start))
+        set_(self, "transitions", tuple(_snapped(t) for t in self.transitions))
         if self.check_rewards:
             fault = self.reward_fault()
             if fault is not None:
@@ -162,13 +165,20 @@ class TabularProcess:
             labels: `[S]` names; by default the index.
             check_rewards: as for the constructor.
         """
+        if horizon < 1:
+            raise ShapeError(f"a process needs at least one level; horizon is {horizon}.")
+        # As a process of two levels first: every check of the constructor then covers every state.
         emission = np.asarray(emissions, dtype=np.float64)
-        n_states, n_observations = emission.shape
-        given = np.asarray(transitions)
-        move = np.eye(n_states)[given] if given.ndim == 2 else np.asarray(given, dtype=np.float64)
-        full = rewards.broadcast((n_states, n_observations, move.shape[1]), 0)
-        names = [str(s) for s in range(n_states)] if labels is None else list(labels)
-        first = np.asarray(start, dtype=np.float64)
+        names = [str(s) for s in range(len(np.atleast_1d(emission)))] if labels is None else list(labels)
+        twice = cls(
+            start=np.asarray(start, dtype=np.float64),
+            transitions=(np.asarray(transitions),),
+            emissions=(emission, emission),
+            rewards=(rewards, rewards),
+            labels=(tuple(names), tuple(names)),
+            check_rewards=False,
+        )
+        first, move, full = twice.start, twice.transitions[0], twice.rewards[0]
         present: list[Ints] = [np.flatnonzero(first > 0)]
         for _ in range(horizon - 1):
             present.append(np.flatnonzero((move[present[-1]] > 0).any(axis=(0, 1))))
@@ -396,6 +406,14 @@ class TabularProcess:
         ):
             if length != wanted:
                 raise ShapeError(f"`emissions` lists {H} levels, so `{name}` needs {wanted} entries; it has {length}.")
+        for h, r in enumerate(self.rewards):
+            if not isinstance(r, Rewards):
+                raise ShapeError(
+                    f"level {h}: rewards must be a `Rewards`, for instance Rewards.bernoulli(p); got {type(r)}."
+                )
+        for h, t in enumerate(self.transitions):
+            if np.ndim(t) not in (2, 3) or 0 in np.shape(t):
+                raise ShapeError(f"level {h}: transitions must be [S, K, S'] or [S, K]; they have shape {np.shape(t)}.")
         for h, e in enumerate(self.emissions):
             if e.ndim != 2:
                 raise ShapeError(f"level {h}: emissions must be [S, X]; they have shape {e.shape}.")
@@ -483,6 +501,12 @@ def _check_finite(array: Floats, where: Any) -> None:
     if bad.any():
         at = np.unravel_index(int(bad.argmax()), array.shape)
         raise NotFiniteError(f"{where(at)}: {array[at]} is not a finite number.")
+
+
+def _snapped(probs: Floats) -> Floats:
+    """Returns laws over the last axis, those within rounding of a point mass made exactly that."""
+    sure = probs.max(axis=-1, keepdims=True) >= 1 - PROBABILITY_TOLERANCE
+    return np.where(sure, np.eye(probs.shape[-1])[probs.argmax(axis=-1)], probs)
 
 
 def _is_point_mass(probs: Floats) -> Mask:

@@ -25,7 +25,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in ("n_contexts", "n_actions", "class_size"):
-            require_range(self, name, low=1)
+            require_range(self, name, low=1, high=1_000_000)
 
 
 def build(config: Config) -> Problem:

@@ -27,7 +27,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in ("horizon", "class_size"):
-            require_range(self, name, low=1)
+            require_range(self, name, low=1, high=1_000_000)
 
 
 def build(config: Config) -> Problem:

@@ -147,5 +147,5 @@ def build(config: Config) -> Problem:
         process=listed,
         world=world,
         optimal_function=truth if config.sigma == 0 else None,
-        exact_value=partial(value_by_reading, latent=latent, on=on, to_observations=world.rotate),
+        _exact_value=partial(value_by_reading, latent=latent, on=on, rotation=world.rotation),
     )

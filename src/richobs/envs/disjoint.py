@@ -40,7 +40,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in ("horizon", "n_states", "n_actions", "n_observations", "dimension", "class_size"):
-            require_range(self, name, low=1)
+            require_range(self, name, low=1, high=1_000_000)
 
 
 def build(config: Config) -> Problem:
@@ -88,24 +88,22 @@ class VectorWorld(TabularWorld):
         return super().reward(level, states, states, actions, rng)
 
     def space(self) -> "gymnasium.Space[Any]":
-        """Returns the Box that holds every ball."""
+        """Returns a Box that holds every ball."""
         from gymnasium import spaces
 
-        low = np.min([c.min(axis=0) for c in self._centres], axis=0) - self._radius
-        high = np.max([c.max(axis=0) for c in self._centres], axis=0) + self._radius
-        return spaces.Box(low, high, dtype=np.float64)
+        return spaces.Box(-2.0, 2.0, (self._centres[0].shape[1],), np.float64)  # the same whatever the centres are
 
 
 def _with_vectors(latent: TabularProcess, config: Config, rng: np.random.Generator) -> Problem:
     sizes = [len(e) for e in latent.emissions]
-    centres = [rng.standard_normal((s, config.dimension)) for s in sizes]
+    centres = [rng.uniform(-1, 1, (s, config.dimension)) for s in sizes]
     gaps = [np.linalg.norm(c[:, None] - c[None], axis=2)[~np.eye(len(c), dtype=bool)] for c in centres]
-    radius = 0.4 * min((float(g.min()) for g in gaps if g.size), default=1.0)
+    radius = min(1.0, 0.4 * min((float(g.min()) for g in gaps if g.size), default=1.0))
     world = VectorWorld(latent, centres, radius)
     hidden, places = hidden_tables(latent, config.class_size, rng)
     levels = []
     for level, tables in enumerate(hidden):
-        decoys = rng.standard_normal((4, *centres[level].shape))
+        decoys = rng.uniform(-1, 1, (4, *centres[level].shape))
         true_set = int(rng.integers(5))
         which = rng.integers(5, size=config.class_size)
         which[places[level]] = true_set

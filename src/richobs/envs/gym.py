@@ -58,7 +58,7 @@ class _Copies:
         self.level = 0
         self.states = self.world.start(self.n, streams.transition)
         self.x = self.world.observe(0, self.states, streams.emission)
-        return self.x
+        return self.x.copy()  # what the caller does to it must not reach the rewards
 
     def step(self, actions: Ints, streams: _Streams) -> tuple[Observations, Floats]:
         """Returns the next observations, zeros after the last level, and the rewards."""
@@ -69,7 +69,7 @@ class _Copies:
         else:
             self.states = self.world.move(self.level - 1, self.states, actions, streams.transition)
             self.x = self.world.observe(self.level, self.states, streams.emission)
-        return self.x, rewards
+        return self.x.copy(), rewards
 
     def has_ended(self) -> bool:
         return self.level >= self.world.horizon
@@ -109,15 +109,16 @@ class WorldEnv(gymnasium.Env[Any, np.int64]):
         """Takes one action; the episode terminates with the H-th."""
         if self._streams is None or self._copies.has_ended():
             raise gymnasium.error.ResetNeeded("the episode has ended or has not begun: call reset() before step().")
-        if not 0 <= int(action) < self._copies.world.n_actions:
-            raise InvalidInput(f"action {action}: this world has actions 0 to {self._copies.world.n_actions - 1}.")
-        x, rewards = self._copies.step(np.array([int(action)]), self._streams)
+        taken = np.asarray(action)
+        if taken.dtype.kind not in "iu" or taken.size != 1 or not 0 <= taken.item() < self._copies.world.n_actions:
+            raise InvalidInput(f"action {action!r}: this world has actions 0 to {self._copies.world.n_actions - 1}.")
+        x, rewards = self._copies.step(taken.reshape(1).astype(np.int64), self._streams)
         ended = self._copies.has_ended()
         if self.render_mode:
             here = () if ended else (int(self._copies.states[0]),)
             s = self._scene
             self._scene = s._replace(
-                visited=s.visited + here, actions=(*s.actions, int(action)), earned=s.earned + float(rewards[0])
+                visited=s.visited + here, actions=(*s.actions, int(taken.item())), earned=s.earned + float(rewards[0])
             )
         return x[0], float(rewards[0]), ended, False, self._info()
 
@@ -170,17 +171,20 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
         self._all = np.ones(num_envs, dtype=bool)
 
     def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int | list[int | None] | tuple[int | None, ...] | None = None,
+        options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
         """Starts an episode in every copy; a seed (or a list, one per copy) makes all that follows reproducible."""
         mask = (options or {}).get("reset_mask")
         if mask is not None and not np.all(mask):
             raise InvalidInput("copies of a world run in step, so reset_mask must be true everywhere or be left out.")
-        if isinstance(seed, list):
-            if len(seed) != self.num_envs:
-                raise InvalidInput(f"a list of seeds needs one per copy, {self.num_envs} in all; got {len(seed)}.")
-            known = [s for s in seed if s is not None]
-            seed = int(keyed_generator(0, "gym", tuple(known)).integers(2**31)) if known else None
+        if isinstance(seed, list | tuple):
+            if len(seed) != self.num_envs or any(s is not None and s < 0 for s in seed):
+                raise InvalidInput(f"seeds must be one per copy, {self.num_envs} in all, none below 0; got {seed}.")
+            known = tuple("none" if s is None else int(s) for s in seed)
+            seed = int(keyed_generator(0, "gym", known).integers(2**31)) if any(s is not None for s in seed) else None
         super().reset(seed=seed)
         if seed is not None or self._streams is None:
             self._streams = _Streams(int(self.np_random.integers(2**63)))
@@ -198,13 +202,18 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
             self._history = []
             x = self._copies.reset(self._streams)
             return x, np.zeros(self.num_envs), never, never.copy(), self._info()
-        taken = np.asarray(actions, dtype=np.int64)
-        if taken.shape != (self.num_envs,) or not (taken.min() >= 0 and taken.max() < self._copies.world.n_actions):
+        taken = np.asarray(actions)
+        if (
+            taken.dtype.kind not in "iu"
+            or taken.shape != (self.num_envs,)
+            or not (taken.min() >= 0 and taken.max() < self._copies.world.n_actions)
+        ):
             raise InvalidInput(
                 f"step needs {self.num_envs} actions from 0 to {self._copies.world.n_actions - 1}; got shape "
                 f"{taken.shape}{f' with values {taken.min()} to {taken.max()}' if taken.size else ''}."
             )
         before = self._copies.states
+        taken = taken.astype(np.int64)
         x, rewards = self._copies.step(taken, self._streams)
         if self.render_mode:
             self._history.append((before, taken, rewards))

@@ -49,7 +49,7 @@ class Config:
         require_range(self, "n_actions", low=2)
         require_range(self, "noise_bits", low=0)
         require_range(self, "switch", low=0.0, high=1.0)
-        require_range(self, "sigma", low=0.0)
+        require_range(self, "sigma", low=1e-6)
 
 
 class LockWorld:
@@ -171,11 +171,8 @@ def build(config: Config) -> Problem:
         process=process,
         world=world,
         optimal_function=world.decoder_indices(decoders) if config.noise == "bits" else None,
-        exact_value=partial(
-            value_by_reading,
-            latent=latent,
-            on=[world.on_probability()] * config.horizon,
-            to_observations=lambda coordinates: coordinates,
+        _exact_value=partial(
+            value_by_reading, latent=latent, on=[world.on_probability()] * config.horizon, rotation=None
         ),
     )
 

@@ -81,8 +81,13 @@ class AllPaths(Sequence[Path]):
         self.horizon = horizon
         self.n_actions = n_actions
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
+        """Number of sequences, which `len` can only tell up to 2^63."""
         return self.n_actions**self.horizon
+
+    def __len__(self) -> int:
+        return self.size
 
     @overload
     def __getitem__(self, index: int) -> Path: ...
@@ -90,10 +95,10 @@ class AllPaths(Sequence[Path]):
     def __getitem__(self, index: slice) -> list[Path]: ...
     def __getitem__(self, index: int | slice) -> Path | list[Path]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
+            return [self[i] for i in range(*index.indices(self.size))]
+        if not -self.size <= index < self.size:
             raise IndexError(index)
-        index %= len(self)
+        index %= self.size
         digits = []
         for _ in range(self.horizon):
             index, digit = divmod(index, self.n_actions)

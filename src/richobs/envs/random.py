@@ -22,7 +22,7 @@ class Config:
     horizon: int = 4
     """Number of levels."""
     n_states: int = 3
-    """Most states a level may have; the number differs from level to level."""
+    """Most states a level may have, the number differing from level to level (a random start has two)."""
     n_actions: int = 2
     """Number of actions."""
     n_observations: int = 4
@@ -38,7 +38,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in ("horizon", "n_states", "n_actions", "class_size"):
-            require_range(self, name, low=1)
+            require_range(self, name, low=1, high=1_000_000)
         require_range(self, "n_observations", low=0)
         require_range(self, "overlap", low=0.0, high=1.0)
         if self.violate == "reactive" and min(self.horizon, self.n_states, self.n_actions) < 2:

@@ -57,6 +57,8 @@ def configure(id: str, **params: Any) -> Any:
         name, equals, value = pair.partition("=")
         if not equals:
             raise InvalidInput(f"id {id!r}: {pair!r} should read name=value.")
+        if name in given:
+            raise InvalidInput(f"id {id!r} gives {name} twice.")
         given[name] = value
     if repeated := sorted(given.keys() & params.keys()):
         raise InvalidInput(f"{', '.join(repeated)}: given in the id {id!r} and again as a parameter.")
@@ -118,6 +120,7 @@ def _convert(world: str, name: str, kind: Any, value: Any) -> Any:
         if value not in options:
             raise ValueError
     except (TypeError, ValueError):
-        wanted = f"one of {', '.join(map(str, options))}" if options else f"a {kind.__name__}"
+        kinds = {int: "a whole number", float: "a finite number", bool: "True or False"}
+        wanted = f"one of {', '.join(map(str, options))}" if options else kinds[kind]
         raise InvalidInput(f"world {world!r}: {name} must be {wanted}; got {value!r}.") from None
     return value

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from richobs.errors import AssumptionViolated, InvalidInput
-from richobs.functions import Layered, TableLevel, copies_around
+from richobs.functions import Layered, LevelwiseFunction, TableLevel, copies_around
 from richobs.problem import (
     Environment,
     Episodes,
@@ -125,8 +125,8 @@ class TabularWorld:
         books = self.process.observations
         if all(b.ndim == 1 and b.dtype.kind in "iu" for b in books):
             return spaces.Discrete(max(int(b.max()) for b in books) + 1)
-        low = np.min([b.min(axis=0) for b in books], axis=0)
-        high = np.max([b.max(axis=0) for b in books], axis=0)
+        low = np.min([np.minimum(b.min(axis=0), 0) for b in books], axis=0)  # 0 is shown after the last action
+        high = np.max([np.maximum(b.max(axis=0), 0) for b in books], axis=0)
         return spaces.Box(low, high, dtype=books[0].dtype.type)
 
 
@@ -136,7 +136,8 @@ class _Categorical:
     def __init__(self, probs: Floats):
         self._size = probs.shape[1]
         self._last = self._size - 1 - (probs[:, ::-1] > 0).argmax(axis=1)  # where rounding may not run past
-        self._fixed = (probs.max(axis=1) == 1).all()
+        self._certain = probs.argmax(axis=1)
+        self._fixed = bool((probs.max(axis=1) == 1).all())
         if not self._fixed:
             cumulative = np.minimum(np.cumsum(probs, axis=1), 1.0)
             self._steps = (cumulative + np.arange(len(probs))[:, None]).ravel()
@@ -144,7 +145,7 @@ class _Categorical:
     def sample(self, rows: Ints, rng: np.random.Generator) -> Ints:
         """Returns `[n]` one column per entry of `rows`; draws nothing where every row is a point mass."""
         if self._fixed:
-            return self._last[rows]
+            return self._certain[rows]
         drawn = np.searchsorted(self._steps, rng.random(len(rows)) + rows, side="right") - rows * self._size
         return np.minimum(drawn, self._last[rows])
 
@@ -260,11 +261,11 @@ class Problem:
     env: Environment
     functions: FunctionClass
     n_states: int  # bound M on the latent states per level
-    optimal_value: float = field(repr=False)  # V*, exact
+    optimal_value: float = field(repr=False)  # V* (Eq. 1), exact; where noise hides states an upper bound only
     process: TabularProcess | None = field(repr=False)  # None where the observations are too many to list
     world: World = field(repr=False)  # the simulator, secret included
     optimal_function: Member | None = field(default=None, repr=False)  # Q* in `functions`; None where it is not
-    exact_value: Callable[[Policy], float | None] | None = field(default=None, repr=False)  # where not listed
+    _exact_value: Callable[[Policy], float | None] | None = field(default=None, repr=False)  # where not listed
 
     def value(self, policy: Policy, *, episodes: int = 200_000, confidence: float = 0.99, seed: int = 0) -> ValueReport:
         """Returns V(policy): exact where it can be computed, otherwise an estimate that says so.
@@ -279,7 +280,7 @@ class Problem:
         """
         if self.process is not None:
             return ValueReport.known(self.process.value(policy))
-        exact = self.exact_value(policy) if self.exact_value is not None else None
+        exact = self._exact_value(policy) if self._exact_value is not None else None
         if exact is not None:
             return ValueReport.known(exact)
         rng = keyed_generator(seed, self.id, "value")
@@ -340,9 +341,6 @@ def tabular_problem(process: TabularProcess, class_size: int, rng: np.random.Gen
     return table_problem(process, *hidden_tables(process, class_size, rng))
 
 
-MAX_READ_COORDINATES = 12  # a policy that reads more at one level is valued by rollouts
-
-
 def all_patterns(n_bits: int) -> NDArray[np.int8]:
     """Returns `[2^n_bits, n_bits]` every pattern of so many bits."""
     return np.array(list(itertools.product((0, 1), repeat=n_bits)), dtype=np.int8).reshape(2**n_bits, n_bits)
@@ -354,37 +352,34 @@ def reads_right(sigma: float) -> float:
 
 
 def value_by_reading(
-    policy: Policy, latent: TabularProcess, on: Sequence[Floats], to_observations: Callable[[Floats], Observations]
+    policy: Policy, latent: TabularProcess, on: Sequence[Floats], rotation: Floats | None
 ) -> float | None:
     """Returns V(policy) exactly in a world of independent on/off coordinates, from the few that the policy reads.
 
     Args:
-        policy: one whose `reads(level)` names the coordinates it looks at, each only through x_i > 1/2.
+        policy: the greedy policy of a decoder, which looks at few coordinates, each only through "above 1/2".
         latent: the process with observation = state; rewards may not depend on the observation.
         on: per level `[S, D]` probability that coordinate i reads as on in state s, independently of the others.
-        to_observations: turns `[n, D]` coordinates into what the policy is shown.
+        rotation: what turns coordinates into observations; None where they are the observations.
 
     Returns:
-        None where the policy does not say what it reads, reads too much, or reads more than it says.
+        None for any other policy: what it looks at is not known.
     """
-    reads = getattr(policy, "reads", lambda level: None)
+    f = getattr(policy, "f", None)
+    if type(policy) not in (GreedyPolicy, *GreedyPolicy.__subclasses__()) or not isinstance(f, LevelwiseFunction):
+        return None
     choices: list[Floats] = []  # per level [S, K] how often each action is taken
     for level in range(latent.horizon):
-        coordinates = reads(level)
-        if coordinates is None or len(coordinates) > MAX_READ_COORDINATES:
+        coordinates = f.reads(level, rotation)
+        if coordinates is None:
             return None
-        chosen = np.array(sorted(set(coordinates)), dtype=np.int64)
-        patterns = all_patterns(len(chosen))
-        answers = []
-        for rest in (0.0, 1.0):  # coordinates it claims not to read may not matter
-            shown = np.full((len(patterns), on[level].shape[1]), rest)
-            shown[:, chosen] = patterns
-            answers.append(policy.actions(level, to_observations(shown)))
-        if (answers[0] != answers[1]).any():
-            return None
-        odds = on[level][:, None, chosen]  # [S, 1, read]
+        patterns = all_patterns(len(coordinates))
+        shown = np.zeros((len(patterns), on[level].shape[1]))
+        shown[:, coordinates] = patterns
+        actions = policy.actions(level, shown if rotation is None else shown @ rotation[:, : shown.shape[1]].T)
+        odds = on[level][:, None, list(coordinates)]  # [S, 1, read]
         weights = np.where(patterns[None] == 1, odds, 1 - odds).prod(axis=2)  # [S, patterns]
-        choices.append(weights @ np.eye(latent.n_actions)[answers[0]])
+        choices.append(weights @ np.eye(latent.n_actions)[actions])
     value = np.zeros(0)
     for level in reversed(range(latent.horizon)):
         worth = np.einsum("sx,sxk->sk", latent.emissions[level], latent.rewards[level].mean)

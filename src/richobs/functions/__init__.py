@@ -2,7 +2,7 @@
 
 from richobs.functions.callables import Callables
 from richobs.functions.decoders import Decoders
-from richobs.functions.layered import Layered, LevelClass, Listed, listed_product
+from richobs.functions.layered import Layered, LevelClass, LevelwiseFunction, Listed, listed_product
 from richobs.functions.prototypes import Prototypes
 from richobs.functions.tables import TableLevel, Tables, copies_around
 
@@ -11,6 +11,7 @@ __all__ = [
     "Decoders",
     "Layered",
     "LevelClass",
+    "LevelwiseFunction",
     "Listed",
     "Prototypes",
     "TableLevel",

@@ -81,7 +81,10 @@ class Decoders:
         other = on.T[second][:, :, None] * self.worth[b][:, None, :]
         return np.maximum(one, other)
 
-    def reads(self, member: int) -> tuple[int, ...]:
-        """Returns the two coordinates one decoder looks at (after the rotation is undone)."""
+    def reads(self, member: int, rotation: Floats | None) -> tuple[int, ...] | None:
+        """Returns the two coordinates one decoder looks at; None if it turns observations back by another rotation."""
+        both = self.rotation is not None and rotation is not None and np.array_equal(self.rotation, rotation)
+        if not both and (self.rotation is not None or rotation is not None):
+            return None
         first, second, _, _ = self.parameters(np.array([member]))
         return int(first[0]), int(second[0])

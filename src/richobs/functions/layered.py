@@ -10,6 +10,16 @@ from richobs.errors import InvalidInput
 from richobs.problem import Floats, Ints, Member, Observations
 
 
+def checked_members(members: Ints | None, size: int) -> Ints:
+    """Returns `members` (all where None) once each is known to be an index from 0 to `size - 1`."""
+    if members is None:
+        return np.arange(size)
+    index = np.asarray(members)
+    if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size):
+        raise InvalidInput(f"this class has functions 0 to {size - 1}; asked for {index.min()} to {index.max()}.")
+    return index.astype(np.int64, copy=False)
+
+
 class LevelClass(Protocol):
     """The functions available at one level."""
 
@@ -80,7 +90,7 @@ class Layered(_ByLevel):
 
     def member(self, member: Member, /) -> "LevelwiseFunction":
         """Returns the function that uses `member[h]` at level h."""
-        chain = (member,) if isinstance(member, int) else tuple(int(i) for i in member)
+        chain = tuple(int(i) for i in np.atleast_1d(member))
         if len(chain) != self.horizon:
             raise InvalidInput(
                 f"a function of this class is one index per level, {self.horizon} in all; got {len(chain)}: {chain}."
@@ -105,9 +115,9 @@ class Listed(_ByLevel):
 
     def member(self, member: Member, /) -> "LevelwiseFunction":
         """Returns function number `member`."""
-        if not isinstance(member, int) or not 0 <= member < self.levels[0].size:
+        if np.ndim(member) != 0 or not 0 <= int(np.asarray(member)) < self.levels[0].size:
             raise InvalidInput(f"this class has functions 0 to {self.levels[0].size - 1}; got {member!r}.")
-        return LevelwiseFunction(self.levels, (member,) * self.horizon)
+        return LevelwiseFunction(self.levels, (int(np.asarray(member)),) * self.horizon)
 
 
 def listed_product(functions: Layered, *, at_most: int = 1_000_000) -> Listed:
@@ -138,7 +148,12 @@ class Chosen:
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
-        return self.level_class.values(x, self.members if members is None else self.members[members])
+        return self.level_class.values(x, self.members[checked_members(members, self.size)])
+
+    def reads(self, member: int, rotation: Floats | None) -> tuple[int, ...] | None:
+        """Returns the coordinates that one function looks at, as far as its class says."""
+        reads = getattr(self.level_class, "reads", None)
+        return None if reads is None else reads(int(self.members[member]), rotation)
 
 
 class LevelwiseFunction:
@@ -152,7 +167,12 @@ class LevelwiseFunction:
         """Returns `[n, K]` f(x, a)."""
         return self.levels[level].values(x, np.array([self.chain[level]]))[0]
 
-    def reads(self, level: int, /) -> tuple[int, ...] | None:
-        """Returns the coordinates that f looks at, each only through "above 1/2"; None where that cannot be said."""
+    def reads(self, level: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
+        """Returns the coordinates that f looks at, each only through "above 1/2"; None where that cannot be said.
+
+        Args:
+            level: where f is asked.
+            rotation: what turns the coordinates meant here into observations.
+        """
         reads = getattr(self.levels[level], "reads", None)
-        return None if reads is None else reads(self.chain[level])
+        return None if reads is None else reads(self.chain[level], rotation)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from richobs.errors import InvalidInput
+from richobs.functions.layered import checked_members
 from richobs.problem import Floats, Ints, Observations
 
 
@@ -23,6 +24,10 @@ class Prototypes:
                 f"prototypes need centres [C, S, d], which [N] and tables [N, S, K]; got shapes {centres.shape}, "
                 f"{which.shape} and {tables.shape}."
             )
+        if which.size and not (which.min() >= 0 and which.max() < len(centres)):
+            raise InvalidInput(
+                f"there are centre sets 0 to {len(centres) - 1}; `which` names {which.min()} to {which.max()}."
+            )
         if not ((tables >= 0) & (tables <= 1)).all():
             raise InvalidInput("values must lie in [0, 1]; `tables` holds others.")
         self.centres = centres
@@ -41,8 +46,11 @@ class Prototypes:
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
-        members = np.arange(self.size) if members is None else members
-        sets, inverse = np.unique(self.which[members], return_inverse=True)
-        distance = np.stack([((x[:, None, :] - c[None]) ** 2).sum(axis=2) for c in self.centres[sets]])  # [C, n, S]
-        nearest = distance.argmin(axis=2)[inverse]  # [N, n]
-        return np.take_along_axis(self.tables[members], nearest[:, :, None], axis=1)
+        if x.ndim != 2 or x.shape[1] != self.centres.shape[2]:
+            raise InvalidInput(f"these functions read vectors of length {self.centres.shape[2]}; got shape {x.shape}.")
+        chosen = checked_members(members, self.size)
+        sets, inverse = np.unique(self.which[chosen], return_inverse=True)
+        nearest = np.empty((len(sets), len(x)), dtype=np.int64)
+        for row, centres in enumerate(self.centres[sets]):
+            nearest[row] = ((x[:, None, :] - centres[None]) ** 2).sum(axis=2).argmin(axis=1)
+        return np.take_along_axis(self.tables[chosen], nearest[inverse][:, :, None], axis=1)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from richobs.codebook import Codebook
 from richobs.errors import InvalidInput
-from richobs.functions.layered import Listed
+from richobs.functions.layered import Listed, checked_members
 from richobs.problem import Floats, Ints, Observations
 
 
@@ -49,8 +49,7 @@ class TableLevel:
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
         rows = self.codebook.encode(x)
-        chosen = self.tables if members is None else self.tables[members]
-        return chosen[:, rows]
+        return (self.tables if members is None else self.tables[checked_members(members, self.size)])[:, rows]
 
 
 class Tables(Listed):
@@ -83,10 +82,11 @@ class Tables(Listed):
 
 
 def copies_around(truth: Floats, size: int, rng: np.random.Generator) -> tuple[Floats, int]:
-    """Hides a table among perturbed and permuted copies of itself.
+    """Hides a table among permuted and perturbed copies so that the tables alone do not tell which one it is.
 
-    A third of the copies permute the actions, a third the observations, a third are moved by noise; all stay in [0, 1].
-    Copies may equal the truth where it has symmetries (a class with Q* twice is still realizable).
+    Half of the copies have their observations and actions permuted at random, as the truth itself might have been: any of
+    them could be it. The other half are such copies moved by noise. All stay in [0, 1]. Copies may equal the truth where
+    it has symmetries (a class with Q* twice is still realizable).
 
     Args:
         truth: `[X, K]` the table to hide.
@@ -101,11 +101,8 @@ def copies_around(truth: Floats, size: int, rng: np.random.Generator) -> tuple[F
     n_observations, n_actions = truth.shape
     tables = np.repeat(truth[None], size, axis=0)
     for i in range(1, size):
-        if i % 3 == 0:
-            tables[i] = truth[:, rng.permutation(n_actions)]
-        elif i % 3 == 1:
-            tables[i] = truth[rng.permutation(n_observations)]
-        else:
-            tables[i] = np.clip(truth + rng.normal(0, 0.2, truth.shape), 0, 1)
+        tables[i] = truth[rng.permutation(n_observations)][:, rng.permutation(n_actions)]
+    noisy = slice((size + 1) // 2, None)
+    tables[noisy] = np.clip(tables[noisy] + rng.normal(0, 0.2, tables[noisy].shape), 0, 1)
     order = rng.permutation(size)
     return tables[order], int(np.flatnonzero(order == 0)[0])

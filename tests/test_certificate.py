@@ -1,0 +1,185 @@
+"""Certificates: the same bytes for the same run, checked again from the file, and every lie found."""
+
+import json
+
+import numpy as np
+import pytest
+
+import richobs
+from richobs.certificate import Certificate, certify, verify
+from richobs.errors import InvalidFile
+from richobs.functions import Callables
+from richobs.learning import Settings, _Given, run
+from richobs.policy import LearnedPolicy
+
+
+def certificate_for(id="lock/3", **settings):
+    problem, asked = richobs.make(id), Settings(**settings)
+    outcome = run(problem, asked)
+    return certify(outcome, asked, problem, id=problem.id), problem, outcome
+
+
+def test_a_certificate_says_what_was_promised_and_spent():
+    certificate, problem, outcome = certificate_for(delta=0.1)
+    content = certificate.content
+    assert certificate.claim == (
+        "With probability at least 0.9 the policy's value is within 0.1 of optimal, provided assumptions 1-3."
+    )
+    assert content["environment"] == {"id": "lock/3", "horizon": 3, "n_actions": 4, "reward_range": [0.0, 1.0]}
+    assert content["result"]["episodes"] == outcome.episodes == sum(row[4] for row in content["ledger"])
+    assert content["constants"]["search"]["n_train"] == outcome.constants.search.n_train
+    assert content["policy"]["digest"] == outcome.policy.digest
+    assert content["functions"]["log_size"] == problem.functions.log_size
+
+
+def test_the_same_run_gives_the_same_bytes_and_survives_the_disk(tmp_path):
+    one, _, _ = certificate_for()
+    two, _, _ = certificate_for()
+    assert one.to_json() == two.to_json()
+    one.save(tmp_path / "c.json")
+    again = Certificate.load(tmp_path / "c.json")
+    assert again.to_json() == one.to_json()
+    assert again.settings == Settings()
+
+
+@pytest.mark.parametrize("id", ["lock/3", "random/4,seed=2", "diabolical/2", "bandit"])
+def test_an_honest_certificate_is_verified(id):
+    certificate, _, outcome = certificate_for(id)
+    checked = verify(Certificate(json.loads(certificate.to_json())), richobs.make(id), policy=outcome.policy)
+    assert checked.agrees, checked
+    names = [f.what for f in checked.findings]
+    assert names == ["function class", "policy file", "constants", "ledger", "run", "claim"]
+
+
+def lie_about(content, what):
+    if what == "constants":
+        content["constants"]["search"]["n_train"] -= 1
+    elif what == "ledger":
+        content["ledger"][0][4] += 1
+    elif what == "run":
+        content["result"]["v_star_hat"] += 1e-15
+    elif what == "function class":
+        content["functions"]["digest"] = "0" * 64
+    elif what == "settings":
+        content["settings"]["seed"] = 1
+    elif what == "epsilon":
+        content["settings"]["epsilon"] = 0.05
+
+
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [
+        ("constants", {"constants", "run"}),
+        ("ledger", {"ledger", "run"}),
+        ("run", {"run"}),
+        ("function class", {"function class", "run"}),
+        ("settings", {"run"}),
+        ("epsilon", {"constants", "run"}),
+    ],
+)
+def test_every_lie_is_found(what, found):
+    certificate, problem, _ = certificate_for()
+    content = json.loads(certificate.to_json())
+    lie_about(content, what)
+    checked = verify(Certificate(content), problem)
+    assert {f.what for f in checked.findings if not f.agrees} == found
+
+
+def test_the_wrong_policy_is_found():
+    certificate, problem, _ = certificate_for()
+    other = LearnedPolicy(problem.functions, (0, 0, 0))
+    assert {f.what for f in verify(certificate, problem, policy=other).findings if not f.agrees} == {"policy file"}
+
+
+def test_a_false_claim_is_called_false():
+    """A world whose truth is not what was certified: the claim's own check compares with V* and V(policy)."""
+    certificate, problem, _ = certificate_for()
+
+    class Better:
+        optimal_value = 0.9
+
+        def __getattr__(self, name):
+            return getattr(problem, name)
+
+    assert {f.what for f in verify(certificate, Better()).findings if not f.agrees} == {"claim"}
+
+
+def test_a_run_that_stops_is_reported_not_raised():
+    certificate, problem, _ = certificate_for()
+    content = json.loads(certificate.to_json())
+    content["settings"]["max_episodes"] = 1000
+    checked = verify(Certificate(content), problem)
+    assert not checked.agrees
+    assert "running it again stopped" in checked.findings[-1].detail
+
+
+def test_python_functions_have_no_digest_but_a_certificate():
+    problem = richobs.make("mdp/2", n_states=2)
+    truth = problem.process.q_tables
+    functions = Callables([lambda h, x: truth[h][x]], horizon=2, n_actions=3)
+    given, asked = _Given(problem.env, functions, problem.process, 2), Settings()
+    certificate = certify(run(given, asked), asked, given)
+    assert certificate.environment is None
+    assert certificate.content["functions"]["digest"] is None
+    assert certificate.content["policy"] == {"member": 0, "digest": None}
+    json.loads(certificate.to_json())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not json",
+        "[]",
+        '{"format": "richobs-certificate", "version": 2}',
+        '{"format": "richobs-certificate", "version": 1}',
+        b"\xff\xfe",
+    ],
+)
+def test_files_that_are_no_certificates(text, tmp_path):
+    file = tmp_path / "c.json"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InvalidFile):
+        Certificate.load(file)
+
+
+def test_settings_of_another_kind_are_refused(tmp_path):
+    certificate, _, _ = certificate_for()
+    content = json.loads(certificate.to_json())
+    content["settings"]["speed"] = "fast"
+    (tmp_path / "c.json").write_text(json.dumps(content))
+    with pytest.raises(InvalidFile, match="its settings are not those of a run"):
+        Certificate.load(tmp_path / "c.json")
+
+
+class TestPlan:
+    def test_from_a_problem_and_from_numbers(self):
+        problem = richobs.make("lock")
+        a = richobs.plan(problem, epsilon=0.2)
+        b = richobs.plan(
+            horizon=5, n_actions=4, n_states=3, log_size=problem.functions.log_size, epsilon=0.2, delta=0.05
+        )
+        assert a == b
+        assert richobs.plan(problem, n_states=7).constants.n_states == 7
+
+    def test_rates_by_hand(self):
+        """H=2, K=3, M=4, N=e^5, epsilon=0.1, delta=e^-2: the orders in the paper's Section 3.2."""
+        plan = richobs.plan(horizon=2, n_actions=3, n_states=4, log_size=5.0, epsilon=0.1, delta=np.exp(-2.0))
+        assert plan.theorem_1 == pytest.approx(4 * 64 * 9 / 0.001 * 7 * 2)
+        assert plan.bandit_rate == pytest.approx(3 / 0.01 * 7)
+        assert plan.tabular_rate == pytest.approx(12 / 0.01 * 2)
+        c = plan.constants
+        assert c.max_search_episodes == 8 * (c.search.n_train + 3 * c.search.n_test)
+        per_call = c.demand.n_train + 3 * c.demand.n_test
+        assert c.max_demand_episodes == 8 * c.n_1 + (16 * c.n_2 + 8) * per_call
+        assert plan.max_episodes == c.max_search_episodes + c.max_demand_episodes
+
+    def test_every_row_has_a_unit(self):
+        for horizon in (1, 2, 5):
+            rows = list(richobs.plan(horizon=horizon, n_actions=2, n_states=2, log_size=1.0).rows())
+            assert all(row.unit and row.name for row in rows)
+            assert len({(row.section, row.name) for row in rows}) == len(rows)
+
+    def test_what_is_missing_is_said(self):
+        with pytest.raises(richobs.RichObsError, match="all of horizon, n_actions, n_states and log_size"):
+            richobs.plan(horizon=3)

@@ -1,0 +1,420 @@
+"""LSVEE as printed: constants as literals, a run worked out by hand, a golden tree, the guarantee over many runs."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import richobs
+from richobs.engines import CountedEngine, Ledger
+from richobs.errors import BrokenPromise, EpisodeLimit, InvalidInput, PrecisionError
+from richobs.functions import Callables, Layered, TableLevel, Tables, listed_product
+from richobs.learning import Settings, constants_for
+from richobs.lsvee import PaperConstants, lsvee
+from richobs.lsvee.consensus import consensus
+from richobs.lsvee.elimination import td_risk
+from richobs.moments import Moments
+from richobs.outcome import StopReason
+from richobs.tabular import Rewards, TabularProcess
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+class TestConstants:
+    def test_against_numbers_worked_out_from_the_main_text(self):
+        """H=3, K=2, M=2, N=100, epsilon=delta=0.1, from Algorithms 1 to 3 as printed in the main text (bc, 40 digits)."""
+        c = PaperConstants.of(horizon=3, n_actions=2, n_states=2, log_size=math.log(100), epsilon=0.1, delta=0.1)
+        phi = 0.1 / (320 * 9 * 2**0.5)
+        assert c.phi == pytest.approx(2.455233e-05, rel=1e-6)
+        # Algorithm 2: n_train = 24/phi^2 log(8 M H N / (delta/2)), log(96000) = 11.472103470449973
+        # and 1/phi^2 = 320^2 * 81 * 2 / 0.01 = 1658880000, so n_train = 39813120000 log(96000)
+        assert c.search.n_train == 456740232122
+        # Algorithm 3 with delta' = (delta/4)/(M K H): n_test = 2/phi^2 log(2N * 4 M K H / delta), log(96000)
+        assert c.search.n_test == 38061686011
+        # Algorithm 2: slack = 2 phi^2 + 22 log(4 M H N / (delta/2)) / n_train, log(48000) = 10.778956289890028
+        assert c.search.slack == pytest.approx(2 * phi**2 + 22 * 10.778956289890028 / 456740232122, rel=1e-12)
+        # Algorithm 1: n_1 = 32 log(12 M H/delta)/eps^2 = 3200 log 720, n_2 = 80 log 360
+        assert (c.n_1, c.n_2) == (21054, 471)
+        assert c.eps_demand == 0.05
+        # Algorithm 2 at |p| = 0 and 1: 20 (H - |p| - 5/4) sqrt(K) phi = 20 * 1.75 * 0.1/2880 and 20 * 0.75 * 0.1/2880
+        assert c.eps_test(1) == pytest.approx(0.0012152777777777778)
+        assert c.eps_test(2) == pytest.approx(0.0005208333333333333)
+        # On demand: delta/(6 M H^2 n_2) = 0.1/(6*2*9*471)
+        assert c.demand.delta == pytest.approx(0.1 / 50868)
+
+    def test_main_text_and_appendix_agree(self):
+        """The appendix splits delta in halves; substituted into its boxes it gives the main text's formulas."""
+        H, K, M, N, eps, delta = 7, 3, 4, 1000, 0.2, 0.01
+        c = PaperConstants.of(horizon=H, n_actions=K, n_states=M, log_size=math.log(N), epsilon=eps, delta=delta)
+        for s in (c.search, c.demand):
+            d = s.delta
+            assert s.n_train == math.ceil(24 / c.phi**2 * math.log(8 * M * H * N / d))
+            assert s.n_test == math.ceil(2 / c.phi**2 * math.log(4 * N * M * K * H / d))
+            assert s.slack == pytest.approx(2 * c.phi**2 + 22 * math.log(4 * M * H * N / d) / s.n_train, rel=1e-12)
+        assert c.search.delta == delta / 2
+        assert c.demand.delta == pytest.approx(delta / (6 * M * H**2 * c.n_2))
+        assert c.n_1 == math.ceil(32 * math.log(12 * M * H / delta) / eps**2)
+        assert c.n_2 == math.ceil(8 * math.log(6 * M * H / delta) / eps)
+
+    def test_the_displayed_bounds_hold(self):
+        """T(n_train + K n_test) <= 3e6 T H^4 K/eps^2 log(8NMH/d) + 3e5 T H^4 K^2/eps^2 log(4NMKH/d), proof of Theorem 3."""
+        for H, K, M in [(2, 2, 2), (5, 4, 3), (20, 10, 7)]:
+            c = PaperConstants.of(horizon=H, n_actions=K, n_states=M, log_size=50.0, epsilon=0.1, delta=0.05)
+            d, scale = c.search.delta, M * H * H**4 / 0.1**2
+            first = 3e6 * scale * K * (50 + math.log(8 * M * H / d))
+            second = 3e5 * scale * K**2 * (50 + math.log(4 * M * K * H / d))
+            assert c.max_search_episodes <= first + second
+
+    @pytest.mark.parametrize(
+        "wrong", [{"epsilon": 0}, {"epsilon": 1.0}, {"delta": 0}, {"delta": math.nan}, {"n_states": 0}, {"horizon": 0}]
+    )
+    def test_impossible_requests(self, wrong):
+        given = {"horizon": 2, "n_actions": 2, "n_states": 2, "log_size": 1.0, "epsilon": 0.1, "delta": 0.1}
+        with pytest.raises(InvalidInput):
+            PaperConstants.of(**{**given, **wrong})
+
+
+def moments(v_mean, u_mean=None, u_var=None, actions=(1, 1)):
+    v = np.asarray(v_mean, dtype=float)
+    zero = np.zeros((len(v), len(actions)))
+    return Moments(
+        sum(actions), actions, v, np.zeros_like(v), zero if u_mean is None else u_mean, zero if u_var is None else u_var
+    )
+
+
+def test_consensus_looks_at_survivors_only():
+    m = moments([0.5, 0.9, 0.52])
+    assert consensus(m, np.array([True, False, True]), eps_test=0.03) == (True, m.v_mean, pytest.approx(0.02))
+    assert not consensus(m, np.array([True, True, True]), eps_test=0.03).agree
+
+
+def test_td_risk_by_hand():
+    """Two functions, two actions taken 3 times and once: risk = sum_a share_a (var_a + (gain_a - future_a)^2)."""
+    m = moments([0, 0], np.array([[0.5, 0.2], [0.1, 0.1]]), np.array([[0.04, 0.0], [0.0, 0.08]]), actions=(3, 1))
+    risk = td_risk(0, m, [np.array([0.4, 0.3]), np.array([0.2, 0.0])])
+    np.testing.assert_allclose(risk.noise, [0.03, 0.02])
+    totals = risk.noise + ((risk.gain - risk.future) ** 2) @ risk.share
+    np.testing.assert_allclose(totals, [0.03 + 0.75 * 0.01, 0.02 + 0.75 * 0.04 + 0.25 * 0.01])
+
+
+def small_process():
+    """One observation at level 0; action 0 leads to state 0, action 1 to state 1, each with an observation of its own.
+
+    Rewards are certain: nothing at level 0; (0.2, 0.6) in state 0 and (0.5, 0.1) in state 1. So V* = 0.6.
+    """
+    return TabularProcess(
+        start=np.ones(1),
+        transitions=(np.array([[0, 1]]),),
+        emissions=(np.ones((1, 1)), np.eye(2)),
+        rewards=(Rewards.deterministic(0.0), Rewards.deterministic([[[0.2, 0.6]], [[0.5, 0.1]]])),
+    )
+
+
+def small_class():
+    """Level 0: Q* and two wrong ones. Level 1: one that is wrong in state 0 but predicts its value, Q*, one wrong in 1."""
+    return Layered(
+        [
+            TableLevel([[[0.6, 0.5]], [[0.5, 0.6]], [[0.6, 0.4]]]),
+            TableLevel([[[0.6, 0.2], [0.5, 0.1]], [[0.2, 0.6], [0.5, 0.1]], [[0.2, 0.6], [0.3, 0.6]]]),
+        ]
+    )
+
+
+def test_a_whole_run_worked_out_by_hand():
+    """Every verdict, statistic, threshold and survivor count of the run, by pencil.
+
+    phi = 0.1/(320*4*sqrt 2), eps_test = 20*0.75*sqrt(2)*phi = 0.1*15/1280. Actions are uniform up to 1e-6 at these n.
+    Search: at (0,) all predict 0.6: agree. At (1,) predictions are 0.5, 0.5, 0.6: disagree, so learn (1,): risks 0, 0 and
+    (0.2^2 + 0.5^2)/2 = 0.145, the third dies. At the root, against futures (0.6, 0.5): risks 0, (0.1^2+0.1^2)/2 = 0.01 and
+    0.1^2/2 = 0.005: two of three die; 1 * 2 chains are left, V*-hat = 0.6.
+    Demand: the first survivor earns 0.2 at state 0: failed by 0.4. Its path is (0, 0); learning (0,): risks
+    (0.4^2 + 0.4^2)/2 = 0.16 and 0. The second survivor earns 0.6.
+    """
+    functions, process = small_class(), small_process()
+    outcome = lsvee(
+        CountedEngine(process, functions, seed=0, ledger=Ledger()),
+        functions,
+        PaperConstants.of(horizon=2, n_actions=2, n_states=2, log_size=math.log(9), epsilon=0.1, delta=0.1),
+    )
+    c = outcome.constants
+    close = {"rel": 1e-4, "abs": 1e-9}
+    expected = [
+        ("consensus", "search", (0,), "agree", 0.0, 0.1 * 15 / 1280, c.search.n_test, 9, 9),
+        ("consensus", "search", (1,), "disagree", 0.1, 0.1 * 15 / 1280, c.search.n_test, 9, 9),
+        ("elimination", "search", (1,), "kept", 0.0, c.search.slack, c.search.n_train, 9, 6),
+        ("elimination", "search", (), "kept", 0.0, c.search.slack, c.search.n_train, 6, 2),
+        ("rollout", "demand", (), "failed", 0.4, 0.05, c.n_1, 2, 2),
+        ("elimination", "demand", (0,), "kept", 0.0, c.demand.slack, c.demand.n_train, 2, 1),
+        ("rollout", "demand", (), "near-optimal", 0.0, 0.05, c.n_1, 1, 1),
+    ]
+    assert len(outcome.trace) == len(expected)
+    for event, (kind, phase, path, verdict, statistic, threshold, n, before, after) in zip(
+        outcome.trace, expected, strict=True
+    ):
+        assert (event.kind, event.phase, event.path, event.verdict, event.n) == (kind, phase, path, verdict, n)
+        assert event.statistic == pytest.approx(statistic, **close)
+        assert event.threshold == pytest.approx(threshold, **close)
+        assert math.exp(event.log_size_before) == pytest.approx(before)
+        assert math.exp(event.log_size_after) == pytest.approx(after)
+    assert outcome.v_star_hat == pytest.approx(0.6)
+    assert outcome.value_hat == pytest.approx(0.6)
+    assert outcome.policy.member == (0, 1)
+    assert outcome.rounds == 2
+    assert outcome.reason is StopReason.NEAR_OPTIMAL
+    s, d = c.search, c.demand
+    assert outcome.episodes == 2 * s.n_test + 2 * s.n_train + 2 * c.n_1 + d.n_train
+
+
+def tree(outcome):
+    """A run as text, one line per test."""
+    lines = []
+    for e in outcome.trace:
+        before, after = (size / math.log(10) for size in (e.log_size_before, e.log_size_after))
+        path = "".join(map(str, e.path)) or "root"
+        lines.append(f"{e.phase:6} {e.kind:11} {path:5} {e.verdict:12} 10^{before:.2f} -> 10^{after:.2f}")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_golden_search_tree_of_the_lock():
+    """To renew the file, print tree(outcome), and read it before you store it."""
+    outcome = richobs.learn(richobs.make("lock/3", noise_bits=1), epsilon=0.1, delta=0.1)
+    assert tree(outcome) == (GOLDEN / "lock.txt").read_text()
+
+
+def check_run(problem, outcome, epsilon):
+    """What the paper promises of every run, on the good event; returns whether the answer is right."""
+    c, M, H, K = outcome.constants, problem.n_states, problem.horizon, problem.n_actions
+    in_search = [e for e in outcome.trace if e.phase == "search"]
+    assert sum(e.kind == "elimination" for e in in_search) <= M * H  # Theorem 3: T <= M H
+    assert sum(e.kind == "consensus" for e in in_search) <= M * K * H
+    assert outcome.rounds <= M * H
+    assert outcome.episodes <= c.max_search_episodes + c.max_demand_episodes
+    assert abs(outcome.v_star_hat - problem.optimal_value) <= epsilon / 8  # Corollary 1
+    return problem.optimal_value - problem.value(outcome.policy).value <= epsilon
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    horizon=st.integers(1, 5),
+    n_states=st.integers(1, 4),
+    n_actions=st.integers(1, 3),
+    overlap=st.sampled_from([0.0, 0.5, 1.0]),
+    class_size=st.integers(1, 30),
+    seed=st.integers(0, 10**6),
+    epsilon=st.sampled_from([0.02, 0.1, 0.5]),
+)
+def test_the_guarantee_over_random_processes(horizon, n_states, n_actions, overlap, class_size, seed, epsilon):
+    """Every run is allowed to fail with probability 0.1; at these constants a single failure in 150 would be a bug."""
+    problem = richobs.make(
+        "random",
+        horizon=horizon,
+        n_states=n_states,
+        n_actions=n_actions,
+        overlap=overlap,
+        class_size=class_size,
+        seed=seed,
+    )
+    outcome = richobs.learn(problem, epsilon=epsilon, delta=0.1, seed=seed)
+    assert check_run(problem, outcome, epsilon)
+    events = [e for e in outcome.trace if e.kind == "elimination"]
+    assert all(a.log_size_after <= a.log_size_before + 1e-9 for a in events)
+
+
+@pytest.mark.parametrize(
+    "world", ["lock", "diabolical/3", "disjoint", "mdp", "deep-sea/5", "bandit", "lock/4,n_actions=2"]
+)
+def test_the_guarantee_in_every_world(world):
+    problem = richobs.make(world)
+    assert check_run(problem, richobs.learn(problem, epsilon=0.1, delta=0.1), 0.1)
+
+
+def test_the_truth_survives():
+    """Q* is still in the version space at the end: the class cut down to Q* and a liar leaves Q* the only candidate."""
+    from richobs.lsvee.dfs import Search, learn_from
+    from richobs.versions import version_space
+
+    for seed in range(60):
+        problem = richobs.make("random", seed=seed)
+        engine = CountedEngine(problem.process, problem.functions, seed=seed, ledger=Ledger())
+        constants = constants_for(problem, Settings(delta=0.1))
+        search = Search(engine, version_space(problem.functions), constants, verbatim=False)
+        learn_from(search, (), constants.search)
+        assert problem.optimal_function in search.space, seed
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), horizon=st.integers(1, 3), n_states=st.integers(1, 3), class_size=st.integers(1, 5))
+def test_layered_and_listed_classes_give_the_same_run(seed, horizon, n_states, class_size):
+    """The same draws, verdicts, thresholds, survivors, picks and episodes, whether the product is listed or not."""
+    problem = richobs.make("random", horizon=horizon, n_states=n_states, class_size=class_size, seed=seed)
+    constants = constants_for(problem, Settings(delta=0.1))
+    listed = listed_product(problem.functions)
+    runs = [
+        lsvee(CountedEngine(problem.process, f, seed=seed, ledger=Ledger()), f, constants)
+        for f in (problem.functions, listed)
+    ]
+    one, two = runs
+    assert one.episodes == two.episodes
+    assert one.rounds == two.rounds
+    for a, b in zip(one.trace, two.trace, strict=True):
+        assert (a.kind, a.path, a.verdict, a.n) == (b.kind, b.path, b.verdict, b.n)
+        assert a.statistic == pytest.approx(b.statistic, rel=1e-9, abs=1e-15)
+        assert a.threshold == pytest.approx(b.threshold, rel=1e-9, abs=1e-15)
+        assert a.log_size_after == pytest.approx(b.log_size_after, abs=1e-9)
+    assert two.policy.member == np.ravel_multi_index(one.policy.member, [class_size] * horizon)
+
+
+class TestEdges:
+    def test_one_action(self):
+        problem = richobs.make("random", n_actions=1)
+        assert check_run(problem, richobs.learn(problem, delta=0.1), 0.1)
+
+    def test_a_class_of_one_function(self):
+        problem = richobs.make("random", class_size=1)
+        outcome = richobs.learn(problem)
+        assert outcome.log_size == 0
+        assert outcome.policy.member == (0,) * 4
+
+    def test_a_class_that_holds_the_truth_twice(self):
+        problem = richobs.make("mdp/3")
+        truth = [np.stack([t, t]) for t in problem.process.q_tables]
+        outcome = richobs.learn(
+            problem.env, Layered([TableLevel(t) for t in truth]), process=problem.process, n_states=4
+        )
+        assert outcome.log_size == pytest.approx(3 * math.log(2))
+
+    def test_listed_tables_and_callables(self):
+        problem = richobs.make("mdp/2", n_states=2)
+        truth = problem.process.q_tables
+        tables = Tables([np.stack([np.zeros_like(t), t]) for t in truth])
+        calls = Callables([lambda h, x: np.zeros((len(x), 3)), lambda h, x: truth[h][x]], horizon=2, n_actions=3)
+        for functions in (tables, calls):
+            outcome = richobs.learn(problem.env, functions, process=problem.process, n_states=2)
+            assert outcome.policy.member == 1
+            assert problem.value(outcome.policy).value == pytest.approx(problem.optimal_value)
+
+    def test_repeats_as_printed_give_the_same_answer_for_more_episodes(self):
+        problem = richobs.make("lock/3", noise_bits=1)
+        skip = richobs.learn(problem, epsilon=0.5, delta=0.1)
+        verbatim = richobs.learn(problem, epsilon=0.5, delta=0.1, repeats="verbatim")
+        assert skip.rounds > 1
+        assert verbatim.episodes > 10 * skip.episodes
+        assert check_run(problem, verbatim, 0.5)
+        per_round = verbatim.constants.n_2 * (problem.horizon - 1)
+        repeated = sum(e.kind == "elimination" and e.phase == "demand" for e in verbatim.trace)
+        assert repeated >= (verbatim.rounds - 1) * per_round
+
+    def test_the_same_seed_gives_the_same_run_and_another_does_not(self):
+        problem = richobs.make("random", seed=1)
+        a, b, c = (richobs.learn(problem, seed=s) for s in (0, 0, 1))
+        assert a.trace == b.trace
+        assert a.value_hat != c.value_hat
+
+    def test_the_streaming_engine_runs_the_same_algorithm(self):
+        """At H = 1 and a large epsilon the printed sizes can be played: nine million episodes."""
+        problem = richobs.make("bandit", n_actions=1, n_contexts=2, class_size=2)
+        outcome = richobs.learn(problem, epsilon=0.99, delta=0.9, engine="stream", workers=2)
+        assert outcome.episodes == problem.env.episodes
+        assert outcome.episodes > 5 * 10**6
+        assert check_run(problem, outcome, 0.99)
+
+    def test_progress_is_told_after_every_test(self):
+        seen = []
+        outcome = richobs.learn(richobs.make("mdp/2"), callback=seen.append)
+        assert [p.event for p in seen] == list(outcome.trace)
+        assert seen[-1].episodes == outcome.episodes
+
+
+class TestBrokenPromises:
+    def test_too_many_states(self):
+        with pytest.raises(BrokenPromise, match=r"more than M H = 4 eliminations.*probability at most 0.05") as stopped:
+            richobs.learn(richobs.make("deep-sea/4"), n_states=1)
+        assert stopped.value.ledger.total == sum(e.n for e in stopped.value.trace) > 0
+
+    def test_a_class_without_the_truth_is_often_noticed(self):
+        """All predict too much: every surviving policy then earns less than they say."""
+        process = small_process()
+        tables = [np.full((1, 1, 2), 0.9), np.full((1, 2, 2), 0.9)]
+        with pytest.raises(BrokenPromise, match="every surviving policy was tried"):
+            richobs.learn(
+                richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process)),
+                Layered([TableLevel(t) for t in tables]),
+                process=process,
+                n_states=2,
+            )
+
+    def test_a_policy_that_beats_the_estimate(self):
+        process = small_process()
+        tables = [np.full((1, 1, 2), 0.1), np.array([[[0.0, 0.1], [0.1, 0.0]]])]
+        with pytest.raises(
+            BrokenPromise, match=r"a policy earns 0.6, more than the optimal value estimated at the root, 0.1"
+        ):
+            richobs.learn(
+                richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process)),
+                Layered([TableLevel(t) for t in tables]),
+                process=process,
+                n_states=2,
+            )
+
+    def test_the_lower_bound_family_is_not_learned(self):
+        """Assumption 1 is false there: either the run notices, or its answer owes itself to luck."""
+        noticed = 0
+        for seed in range(10):
+            problem = richobs.make("lower-bound/3", epsilon=0.4, seed=seed)
+            try:
+                richobs.learn(problem, epsilon=0.1)
+            except BrokenPromise:
+                noticed += 1
+        assert noticed > 0
+
+    def test_episode_limits_stop_before_they_are_exceeded(self):
+        with pytest.raises(EpisodeLimit, match="remain of the") as stopped:
+            richobs.learn(richobs.make("lock"), max_episodes=10**13)
+        assert 0 < stopped.value.ledger.total <= 10**13
+        assert len(stopped.value.trace) > 0
+
+    def test_an_epsilon_too_small_for_float64_is_refused(self):
+        problem = richobs.make("lock/20", noise_bits=1)
+        with pytest.raises(PrecisionError, match="Use a larger epsilon or a shorter horizon"):
+            richobs.learn(problem, epsilon=0.001, delta=0.1)
+
+    def test_but_not_where_it_can_be_resolved(self):
+        problem = richobs.make("lock/6", noise_bits=1)
+        outcome = richobs.learn(problem, epsilon=0.001, delta=0.1)
+        assert outcome.episodes > 10**19
+        assert check_run(problem, outcome, 0.001)
+
+
+class TestRequests:
+    @pytest.mark.parametrize(
+        ("kwargs", "words"),
+        [
+            ({"schedule": "fast"}, "there is no schedule 'fast'"),
+            ({"engine": "fast"}, "there is no engine 'fast'"),
+            ({"repeats": "often"}, "repeats must be 'skip' or 'verbatim'"),
+            ({"epsilon": 0.0}, "epsilon must lie strictly between 0 and 1"),
+        ],
+    )
+    def test_unknown_choices(self, kwargs, words):
+        with pytest.raises(InvalidInput, match=words):
+            richobs.learn(richobs.make("mdp"), **kwargs)
+
+    def test_what_is_missing_is_said(self):
+        problem = richobs.make("mdp")
+        with pytest.raises(InvalidInput, match="needs a function class"):
+            richobs.learn(problem.env)
+        with pytest.raises(InvalidInput, match="needs n_states"):
+            richobs.learn(problem.env, problem.functions)
+        with pytest.raises(InvalidInput, match="the class has 5 levels and 3 actions; the environment has 5 and 4"):
+            richobs.learn(richobs.make("lock").env, problem.functions, n_states=3)
+        with pytest.raises(InvalidInput, match="Use engine='stream'"):
+            richobs.learn(problem.env, problem.functions, n_states=4, engine="counted")
+
+    def test_rewards_in_another_range_are_refused(self):
+        problem = richobs.make("mdp")
+        problem.env.reward_range = (0.0, 10.0)
+        with pytest.raises(InvalidInput, match="totals lie in"):
+            richobs.learn(problem)
