@@ -301,6 +301,9 @@ class TestEdges:
         skip = richobs.learn(problem, epsilon=0.5, delta=0.1)
         verbatim = richobs.learn(problem, epsilon=0.5, delta=0.1, repeats="verbatim")
         assert skip.rounds > 1
+        assert skip.ledger.skipped > 0
+        assert verbatim.ledger.skipped == 0
+        assert verbatim.episodes > skip.ledger.skipped  # the same rounds, every repeat played
         assert verbatim.episodes > 10 * skip.episodes
         assert check_run(problem, verbatim, 0.5)
         per_round = verbatim.constants.n_2 * (problem.horizon - 1)

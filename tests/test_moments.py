@@ -16,6 +16,21 @@ def batch_of(rng, n, n_functions=3, n_actions=2):
     return values, batch
 
 
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 60))
+def test_grouping_equal_observations_changes_nothing(seed, n):
+    """Integers are grouped, the same integers as vectors are not; the moments are those of the samples either way."""
+    rng = np.random.default_rng(seed)
+    table = rng.random((3, 4, 2))
+    x, a, r = rng.integers(4, size=n), rng.integers(2, size=n), rng.random(n)
+    grouped, single = Batch.of_steps(x, a, r, 2), Batch.of_steps(x[:, None], a, r, 2)
+    assert len(grouped.x) == len(set(x.tolist()))
+    assert len(single.x) == n
+    assert_equal(Moments.of(table[:, grouped.x], grouped), Moments.of(table[:, x], single))
+    grouped, single = Batch.of_observations(x, 2), Batch.of_observations(x[:, None], 2)
+    assert_equal(Moments.of(table[:, grouped.x], grouped), Moments.of(table[:, x], single))
+
+
 def assert_equal(a, b):
     assert (a.n, a.actions) == (b.n, b.actions)
     for field in FIELDS:
@@ -50,7 +65,7 @@ def test_moments_form_a_commutative_monoid(seed, sizes):
 def test_the_moments_of_two_samples_are_the_sum_of_theirs(seed, n):
     rng = np.random.default_rng(seed)
     values, batch = batch_of(rng, n)
-    actions, rewards = batch.pair.argmax(axis=1), batch.r_mean.sum(axis=1)
+    actions, rewards = batch.pair.argmax(axis=1), batch.r_mean.sum(axis=1)  # one sample a row
     cut = int(rng.integers(1, n))
     parts = [
         Moments.of(values[:, rows], Batch.of_steps(np.arange(n)[rows], actions[rows], rewards[rows], 2))

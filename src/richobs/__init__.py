@@ -9,7 +9,7 @@ from richobs.envs import Problem, make
 from richobs.envs.gym import register_all as _register_all
 from richobs.errors import RichObsError
 from richobs.learning import Settings, learn
-from richobs.outcome import Outcome
+from richobs.outcome import Outcome, Progress
 from richobs.planning import plan
 from richobs.policy import LearnedPolicy
 from richobs.problem import Environment, FunctionClass, GreedyPolicy, Policy, ValueFunction, ValueReport
@@ -27,6 +27,7 @@ __all__ = [
     "Outcome",
     "Policy",
     "Problem",
+    "Progress",
     "Report",
     "Rewards",
     "RichObsError",

@@ -105,6 +105,7 @@ def certify(outcome: Outcome, settings: Settings, problem: Learnable, *, id: str
             "rounds": outcome.rounds,
             "tests": len(outcome.trace),
             "episodes": outcome.episodes,
+            "skipped": outcome.ledger.skipped,
         },
         "policy": {"member": outcome.policy.member, "digest": _policy_digest(outcome)},
         "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],

@@ -387,6 +387,7 @@ def _summary(problem: Problem, outcome: Outcome, sizes: SamplePlan) -> Table:
     for name, value in (
         ("world", _headline(problem)),
         ("episodes", f"{_number(outcome.episodes)} of at most {_number(sizes.max_episodes)} planned"),
+        ("repeats left out", f"{_number(outcome.ledger.skipped)} episodes or more, on paths learned before"),
         ("best value V*", f"{outcome.v_star_hat:.6g} (estimate)"),
         ("policy's value", f"{outcome.value_hat:.6g} (estimate)"),
         ("survivors", f"10^{kept:.1f} of 10^{whole:.1f} functions"),

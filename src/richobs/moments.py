@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs.problem import Floats, Observations
+from richobs.problem import Floats, Ints, Observations
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,18 +30,39 @@ class Batch:
     @classmethod
     def of_observations(cls, x: Observations, n_actions: int) -> "Batch":
         """Returns the batch of observations `[n, ...]` without actions."""
-        n = len(x)
-        none = np.zeros((n, n_actions))
-        return cls(n, (0,) * n_actions, x, np.full(n, 1 / n), none, none, none)
+        rows, row = _grouped(x)
+        none = np.zeros((len(rows), n_actions))
+        return cls(len(x), (0,) * n_actions, rows, np.bincount(row) / len(x), none, none, none)
 
     @classmethod
-    def of_steps(cls, x: Observations, actions: np.ndarray, rewards: Floats, n_actions: int) -> "Batch":
+    def of_steps(cls, x: Observations, actions: Ints, rewards: Floats, n_actions: int) -> "Batch":
         """Returns the batch of samples (x, a, r), `[n]` of each."""
-        n = len(x)
-        counts = np.bincount(actions, minlength=n_actions)
-        taken = np.eye(n_actions)[actions]
-        pair = taken / np.maximum(counts, 1)
-        return cls(n, tuple(counts.tolist()), x, np.full(n, 1 / n), pair, taken * rewards[:, None], np.zeros_like(pair))
+        rows, row = _grouped(x)
+        shape = (len(rows), n_actions)
+        cell = row * n_actions + actions
+        counts = np.bincount(cell, minlength=len(rows) * n_actions)  # [m K]
+        some = np.maximum(counts, 1)
+        r_mean = np.bincount(cell, weights=rewards, minlength=len(counts)) / some
+        r_var = np.bincount(cell, weights=(rewards - r_mean[cell]) ** 2, minlength=len(counts)) / some
+        table = counts.reshape(shape)
+        taken = table.sum(axis=0)
+        return cls(
+            n=len(x),
+            actions=tuple(taken.tolist()),
+            x=rows,
+            weight=table.sum(axis=1) / len(x),
+            pair=table / np.maximum(taken, 1),
+            r_mean=r_mean.reshape(shape),
+            r_var=r_var.reshape(shape),
+        )
+
+
+def _grouped(x: Observations) -> tuple[Observations, Ints]:
+    """Returns the distinct observations and which of them each sample is; vectors are left as they are."""
+    if x.ndim == 1 and x.dtype.kind in "iu":
+        rows, row = np.unique(x, return_inverse=True)
+        return rows, row
+    return x, np.arange(len(x))
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ class Ledger:
         self._entries: dict[tuple[str, str, Path], list[int]] = {}
         self._visits: dict[tuple[str, Path], int] = {}
         self.total = 0
+        self.skipped = 0  # episodes that the printed algorithm would have spent besides, at the least
 
     def charge(self, phase: str, purpose: str, path: Path, n: int) -> int:
         """Charges n episodes and returns how often this purpose was charged at this path before.
@@ -44,6 +45,10 @@ class Ledger:
         visit = self._visits.get((purpose, path), 0)
         self._visits[purpose, path] = visit + 1
         return visit
+
+    def skip(self, n: int) -> None:
+        """Notes n episodes that were left out because what they would show is known."""
+        self.skipped += n
 
     def __iter__(self) -> Iterator[Entry]:
         for (phase, purpose, path), (requests, episodes) in self._entries.items():

@@ -1,5 +1,6 @@
 """The combination lock of Du et al. 2019 (Provably efficient RL with rich observations via latent state decoding)."""
 
+import dataclasses
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -7,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from richobs.envs.checks import require_range
-from richobs.envs.world import PathEnvironment, Problem, all_patterns, reads_right, value_by_reading
+from richobs.envs.world import PathEnvironment, Problem, all_patterns, reads_right, tabular_problem, value_by_reading
+from richobs.errors import InvalidInput
 from richobs.functions import Decoders, Layered
 from richobs.problem import Floats, Ints, Observations
 from richobs.randomness import keyed_generator
@@ -41,6 +43,10 @@ class Config:
     """What is seen: the bits, or the bits plus Gaussian noise (which breaks Assumption 1 in the letter)."""
     sigma: float = 0.1
     """Standard deviation of the Gaussian noise."""
+    functions: Literal["decoders", "tables"] = "decoders"
+    """The class: every bit decoder, or tables that hide Q* (where the observations can be listed)."""
+    class_size: int = 200
+    """Number of tables per level, Q* among them."""
     seed: int = 0
     """Chooses the combination."""
 
@@ -50,6 +56,12 @@ class Config:
         require_range(self, "noise_bits", low=0)
         require_range(self, "switch", low=0.0, high=1.0)
         require_range(self, "sigma", low=1e-6)
+        require_range(self, "class_size", low=1, high=1_000_000)
+        if self.functions == "tables" and (self.noise != "bits" or self.noise_bits > MAX_LISTED_BITS):
+            raise InvalidInput(
+                f"lock: tables need observations that can be listed, bits with at most {MAX_LISTED_BITS} noise bits; got "
+                f"{self.noise_bits} and noise {self.noise!r}."
+            )
 
 
 class LockWorld:
@@ -162,6 +174,9 @@ def build(config: Config) -> Problem:
     process = None
     if config.noise == "bits" and config.noise_bits <= MAX_LISTED_BITS:
         process = world.process(*_listed(config.noise_bits))
+    if config.functions == "tables" and process is not None:
+        tables = tabular_problem(process, config.class_size, keyed_generator(config.seed, "lock", "tables"))
+        return dataclasses.replace(tables, env=PathEnvironment(world), n_states=3, world=world)
     return Problem(
         id="",
         env=PathEnvironment(world),

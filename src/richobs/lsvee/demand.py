@@ -65,6 +65,9 @@ def explore_on_demand(search: Search, functions: FunctionClass, v_star_hat: floa
                 # Departs from [KAL16]: a path whose elimination ran is learned for good; `verbatim` does as printed.
                 if search.verbatim or prefix not in search.learned:
                     learn_from(search, prefix, numbers.demand)
+                else:
+                    tests = numbers.n_actions * numbers.demand.n_test if length < numbers.horizon - 1 else 0
+                    search.engine.ledger.skip(numbers.demand.n_train + tests)
     raise BrokenPromise(
         f"on-demand exploration did not end within M H = {numbers.max_rounds} rounds. Either there are more than n_states "
         f"= {numbers.n_states} latent states at a level, or an assumption is false; {_chance(search)}"

@@ -57,6 +57,7 @@ def _child_value(search: Search, child: Path, numbers: SearchConstants) -> Float
     # Departs from [KAL16]: a learned path is not tested again; its estimates are the more precise ones, and they and the
     # agreement they rest on stay valid for survivors of later eliminations. `verbatim` does as printed.
     if child in search.learned and not search.verbatim:
+        search.engine.ledger.skip(numbers.n_test)
         return search.learned[child]
     eps_test = search.constants.eps_test(level)
     moments = search.engine.observe(child, numbers.n_test, phase=search.phase, purpose="consensus")
