@@ -194,6 +194,13 @@ class TestKeys:
             results.append((m.n, m.actions, m.v_mean.tobytes(), m.u_mean.tobytes(), m.u_var.tobytes()))
         assert results[0] == results[1] == results[2]
 
+    def test_every_chunk_draws_its_own_numbers(self):
+        process = richobs.make("random/3,seed=3").process
+        one, two = (
+            engines_for(process, chunk=1000)[1].step((0,), n, phase="t", purpose="x").actions for n in (1000, 2000)
+        )
+        assert two != tuple(2 * a for a in one)
+
     def test_workers_do_not_change_rollouts(self):
         problem = richobs.make("random/3,seed=3")
         policy = GreedyPolicy(problem.functions.member((1,) * 3))
