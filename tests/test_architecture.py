@@ -23,7 +23,7 @@ ROOMS = [
     {"tabular", "functions", "versions"},
     {"assumptions", "engines", "policy"},
     {"outcome"},
-    {"envs", "lsvee"},
+    {"envs", "lsvee", "certified"},
     {"learning"},
     {"planning", "certificate"},
     {"cli"},

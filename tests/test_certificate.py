@@ -14,16 +14,17 @@ from richobs.policy import LearnedPolicy
 
 
 def certificate_for(id="lock/3", **settings):
-    problem, asked = richobs.make(id), Settings(**settings)
-    outcome = run(problem, asked)
-    return certify(outcome, asked, problem, id=problem.id), problem, outcome
+    problem = richobs.make(id)
+    outcome = run(problem, Settings(**settings))
+    return certify(outcome, problem), problem, outcome
 
 
 def test_a_certificate_says_what_was_promised_and_spent():
     certificate, problem, outcome = certificate_for(delta=0.1)
     content = certificate.content
     assert certificate.claim == (
-        "With probability at least 0.9 the policy's value is within 0.1 of optimal, provided assumptions 1-3."
+        "With probability at least 0.9 the policy's value is within 0.1 of optimal, provided assumptions 1-3 and "
+        "at most 3 hidden states a level."
     )
     assert content["environment"] == {"id": "lock/3", "horizon": 3, "n_actions": 4, "reward_range": [0.0, 1.0]}
     assert content["result"]["episodes"] == outcome.episodes == sum(row[4] for row in content["ledger"])
@@ -48,7 +49,16 @@ def test_an_honest_certificate_is_verified(id):
     checked = verify(Certificate(json.loads(certificate.to_json())), richobs.make(id), policy=outcome.policy)
     assert checked.agrees, checked
     names = [f.what for f in checked.findings]
-    assert names == ["function class", "policy file", "constants", "ledger", "run", "claim"]
+    assert names == [
+        "function class",
+        "environment",
+        "hidden states",
+        "policy file",
+        "constants",
+        "ledger",
+        "run",
+        "claim",
+    ]
 
 
 def lie_about(content, what):
@@ -117,8 +127,8 @@ def test_python_functions_have_no_digest_but_a_certificate():
     problem = richobs.make("mdp/2", n_states=2)
     truth = problem.process.q_tables
     functions = Callables([lambda h, x: truth[h][x]], horizon=2, n_actions=3)
-    given, asked = _Given(problem.env, functions, problem.process, 2), Settings()
-    certificate = certify(run(given, asked), asked, given)
+    given = _Given(problem.env, functions, problem.process, 2)
+    certificate = certify(run(given, Settings()), given)
     assert certificate.environment is None
     assert certificate.content["functions"]["digest"] is None
     assert certificate.content["policy"] == {"member": 0, "digest": None}
@@ -134,6 +144,8 @@ def test_python_functions_have_no_digest_but_a_certificate():
         '{"format": "richobs-certificate", "version": 2}',
         '{"format": "richobs-certificate", "version": 1}',
         b"\xff\xfe",
+        "[" * 200_000,
+        '{"format": "richobs-certificate", "version": ' + "9" * 5000 + "}",
     ],
 )
 def test_files_that_are_no_certificates(text, tmp_path):
@@ -143,13 +155,67 @@ def test_files_that_are_no_certificates(text, tmp_path):
         Certificate.load(file)
 
 
-def test_settings_of_another_kind_are_refused(tmp_path):
-    certificate, _, _ = certificate_for()
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("settings.speed", "fast"),
+        ("settings.epsilon", "0.1"),
+        ("settings.schedule", "quick"),
+        ("settings.n_states", "2"),
+        ("settings.seed", None),
+        ("functions", 3),
+        ("environment", None),
+        ("environment.id", 5),
+        ("ledger", None),
+        ("ledger", [[1]]),
+        ("ledger", [["a", "b", [0], 1, "2"]]),
+        ("result", {}),
+        ("result.episodes", "a"),
+    ],
+)
+def test_damaged_parts_are_refused(part, value, tmp_path):
+    certificate, _, _ = certificate_for("lock/2")
     content = json.loads(certificate.to_json())
-    content["settings"]["speed"] = "fast"
+    target = content
+    *before, last = part.split(".")
+    for key in before:
+        target = target[key]
+    target[last] = value
     (tmp_path / "c.json").write_text(json.dumps(content))
-    with pytest.raises(InvalidFile, match="its settings are not those of a run"):
+    with pytest.raises(InvalidFile, match="is damaged"):
         Certificate.load(tmp_path / "c.json")
+
+
+def test_a_key_given_twice_is_refused(tmp_path):
+    """A person reads the first of two claims, a parser keeps the last."""
+    certificate, _, _ = certificate_for("lock/2")
+    forged = certificate.to_json().replace("{", '{"claim": "within 0.0001 of optimal",', 1)
+    (tmp_path / "c.json").write_text(forged)
+    with pytest.raises(InvalidFile, match="given twice"):
+        Certificate.load(tmp_path / "c.json")
+
+
+def test_a_certificate_of_another_world_or_with_too_few_states_is_found():
+    certificate, problem, _ = certificate_for("lock/2")
+    content = json.loads(certificate.to_json())
+    content["environment"]["id"] = "lower-bound/20"
+    found = {f.what for f in verify(Certificate(content), problem).findings if not f.agrees}
+    assert found == {"environment", "run"}
+    few, problem, _ = certificate_for("lock/2", n_states=1)
+    assert {f.what for f in verify(few, problem).findings if not f.agrees} == {"hidden states"}
+    assert "at most 1 hidden states a level" in few.claim
+
+
+@pytest.mark.parametrize(("delta", "words"), [(1e-7, "0.9999999 "), (0.05, "0.95 "), (1e-9, "0.999999999 ")])
+def test_the_claim_never_rounds_up(delta, words):
+    assert f"With probability at least {words}" in richobs.learn(richobs.make("bandit"), delta=delta).claim
+
+
+def test_files_are_as_readable_as_the_umask_says(tmp_path):
+    certificate, _, _ = certificate_for("lock/2")
+    certificate.save(tmp_path / "c.json")
+    (tmp_path / "plain").write_text("x")
+    assert (tmp_path / "c.json").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 class TestPlan:

@@ -95,6 +95,24 @@ def test_verify_agrees_with_what_learn_wrote_and_notices_changes(capsys):
     assert "certificate.result.value_hat" in wrong[0]["detail"]
 
 
+def test_folders_may_be_called_like_worlds(capsys):
+    run(capsys, "learn", "lock/2", "--out", "lock/7", "--quiet")
+    with open("lock/7/certificate.json") as file:
+        assert json.load(file)["environment"]["id"] == "lock/2"
+    status, said = run(capsys, "verify", "lock/7/certificate.json", "--json")
+    assert status == 0
+    assert json.loads(said.out)["agrees"]
+
+
+def test_a_folder_that_cannot_be_made_is_noticed_before_the_run(capsys, monkeypatch):
+    with open("afile", "w") as file:
+        file.write("x")
+    monkeypatch.setattr("richobs.cli.run", lambda *_: pytest.fail("it ran"))
+    status, said = run(capsys, "learn", "lock/2", "--out", "afile")
+    assert status == 2
+    assert "afile" in said.err
+
+
 def test_plan(capsys):
     status, said = run(capsys, "plan", "lock", "--horizon", "5", "--epsilon", "0.1", "--delta", "0.05")
     assert status == 0
@@ -145,7 +163,13 @@ def test_worlds_lists_every_parameter(capsys):
         (["learn", "lock/3", "--horizon", "4"], "--horizon: given in 'lock/3' and again as an option"),
         (["learn", "lokc"], "there is no world 'lokc'; there are bandit"),
         (["learn", "lock", "--epsilon", "2"], "epsilon must lie strictly between 0 and 1; got 2.0"),
-        (["learn", "lock", "--n-states", "0"], "n_states must be at least 1; got 0"),
+        (["learn", "lock", "--n-states", "0"], "n_states must be at least 1, a whole number; got 0"),
+        (["learn", "lock/6", "--horizon=7"], "--horizon: given in 'lock/6' and again as an option"),
+        (["learn", "lock", "--noise-bits", "40"], "the streaming engine plays them one by one"),
+        (["plan", "lock", "--epsilon", "1e-160"], "epsilon must be at least 1e-09"),
+        (["plan", "lock", "--delta", "1e-322"], "delta must be at least 1e-09"),
+        (["learn", "lock", "--workers", "0"], "workers must be at least 1"),
+        (["learn", "lock", "--max-episodes", "-5"], "max_episodes must be at least 1"),
         (["learn", "lock", "--noise-bits", "40", "--engine", "counted"], "there is none here"),
         (["learn", "lock", "--max-episodes", "1000"], "1,000 remain of the 1,000 allowed"),
         (["learn", "deep-sea/4", "--n-states", "1"], "more than M H = 4 eliminations"),

@@ -1,6 +1,7 @@
 """Engines: the law of counts at any n, both engines against each other, and who may change a result (nobody)."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import richobs
 from richobs.engines import CountedEngine, Ledger, StreamEngine
 from richobs.engines.counts import as_counts, binomial, multinomial
 from richobs.envs.world import PathEnvironment, TabularWorld
-from richobs.errors import EpisodeLimit, InvalidInput
+from richobs.errors import EpisodeLimit, InvalidInput, RewardOutOfRange
 from richobs.functions import Layered, TableLevel
 from richobs.problem import GreedyPolicy
 from richobs.tabular import Rewards, TabularProcess
@@ -70,6 +71,13 @@ class TestCounts:
         covariance = np.cov(scaled.T)
         expected = np.diag([0.1, 0.2, 0.7]) - np.outer([0.1, 0.2, 0.7], [0.1, 0.2, 0.7])
         np.testing.assert_allclose(covariance, expected, atol=0.03)  # standard errors are below 0.007
+
+    @pytest.mark.parametrize("probs", [[1.0, 1e-17], [1e-17, 1.0], [0.5, 0.5, 1e-17, 1e-17], [1e-17, 0.5, 0.5]])
+    def test_rare_cells_are_not_lost_to_rounding(self, probs):
+        counts = multinomial(as_counts(10**21), np.array(probs), np.random.default_rng(0))
+        for c, p in zip(counts, probs, strict=True):
+            if p == 1e-17:
+                assert abs(int(c) - 10_000) < 600
 
     @pytest.mark.parametrize("p", [0.0, 1.0])
     def test_certain_outcomes(self, p):
@@ -220,6 +228,83 @@ class TestKeys:
             (0,), 500, phase="t", purpose="x"
         )
         np.testing.assert_allclose(a.u_mean, b.u_mean, atol=1e-15)
+
+
+class TestOddProcesses:
+    def test_many_actions(self):
+        """More actions than a short integer holds: the path and the value are still right."""
+        K = 40_000
+        moves = np.zeros((1, K), dtype=int)
+        moves[0, 35_000] = 1
+        process = TabularProcess(
+            start=np.ones(1),
+            transitions=(moves,),
+            emissions=(np.ones((1, 1)), np.eye(2)),
+            rewards=(Rewards.deterministic(0.0), Rewards.deterministic(np.array([0.0, 1.0])[:, None, None])),
+        )
+
+        class Right:
+            def actions(self, level, x):
+                return np.full(len(x), 35_000 if level == 0 else 0)
+
+        functions = Layered([TableLevel(np.zeros((1, e.shape[1], K))) for e in process.emissions])
+        played = CountedEngine(process, functions, seed=0, ledger=Ledger()).rollout(
+            Right(), 10, 1, phase="t", purpose="r"
+        )
+        assert played.mean == 1.0
+        assert played.paths.tolist() == [[35_000, 0]]
+
+    def test_laws_that_sum_to_one_but_for_rounding(self):
+        off = np.array([0.5 + 5e-10, 0.5, 0.0])
+        process = TabularProcess(
+            start=np.ones(1),
+            transitions=(off.reshape(1, 1, 3),),
+            emissions=(np.ones((1, 1)), np.eye(3)),
+            rewards=(Rewards.deterministic(0.0), Rewards.finite([0.0, 0.5, 1.0], off)),
+        )
+        functions = indicator_class(process)
+        engine = CountedEngine(process, functions, seed=0, ledger=Ledger())
+        engine.rollout(GreedyPolicy(functions.member((0, 0))), 1000, 5, phase="t", purpose="r")
+        engine.step((0,), 1000, phase="t", purpose="s")
+
+    def test_draws_do_not_depend_on_who_found_the_way(self):
+        """A state that nobody reaches has a random transition; finding the path once must not shift later draws."""
+        process = TabularProcess(
+            start=np.array([1.0, 0.0]),
+            transitions=(np.array([[[1.0, 0.0]], [[0.5, 0.5]]]),),
+            emissions=(np.eye(2), np.full((2, 2), 0.5)),
+            rewards=(Rewards.deterministic(0.0), Rewards.deterministic(0.0)),
+        )
+        assert process.is_deterministic
+        env = PathEnvironment(TabularWorld(process))
+        first, again = (env.draw((0,), 50, np.random.default_rng(1)) for _ in range(2))
+        np.testing.assert_array_equal(first, again)
+
+    @pytest.mark.parametrize("paid", [math.nan, 7.0, -3.0])
+    @pytest.mark.parametrize("ask", ["step", "rollout", "play"])
+    def test_rewards_outside_the_range_stop_the_run(self, paid, ask):
+        problem = richobs.make("mdp/2")
+
+        class Generous(TabularWorld):
+            def reward(self, level, states, x, actions, rng):
+                rewards = super().reward(level, states, x, actions, rng)
+                rewards[3] = paid
+                return rewards
+
+        engine = StreamEngine(PathEnvironment(Generous(problem.process)), problem.functions, seed=0, ledger=Ledger())
+        requests = {
+            "step": lambda: engine.step((), 10, phase="t", purpose="x"),
+            "play": lambda: engine.play((0, 0), 10, [np.arange(2)] * 2, phase="t", purpose="x"),
+            "rollout": lambda: engine.rollout(
+                GreedyPolicy(problem.functions.member((0, 0))), 10, 1, phase="t", purpose="x"
+            ),
+        }
+        with pytest.raises(RewardOutOfRange, match="episode 3 of a chunk"):
+            requests[ask]()
+
+    def test_problems_can_be_pickled(self):
+        problem = pickle.loads(pickle.dumps(richobs.make("lock/3")))
+        assert len(problem.env.draw((0,), 3, np.random.default_rng(0))) == 3
 
 
 class TestLedger:

@@ -416,6 +416,22 @@ class TestRequests:
         with pytest.raises(InvalidInput, match="Use engine='stream'"):
             richobs.learn(problem.env, problem.functions, n_states=4, engine="counted")
 
+    def test_a_problem_with_a_class_or_a_process_of_ones_own(self):
+        problem = richobs.make("mdp/2")
+        small = Layered([TableLevel(t[None]) for t in problem.process.q_tables])
+        assert richobs.learn(problem, small).log_size == 0
+        with pytest.raises(InvalidInput, match="the process has 5 levels and 3 actions; the environment has 2 and 3"):
+            richobs.learn(problem, process=richobs.make("mdp/5").process)
+
+    @pytest.mark.parametrize("wrong", [{"epsilon": "0.1"}, {"n_states": 2.5}, {"n_states": "3"}, {"epsilon": 1e-12}])
+    def test_numbers_of_the_wrong_kind(self, wrong):
+        with pytest.raises(InvalidInput):
+            richobs.learn(richobs.make("mdp/2"), **wrong)
+
+    def test_deep_searches_do_not_run_out_of_stack(self):
+        problem = richobs.make("mdp/150", n_states=1, n_actions=2, class_size=2)
+        assert richobs.learn(problem, epsilon=0.5, delta=0.1).episodes > 0
+
     def test_rewards_in_another_range_are_refused(self):
         problem = richobs.make("mdp")
         problem.env.reward_range = (0.0, 10.0)

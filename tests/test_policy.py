@@ -8,7 +8,7 @@ import pytest
 
 import richobs
 from richobs.errors import InvalidFile, InvalidInput
-from richobs.functions import Callables, Prototypes
+from richobs.functions import Callables, Layered, Prototypes, TableLevel, Tables
 from richobs.policy import LearnedPolicy, class_digest
 from richobs.randomness import keyed_generator
 
@@ -59,6 +59,34 @@ def test_python_functions_cannot_be_saved_and_say_so(tmp_path):
         policy.save(tmp_path / "p.npz")
     assert list(tmp_path.iterdir()) == []
     assert class_digest(functions) is None
+
+
+def test_a_class_that_changes_what_it_inherits_is_not_written_as_its_parent(tmp_path):
+    class Flipped(TableLevel):
+        def values(self, x, members=None, /):
+            return super().values(x, members)[..., ::-1]
+
+    policy = LearnedPolicy(Layered([Flipped([[[0.1, 0.9]]])]), (0,))
+    with pytest.raises(InvalidInput, match="Flipped are Python code"):
+        policy.save(tmp_path / "p.npz")
+    tables = TableLevel([[[0.1, 0.9]]])
+    assert class_digest(Layered([tables])) != class_digest(Tables([[[[0.1, 0.9]]]]))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        [],
+        {"format": "richobs-policy", "version": 1},
+        {"format": "richobs-policy", "version": 1, "kinds": 5},
+        {"format": "richobs-policy", "version": 1, "kinds": [5]},
+        {"format": "richobs-policy", "version": 1, "kinds": ["chosen " * 2000 + "table"]},
+    ],
+)
+def test_hostile_headers_are_refused(header, tmp_path):
+    np.savez(tmp_path / "p.npz", header=np.array(json.dumps(header)))
+    with pytest.raises(InvalidFile):
+        LearnedPolicy.load(tmp_path / "p.npz")
 
 
 @pytest.mark.parametrize("damage", ["truncate", "other", "text", "kind"])

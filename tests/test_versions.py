@@ -95,6 +95,10 @@ def test_a_class_of_ten_to_the_74_keeps_exact_count():
     assert edges[0].bits.nbytes < 4e6  # a bit per pair
 
 
+def test_a_long_chain_is_walked_without_recursion():
+    assert LayeredSpace([2] * 3000).pick() == (0,) * 3000
+
+
 def test_the_form_fits_the_class():
     level = TableLevel(np.zeros((2, 1, 1)))
     assert isinstance(version_space(Layered([level, level])), LayeredSpace)
@@ -120,5 +124,7 @@ def test_a_threshold_lost_in_rounding_is_refused(make):
 def test_members_of_the_wrong_shape_are_refused():
     with pytest.raises(InvalidInput, match="one index per level, 2 in all"):
         (0,) in LayeredSpace([2, 2])  # noqa: B015 (the test is that it raises)
+    with pytest.raises(InvalidInput, match="level 0 has members 0 to 1; got -1"):
+        (-1, 0) in LayeredSpace([2, 2])  # noqa: B015
     with pytest.raises(InvalidInput, match="an index from 0 to 1"):
         (0, 1) in ListedSpace(2)  # noqa: B015

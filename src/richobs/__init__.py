@@ -8,6 +8,7 @@ from richobs.certificate import Certificate, certify, verify
 from richobs.envs import Problem, make
 from richobs.envs.gym import register_all as _register_all
 from richobs.errors import RichObsError
+from richobs.functions import Callables, Layered, Tables
 from richobs.learning import Settings, learn
 from richobs.outcome import Outcome, Progress
 from richobs.planning import plan
@@ -17,11 +18,13 @@ from richobs.tabular import Optimum, Rewards, TabularProcess
 from richobs.version import __version__
 
 __all__ = [
+    "Callables",
     "Certificate",
     "Check",
     "Environment",
     "FunctionClass",
     "GreedyPolicy",
+    "Layered",
     "LearnedPolicy",
     "Optimum",
     "Outcome",
@@ -32,6 +35,7 @@ __all__ = [
     "Rewards",
     "RichObsError",
     "Settings",
+    "Tables",
     "TabularProcess",
     "ValueFunction",
     "ValueReport",

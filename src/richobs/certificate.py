@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import platform
+import typing
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Protocol
@@ -61,36 +62,73 @@ class Certificate:
             InvalidFile: it is damaged, or something else.
         """
         try:
-            content = json.loads(FilePath(file).read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            text = FilePath(file).read_text(encoding="utf-8")
+            content = json.loads(text, object_pairs_hook=_without_repeats)
+        except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and numbers too long to read
             raise InvalidFile(f"{file} is not a certificate: {error}") from error
         if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("version") != VERSION:
             raise InvalidFile(f"{file} is not a {FORMAT} of version {VERSION}.")
         if missing := PARTS - content.keys():
             raise InvalidFile(f"{file} lacks {', '.join(sorted(missing))}.")
         try:
-            Settings(**content["settings"])
-        except TypeError as error:
-            raise InvalidFile(f"{file}: its settings are not those of a run: {error}") from error
+            _check_parts(content)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise InvalidFile(f"{file} is damaged: {error}") from error
         return cls(content)
 
 
-def certify(outcome: Outcome, settings: Settings, problem: Learnable, *, id: str | None = None) -> Certificate:
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuses an object that names a key twice: a reader sees the first, a parser keeps the last."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        raise ValueError("a key is given twice")
+    return result
+
+
+def _check_parts(content: dict[str, Any]) -> None:
+    """Raises where a part of a certificate is not of the kind that `certify` writes."""
+    settings = Settings(**content["settings"])
+    for f, kind in typing.get_type_hints(Settings).items():
+        value = getattr(settings, f)
+        allowed = typing.get_args(kind) or (kind,)
+        fits = value in allowed if isinstance(allowed[0], str) else type(value) in allowed
+        if not fits and not (float in allowed and type(value) is int):
+            raise TypeError(f"settings.{f} is {value!r}")
+    kinds_of: dict[str, tuple[type, ...]] = {
+        "claim": (str,),
+        "environment.id": (str, type(None)),
+        "functions.digest": (str, type(None)),
+        "policy.digest": (str, type(None)),
+        "constants": (dict,),
+        "result.episodes": (int,),
+        "ledger": (list,),
+    }
+    for part, kinds in kinds_of.items():
+        found: Any = content
+        for key in part.split("."):
+            found = found[key]
+        if not isinstance(found, kinds):
+            raise TypeError(f"{part} is {found!r}")
+    for row in content["ledger"]:
+        _, _, path, requests, episodes = row
+        if not (isinstance(path, list) and all(type(v) is int for v in (*path, requests, episodes))):
+            raise TypeError(f"a line of the ledger is {row!r}")
+
+
+def certify(outcome: Outcome, problem: Learnable) -> Certificate:
     """Returns the certificate of an outcome.
 
     Args:
-        outcome: what the run answered.
-        settings: what it was asked.
-        problem: what it ran on.
-        id: the world's id, from which `verify` can build it again; None for an environment of your own.
+        outcome: what the run answered, and what it was asked.
+        problem: what it ran on. One from `richobs.make` has an id, from which `verify` can build it again.
     """
     content = {
         "format": FORMAT,
         "version": VERSION,
         "claim": outcome.claim,
-        "settings": dataclasses.asdict(settings),
+        "settings": dataclasses.asdict(outcome.settings),
         "environment": {
-            "id": id,
+            "id": getattr(problem, "id", None),
             "horizon": problem.env.horizon,
             "n_actions": problem.env.n_actions,
             "reward_range": list(problem.env.reward_range),
@@ -181,6 +219,14 @@ def verify(
             f"digest {str(digest)[:16]}" if digest else "made of Python code: its identity cannot be checked",
         )
     ]
+    name = getattr(problem, "id", None)
+    findings.append(Finding("environment", certificate.environment == name, f"{certificate.environment}"))
+    if settings.schedule == "paper":
+        bound = content["constants"].get("n_states", 0)
+        fits = isinstance(bound, int) and problem.n_states is not None and bound >= problem.n_states
+        findings.append(
+            Finding("hidden states", fits, f"at most {bound} a level assumed; {problem.n_states} there are")
+        )
     if policy is not None:
         same = policy.digest == content["policy"]["digest"]
         findings.append(Finding("policy file", same, f"digest {policy.digest[:16]}"))
@@ -197,7 +243,7 @@ def verify(
     except RichObsError as error:
         findings.append(Finding("run", False, f"running it again stopped: {error}"))
         return Verification(tuple(findings))
-    again = json.loads(certify(outcome, settings, problem, id=certificate.environment).to_json())
+    again = certify(outcome, problem).content
     wrong = _first_difference(again, {**content, "versions": again["versions"]}, "certificate")
     findings.append(
         Finding("run", wrong is None, wrong or f"{len(outcome.trace)} tests drawn again agree to the last byte")

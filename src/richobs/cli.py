@@ -29,6 +29,7 @@ from richobs.planning import SamplePlan, plan
 from richobs.policy import LearnedPolicy
 
 Result = TypeVar("Result")
+MOST_STREAMED = 10**11  # episodes per request that are streamed without being asked twice: some hours
 
 TAKEN = {f.name for f in dataclasses.fields(Settings)}  # options of a run; a world's own are then called world_...
 
@@ -137,11 +138,19 @@ class Learn:
         """Learns, writes certificate and policy, prints the claim."""
         problem = _build(self.world)
         sizes = plan(problem, epsilon=self.settings.epsilon, delta=self.settings.delta, n_states=self.settings.n_states)
+        folder = self.out or _default_folder(problem, self.settings)
+        folder.mkdir(parents=True, exist_ok=True)  # before the run: what it finds must have a place to go
+        streams = self.settings.engine == "stream" or (self.settings.engine == "auto" and problem.process is None)
+        if streams and self.settings.max_episodes is None and sizes.constants.search.n_train > MOST_STREAMED:
+            raise InvalidInput(
+                f"the paper's schedule asks for {_number(sizes.constants.search.n_train)} episodes per elimination here, "
+                "and the streaming engine plays them one by one, some ten million a second. Set --max-episodes to start "
+                "anyway."
+            )
         outcome = _watched(
             lambda callback: run(problem, self.settings, callback), sizes.max_episodes, quiet=self.quiet or self.json
         )
-        certificate = certify(outcome, self.settings, problem, id=problem.id)
-        folder = self.out or _default_folder(problem, self.settings)
+        certificate = certify(outcome, problem)
         certificate.save(folder / "certificate.json")
         outcome.policy.save(folder / "policy.npz")
         if self.json:
@@ -285,7 +294,6 @@ def main(args: Sequence[str] | None = None) -> int:
     console = Console(soft_wrap=True, highlight=False)
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
-        _check_world(arguments)
         command: Any = tyro.cli(
             _command_type(),
             prog="richobs",
@@ -310,28 +318,29 @@ def _command_type() -> Any:
     return typing.Union[tuple(Annotated[c, tyro.conf.subcommand(name)] for name, c in COMMANDS.items())]  # noqa: UP007
 
 
-def _check_world(arguments: Sequence[str]) -> None:
-    """Refuses a word after a command that should be a world and is none, with the list of worlds."""
-    takes_world = [n for n, c in COMMANDS.items() if "world" in {f.name for f in dataclasses.fields(c)}]
-    if len(arguments) > 1 and arguments[0] in takes_world and not arguments[1].startswith("-"):
-        config_class(arguments[1].partition(",")[0].partition("/")[0])
-
-
 def _expanded(arguments: Sequence[str]) -> list[str]:
-    """Returns the arguments with `lock/10,seed=3` written as `lock --horizon 10 --world-seed 3`."""
-    result: list[str] = []
-    for argument in arguments:
-        world = argument.partition(",")[0].partition("/")[0]
-        result.append(world if world in WORLDS else argument)
-        if world not in WORLDS or world == argument:
-            continue
-        for f in dataclasses.fields(config := configure(argument)):
-            value = getattr(config, f.name)
-            if _option(f.name) in arguments and f"{f.name}=" in argument.replace("/", ",horizon="):
-                raise InvalidInput(f"{_option(f.name)}: given in {argument!r} and again as an option.")
-            if value != f.default:
-                result += [_option(f.name)] + ([] if value is True else [str(value)])
-    return result
+    """Returns the arguments with a world written as `lock/10,seed=3` spelt out: `lock --horizon 10 --world-seed 3`."""
+    takes_world = [n for n, c in COMMANDS.items() if "world" in {f.name for f in dataclasses.fields(c)}]
+    if len(arguments) < 2 or arguments[0] not in takes_world or arguments[1].startswith("-"):
+        return list(arguments)
+    given = arguments[1]
+    world = given.partition(",")[0].partition("/")[0]
+    fields = dataclasses.fields(
+        config_class(world)
+    )  # refuses a world that does not exist, with the list of those that do
+    if world == given:
+        return list(arguments)
+    config = configure(given)
+    options = {a.partition("=")[0].replace("_", "-") for a in arguments[2:]}
+    named = {pair.partition("=")[0] for pair in given.split(",")[1:]} | ({"horizon"} if "/" in given else set())
+    result = [arguments[0], world]
+    for f in fields:
+        value = getattr(config, f.name)
+        if f.name in named and _option(f.name) in options:
+            raise InvalidInput(f"{_option(f.name)}: given in {given!r} and again as an option.")
+        if value != f.default:
+            result += [_option(f.name)] + ([] if value is True else [str(value)])
+    return [*result, *arguments[2:]]
 
 
 def _headline(problem: Problem) -> str:

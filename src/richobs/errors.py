@@ -62,6 +62,10 @@ class BrokenPromise(RunStopped):
     """The data contradict an assumption (or the run hit the small probability with which it may fail)."""
 
 
+class RewardOutOfRange(RunStopped):
+    """An environment paid what it declared it would not."""
+
+
 class EpisodeLimit(RunStopped):
     """The next request would exceed the episodes that were allowed."""
 

@@ -18,6 +18,9 @@ def write_atomically(target: Path) -> Iterator[BinaryIO]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # mkstemp is for secrets; this file is for others too
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)

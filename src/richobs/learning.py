@@ -1,5 +1,6 @@
 """`learn`: one call from an environment and a class to a policy with a guarantee."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
@@ -102,12 +103,14 @@ def learn(
         PrecisionError: epsilon is too small for float64 here.
     """
     settings = Settings(epsilon, delta, schedule, repeats, engine, seed, n_states, max_episodes, workers)
-    if functions is None:
-        if not hasattr(env, "functions"):
-            raise InvalidInput(
-                "learn needs a function class: learn(env, functions, ...), or a problem from richobs.make."
-            )
+    if functions is None and hasattr(env, "functions") and process is None:
         return run(cast("Learnable", env), settings, callback)
+    if hasattr(env, "env"):  # a problem, with a class or a process of the caller's
+        problem = cast("Learnable", env)
+        env, functions = problem.env, problem.functions if functions is None else functions
+        process, n_states = process or problem.process, n_states if n_states is not None else problem.n_states
+    if functions is None:
+        raise InvalidInput("learn needs a function class: learn(env, functions, ...), or a problem from richobs.make.")
     return run(_Given(env, functions, process, n_states), settings, callback)
 
 
@@ -133,13 +136,14 @@ def run(problem: Learnable, settings: Settings, callback: Callback | None = None
             callback(progress)
 
     try:
-        return lsvee(
+        outcome = lsvee(
             engine_for(problem, settings, ledger),
             problem.functions,
             constants,
             verbatim=settings.repeats == "verbatim",
             callback=note,
         )
+        return dataclasses.replace(outcome, settings=settings)
     except RunStopped as stopped:
         stopped.ledger, stopped.trace = ledger, tuple(trace)
         raise
@@ -172,10 +176,20 @@ def constants_for(problem: Learnable, settings: Settings) -> PaperConstants:
 
 def engine_for(problem: Learnable, settings: Settings, ledger: Ledger) -> Engine:
     """Returns the engine that `settings` name; "auto" counts where the process is written down."""
-    if problem.env.reward_range != (0.0, 1.0):
+    if tuple(problem.env.reward_range) != (0.0, 1.0):
         raise InvalidInput(
             f"learning needs rewards whose totals lie in [0, 1]; this environment declares {problem.env.reward_range}. "
             "Rescale its rewards by that range."
+        )
+    if settings.workers < 1:
+        raise InvalidInput(f"workers must be at least 1; got {settings.workers}.")
+    if settings.max_episodes is not None and settings.max_episodes < 1:
+        raise InvalidInput(f"max_episodes must be at least 1; got {settings.max_episodes}.")
+    process = problem.process
+    if process is not None and (process.horizon, process.n_actions) != (problem.env.horizon, problem.env.n_actions):
+        raise InvalidInput(
+            f"the process has {process.horizon} levels and {process.n_actions} actions; the environment has "
+            f"{problem.env.horizon} and {problem.env.n_actions}."
         )
     name = settings.engine
     if name == "auto":

@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from richobs.engines import Ledger
@@ -14,6 +15,8 @@ class StopReason(enum.Enum):
     """Why a run ended; the value is the sentence a person reads."""
 
     NEAR_OPTIMAL = "the policy earns what the surviving functions predict for the best one"
+    CERTIFIED = "the bounds on V* and on the policy's value are within epsilon"
+    EPISODES_SPENT = "the episodes allowed were spent; the bounds hold, but are farther apart than asked"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,17 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """One statement that a certified answer rests on, with its share of delta."""
+
+    kind: str  # what is claimed, in words
+    path: Path  # where
+    n: int  # episodes it rests on
+    share: float  # probability with which it may be false
+    value: float  # the number in it: a bound, a radius, or the reference's risk
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The answer of a run."""
 
@@ -46,7 +60,12 @@ class Outcome:
     ledger: Ledger = field(repr=False)
     trace: tuple[Event, ...] = field(repr=False)  # every test, in order
     constants: Any = field(repr=False)  # what the schedule computed before it began
-    rounds: int = 0  # of on-demand exploration
+    rounds: int = 0  # candidates tried
+    upper: float | None = None  # U with V* <= U, where the schedule certifies one
+    lower: float | None = None  # W with V(policy) >= W
+    claims: tuple[Claim, ...] = field(default=(), repr=False)  # what U and W rest on
+    premise: str = ""  # what the claim presupposes besides, in words
+    settings: Any = field(default=None, repr=False)  # what the run was asked to do
 
     @property
     def episodes(self) -> int:
@@ -56,9 +75,10 @@ class Outcome:
     @property
     def claim(self) -> str:
         """What is guaranteed, in words."""
+        sure = Decimal(1) - Decimal(repr(self.delta))  # exact: 1 - 1e-9 must not read as 1
         return (
-            f"With probability at least {1 - self.delta:g} the policy's value is within {self.epsilon:g} of optimal, "
-            "provided assumptions 1-3."
+            f"With probability at least {sure} the policy's value is within {self.epsilon!r} of optimal, provided "
+            f"assumptions 1-3{self.premise}."
         )
 
 
@@ -68,6 +88,8 @@ class Progress:
 
     event: Event
     episodes: int
+    upper: float | None = None  # U so far, where the schedule certifies one
+    lower: float | None = None  # W of the best candidate so far
 
 
 Callback = Callable[[Progress], None]

@@ -2,13 +2,12 @@
 
 import json
 import os
-import zipfile
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
-from richobs.errors import InvalidFile
+from richobs.errors import InvalidFile, InvalidInput
 from richobs.files import write_atomically
 from richobs.functions import Layered, Listed
 from richobs.functions.portable import digest_of, from_arrays, only, to_arrays
@@ -61,7 +60,11 @@ class LearnedPolicy(GreedyPolicy):
     def _parts(self) -> list[tuple[str, dict[str, Any]]]:
         """Returns, per level, the kind and the arrays of the one function that is used there."""
         chain = (self.member,) * self.functions.horizon if isinstance(self.member, int) else self.member
-        levels = self.functions.levels  # type: ignore[attr-defined]
+        levels = getattr(self.functions, "levels", None)
+        if levels is None:
+            raise InvalidInput(
+                f"{type(self.functions).__name__} does not say what it is made of, so it cannot be written."
+            )
         return [to_arrays(only(c, i)) for c, i in zip(levels, chain, strict=True)]
 
     @property
@@ -88,18 +91,18 @@ class LearnedPolicy(GreedyPolicy):
             with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
                 header = json.loads(str(stored["header"]))
                 arrays = {name: stored[name] for name in stored.files if name != "header"}
-        except FileNotFoundError:
+            if header["format"] != FORMAT or header["version"] != 1:
+                raise InvalidFile(f"{file} is not a {FORMAT} file of version 1: its header says {header}.")
+            levels = []
+            for h, kind in enumerate(list(header["kinds"])):
+                prefix = f"{h}/"
+                mine = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+                levels.append(from_arrays(kind, mine))
+            return cls(Layered(levels), (0,) * len(levels))
+        except (FileNotFoundError, InvalidFile):
             raise
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        except Exception as error:  # whatever else a damaged or hostile file leads to
             raise InvalidFile(f"{file} is not a policy that richobs wrote: {error}") from error
-        if header.get("format") != FORMAT or header.get("version") != 1:
-            raise InvalidFile(f"{file} is not a {FORMAT} file of version 1: its header says {header}.")
-        levels = []
-        for h, kind in enumerate(header["kinds"]):
-            prefix = f"{h}/"
-            mine = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-            levels.append(from_arrays(kind, mine))
-        return cls(Layered(levels), (0,) * len(levels))
 
 
 def class_digest(functions: FunctionClass) -> str | None:
@@ -107,6 +110,7 @@ def class_digest(functions: FunctionClass) -> str | None:
     if not isinstance(functions, Layered | Listed):
         return None
     try:
-        return digest_of([to_arrays(c) for c in functions.levels])
+        kind = "product" if functions.is_product else "list"
+        return digest_of([(kind, {"levels": np.array(functions.horizon)}), *(to_arrays(c) for c in functions.levels)])
     except ValueError:
         return None

@@ -73,6 +73,14 @@ class FunctionClass(Protocol):
         """Returns `[N, n, K]` the values at `x` of all members at `level`, or of those listed in `members`."""
         ...
 
+    def alike(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
+        """Returns one member of each group that agrees on `action` and on max_a f everywhere, and each one's group."""
+        ...
+
+    def top_bounds(self, level: int, /) -> tuple[Floats, Floats]:
+        """Returns `[N]` the smallest and the largest value that max_a f(x, a) takes for the members of `level`."""
+        ...
+
     def member(self, member: Member, /) -> ValueFunction:
         """Returns one function of the class."""
         ...

@@ -132,8 +132,11 @@ class TabularProcess:
             set_(self, "labels", names)
         self._check_codebook()
         self._check_probabilities()
-        set_(self, "start", _snapped(self.start))
-        set_(self, "transitions", tuple(_snapped(t) for t in self.transitions))
+        # What the checks let pass as rounding is rounded: samplers want laws that sum to 1.
+        set_(self, "start", _snapped(_normalised(self.start)))
+        set_(self, "transitions", tuple(_snapped(_normalised(t)) for t in self.transitions))
+        set_(self, "emissions", tuple(_normalised(e) for e in self.emissions))
+        set_(self, "rewards", tuple(Rewards(r.values, _normalised(r.probs)) for r in self.rewards))
         if self.check_rewards:
             fault = self.reward_fault()
             if fault is not None:
@@ -501,6 +504,12 @@ def _check_finite(array: Floats, where: Any) -> None:
     if bad.any():
         at = np.unravel_index(int(bad.argmax()), array.shape)
         raise NotFiniteError(f"{where(at)}: {array[at]} is not a finite number.")
+
+
+def _normalised(probs: Floats) -> Floats:
+    """Returns laws over the last axis that sum to 1; those that do are returned as they are."""
+    total = probs.sum(axis=-1, keepdims=True)
+    return probs if (total == 1).all() else probs / total
 
 
 def _snapped(probs: Floats) -> Floats:

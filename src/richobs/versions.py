@@ -42,6 +42,18 @@ class Elimination(NamedTuple):
     log_size_after: float
 
 
+class ActionRisk(NamedTuple):
+    """The squared TD error of every living function at a node under one action: noise[i] + (gain[i] - future[j])^2.
+
+    Arrays run over the living members of the node's level (i) and of the next (j), in order.
+    """
+
+    level: int
+    noise: Floats  # [I] variance of f - r
+    gain: Floats  # [I] mean of f - r
+    future: Floats  # [J] estimated value of the child; one 0 at the last level
+
+
 class VersionSpace(Protocol):
     """The surviving functions of a class."""
 
@@ -60,6 +72,21 @@ class VersionSpace(Protocol):
 
     def pick(self, excluded: Collection[Member] = (), /) -> Member | None:
         """Returns the first survivor in lexicographic order that is not excluded, or None."""
+        ...
+
+    def least(self, risk: ActionRisk, /) -> tuple[float, int, int]:
+        """Returns the smallest risk of a survivor, and its places i and j in `risk`."""
+        ...
+
+    def restrict(self, risk: ActionRisk, cutoff: Floats, reach: Floats, /) -> None:
+        """Drops functions with risk above `cutoff` `[J]` or |gain - future| above `reach` `[J]`.
+
+        It may keep some of them where the class is large: what it drops always deserves it.
+        """
+        ...
+
+    def draw(self, first: Mask, rng: np.random.Generator, /) -> Member:
+        """Returns a survivor at random whose member at level 0 is among `first` `[N_0]`."""
         ...
 
     def __contains__(self, member: Member, /) -> bool:
@@ -89,7 +116,7 @@ class ListedSpace:
     @property
     def log_size(self) -> float:
         """Natural logarithm of the number of survivors."""
-        return math.log(int(self._alive.sum()))
+        return math.log(int(self._alive.sum())) if self._alive.any() else -math.inf
 
     def alive(self, level: int, /) -> Mask:
         """Returns `[N]` which functions survive, the same at every level."""
@@ -108,6 +135,22 @@ class ListedSpace:
     def pick(self, excluded: Collection[Member] = (), /) -> Member | None:
         """Returns the first survivor that is not excluded, or None."""
         return next((int(i) for i in np.flatnonzero(self._alive) if int(i) not in excluded), None)
+
+    def least(self, risk: ActionRisk, /) -> tuple[float, int, int]:
+        """Returns the smallest risk of a survivor, and its place."""
+        risks = risk.noise + (risk.gain - risk.future) ** 2
+        i = int(risks.argmin())
+        return float(risks[i]), i, i if len(risk.future) > 1 else 0
+
+    def restrict(self, risk: ActionRisk, cutoff: Floats, reach: Floats, /) -> None:
+        """Drops functions with risk above `cutoff` or |gain - future| above `reach`."""
+        miss = np.abs(risk.gain - risk.future)
+        keep = (risk.noise + miss**2 <= cutoff) & (miss <= reach)
+        self._alive[np.flatnonzero(self._alive)[~keep]] = False
+
+    def draw(self, first: Mask, rng: np.random.Generator, /) -> Member:
+        """Returns a survivor at random among `first`."""
+        return int(rng.choice(np.flatnonzero(self._alive & first)))
 
     def __contains__(self, member: Member, /) -> bool:
         if not isinstance(member, int) or not 0 <= member < len(self._alive):
@@ -156,9 +199,9 @@ class LayeredSpace:
             logs = 0.0
             for h in reversed(range(self.horizon - 1)):
                 scale = counts.max()
-                logs += math.log(scale)
-                counts = self._sum_over_next(h, counts / scale)
-            self._log_size = logs + math.log(counts.sum())
+                logs += math.log(scale) if scale else -math.inf
+                counts = self._sum_over_next(h, counts / max(scale, 1e-300))
+            self._log_size = logs + math.log(counts.sum()) if counts.any() else -math.inf
         return self._log_size
 
     def alive(self, level: int, /) -> Mask:
@@ -178,19 +221,22 @@ class LayeredSpace:
             columns = np.flatnonzero(self._alive[h + 1])
             blocks = list(_blocks(len(rows), len(columns)))
             products = _Risks(risk, rows, columns)
-            allowed = [self._pairs(h, rows[b], columns) for b in blocks]
-            held = products.block(blocks[0]) if len(blocks) == 1 else None
+            held = products.block(blocks[0]) if len(blocks) == 1 else None  # else made twice: never more than a block
+
+            def risks_of(b: slice) -> Floats:
+                return products.block(b) if held is None else held
+
             least = min(
-                float(np.min(products.block(b) if held is None else held, where=ok, initial=np.inf))
-                for b, ok in zip(blocks, allowed, strict=True)
+                float(np.min(risks_of(b), where=self._pairs(h, rows[b], columns), initial=np.inf)) for b in blocks
             )
             cutoff = _cutoff(least, slack)
-            kept = [
-                ok & ((products.block(b) if held is None else held) <= cutoff)
-                for b, ok in zip(blocks, allowed, strict=True)
-            ]
-            if not all(k.all() for k in kept):
-                self._edges[h] = _Edges(rows, columns, np.concatenate([np.packbits(k, axis=1) for k in kept]))
+            kept, everything = [], True
+            for b in blocks:
+                keep = self._pairs(h, rows[b], columns) & (risks_of(b) <= cutoff)
+                everything &= bool(keep.all())
+                kept.append(np.packbits(keep, axis=1))
+            if not everything:
+                self._edges[h] = _Edges(rows, columns, np.concatenate(kept))
         self._make_consistent()
         return Elimination(least, cutoff, before, self.log_size)
 
@@ -198,26 +244,81 @@ class LayeredSpace:
         """Returns the lexicographically first surviving chain that is not excluded, or None."""
         return next((chain for chain in self._chains() if chain not in excluded), None)
 
+    def least(self, risk: ActionRisk, /) -> tuple[float, int, int]:
+        """Returns the smallest risk of a surviving pair, and its places."""
+        h = risk.level
+        if h == self.horizon - 1 or self._edges[h] is None:
+            order = np.argsort(risk.future, kind="stable")
+            right = np.searchsorted(risk.future[order], risk.gain).clip(1 if len(order) > 1 else 0, len(order) - 1)
+            left = np.maximum(right - 1, 0)
+            nearer = np.abs(risk.future[order[left]] - risk.gain) <= np.abs(risk.future[order[right]] - risk.gain)
+            column = order[np.where(nearer, left, right)]
+            risks = risk.noise + (risk.gain - risk.future[column]) ** 2
+            i = int(risks.argmin())
+            return float(risks[i]), i, int(column[i])
+        rows, columns = np.flatnonzero(self._alive[h]), np.flatnonzero(self._alive[h + 1])
+        matrix = risk.noise[:, None] + (risk.gain[:, None] - risk.future) ** 2
+        matrix = np.where(self._pairs(h, rows, columns), matrix, np.inf)
+        row, column_ = np.unravel_index(int(matrix.argmin()), matrix.shape)
+        return float(matrix[row, column_]), int(row), int(column_)
+
+    def restrict(self, risk: ActionRisk, cutoff: Floats, reach: Floats, /) -> None:
+        """Drops members no partner of which fits, and, where there are few enough pairs to list, pairs that do not fit."""
+        h = risk.level
+        ours, row = np.unique(np.column_stack([risk.noise, risk.gain]), axis=0, return_inverse=True)
+        theirs, column = np.unique(np.column_stack([risk.future, cutoff, reach]), axis=0, return_inverse=True)
+        row, column = row.ravel(), column.ravel()
+        miss = np.abs(ours[:, 1, None] - theirs[None, :, 0])
+        fits = (ours[:, 0, None] + miss**2 <= theirs[None, :, 1]) & (miss <= theirs[None, :, 2])
+        rows = np.flatnonzero(self._alive[h])
+        if h == self.horizon - 1:
+            self._alive[h][rows[~fits[row, 0]]] = False
+        else:
+            columns = np.flatnonzero(self._alive[h + 1])
+            if len(rows) * len(columns) <= BLOCK or self._edges[h] is not None:
+                kept = self._pairs(h, rows, columns) & fits[row][:, column]
+                if not kept.all():
+                    self._edges[h] = _Edges(rows, columns, np.packbits(kept, axis=1))
+            else:
+                self._alive[h][rows[~fits.any(axis=1)[row]]] = False
+                self._alive[h + 1][columns[~fits.any(axis=0)[column]]] = False
+        self._make_consistent()
+
+    def draw(self, first: Mask, rng: np.random.Generator, /) -> Member:
+        """Returns a survivor at random, level by level, whose member at level 0 is among `first`."""
+        chain: list[int] = []
+        for h, alive in enumerate(self._alive):
+            members = np.flatnonzero(alive & first) if h == 0 else np.flatnonzero(alive)
+            if h:
+                members = members[self._pairs(h - 1, np.array([chain[-1]]), members)[0]]
+            chain.append(int(rng.choice(members)))
+        return tuple(chain)
+
     def __contains__(self, member: Member, /) -> bool:
         chain = (member,) if isinstance(member, int) else tuple(member)
         if len(chain) != self.horizon:
             raise InvalidInput(f"a function of this class is one index per level, {self.horizon} in all; got {chain}.")
-        if not all(alive[i] for alive, i in zip(self._alive, chain, strict=True)):
-            return False
+        for level, (alive, i) in enumerate(zip(self._alive, chain, strict=True)):
+            if not 0 <= i < len(alive):
+                raise InvalidInput(f"level {level} has members 0 to {len(alive) - 1}; got {i}.")
+            if not alive[i]:
+                return False
         pairs = zip(range(self.horizon - 1), chain, chain[1:], strict=False)
         return all(bool(self._pairs(h, np.array([i]), np.array([j]))[0, 0]) for h, i, j in pairs)
 
-    def _chains(self, prefix: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    def _chains(self) -> Iterator[tuple[int, ...]]:
         """Yields surviving chains in lexicographic order; arc consistency means that no prefix is a dead end."""
-        h = len(prefix)
-        if h == self.horizon:
-            yield prefix
-            return
-        members = np.flatnonzero(self._alive[h])
-        if h:
-            members = members[self._pairs(h - 1, np.array([prefix[-1]]), members)[0]]
-        for i in members:
-            yield from self._chains((*prefix, int(i)))
+        open_: list[tuple[int, ...]] = [()]
+        while open_:
+            prefix = open_.pop()
+            h = len(prefix)
+            if h == self.horizon:
+                yield prefix
+                continue
+            members = np.flatnonzero(self._alive[h])
+            if h:
+                members = members[self._pairs(h - 1, np.array([prefix[-1]]), members)[0]]
+            open_.extend((*prefix, int(i)) for i in members[::-1])
 
     def _pairs(self, h: int, rows: Ints, columns: Ints) -> Mask:
         """Returns `[rows, columns]` which of these living members of levels h and h+1 go together."""
@@ -229,6 +330,8 @@ class LayeredSpace:
 
     def _sum_over_next(self, h: int, weights: Floats) -> Floats:
         """Returns `[N_h]` for each living member of level h the sum of `weights` `[N_{h+1}]` over its partners."""
+        if self._edges[h] is None:  # any two go together
+            return np.where(self._alive[h], weights[self._alive[h + 1]].sum(), 0.0)
         rows, columns = np.flatnonzero(self._alive[h]), np.flatnonzero(self._alive[h + 1])
         total = np.zeros(len(self._alive[h]))
         for b in _blocks(len(rows), len(columns)):
@@ -241,6 +344,9 @@ class LayeredSpace:
         for h in reversed(range(self.horizon - 1)):
             self._alive[h] &= self._sum_over_next(h, self._alive[h + 1].astype(float)) > 0
         for h in range(self.horizon - 1):
+            if self._edges[h] is None:
+                self._alive[h + 1] &= self._alive[h].any()
+                continue
             rows, columns = np.flatnonzero(self._alive[h]), np.flatnonzero(self._alive[h + 1])
             reached = np.zeros(len(columns), dtype=bool)
             for b in _blocks(len(rows), len(columns)):

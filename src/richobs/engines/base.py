@@ -1,5 +1,6 @@
 """What an engine is: it plays the episodes that an algorithm asks for and hands back moments."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -37,17 +38,25 @@ class Engine(Protocol):
         """Returns the moments of n samples (x, a, r) at `path` with actions drawn uniformly."""
         ...
 
+    def play(self, path: Path, n: int, members: Sequence[Ints], *, phase: str, purpose: str) -> list[Moments]:
+        """Plays the action sequence `path` n times; returns per level the moments of the listed members.
+
+        Samples at different levels of one episode are independent where transitions are deterministic, so each level's are a
+        batch of their own, all of its actions being the path's.
+        """
+        ...
+
     def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
         """Plays `policy` n times; also returns the paths of the first `first` of them."""
         ...
 
 
-def moments_of(functions: FunctionClass, level: int, batch: Batch) -> Moments:
-    """Returns the moments of a batch at `level`, a part of the class at a time where it is large."""
-    size, row = functions.level_size(level), max(1, len(batch.x) * functions.n_actions)
-    step = max(1, AT_ONCE // row)
+def moments_of(functions: FunctionClass, level: int, batch: Batch, members: Ints | None = None) -> Moments:
+    """Returns the moments of a batch at `level`, of all or the listed members, a part at a time where they are many."""
+    size = functions.level_size(level) if members is None else len(members)
+    step = max(1, AT_ONCE // max(1, len(batch.x) * functions.n_actions))
     if step >= size:
-        return Moments.of(functions.values(level, batch.x), batch)
-    members = np.arange(size)
+        return Moments.of(functions.values(level, batch.x, members), batch)
+    members = np.arange(size) if members is None else members
     parts = [members[i : i + step] for i in range(0, size, step)]
     return Moments.concatenate([Moments.of(functions.values(level, batch.x, part), batch) for part in parts])

@@ -4,6 +4,7 @@ Along a fixed action sequence the n visits to a node are independent draws of (s
 combination occurs is multinomial: the same law as n separate episodes. See `counts` for what is exact.
 """
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from richobs.engines.base import Outcomes, moments_of
 from richobs.engines.counts import Counts, as_counts, multinomial
 from richobs.engines.ledger import Ledger
+from richobs.errors import InvalidInput
 from richobs.moments import Batch, Moments
 from richobs.problem import Floats, FunctionClass, Ints, Path, Policy, checked_path
 from richobs.randomness import keyed_generator
@@ -44,24 +46,42 @@ class CountedEngine:
     def step(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
         """Returns the moments of n samples (x, a, r) at `path` with actions drawn uniformly."""
         path, rng = self._begin(path, n, phase, purpose)
+        K = self._process.n_actions
+        return self._sample(path, n, np.full(K, 1 / K), rng)
+
+    def play(self, path: Path, n: int, members: Sequence[Ints], *, phase: str, purpose: str) -> list[Moments]:
+        """Plays the action sequence `path` n times; returns per level the moments of the listed members."""
+        if not self._process.is_deterministic:
+            raise InvalidInput(
+                "counts of whole episodes are drawn level by level, which needs deterministic transitions. Use "
+                "engine='stream'."
+            )
+        full = checked_path(path, self._process.horizon, self._process.n_actions)
+        visit = self.ledger.charge(phase, purpose, full, n)
+        result = []
+        for h, a in enumerate(full):
+            rng = keyed_generator(self._seed, "draw", full, purpose, visit, h)
+            result.append(self._sample(full[:h], n, np.eye(self._process.n_actions)[a], rng, members[h]))
+        return result
+
+    def _sample(
+        self, path: Path, n: int, action_law: Floats, rng: np.random.Generator, members: Ints | None = None
+    ) -> Moments:
+        """Draws n samples (x, a, r) at `path` as counts, actions from `action_law` `[K]`."""
         K, rewards = self._process.n_actions, self._process.rewards[len(path)]
         law = self._belief(path)[:, None] * self._process.emissions[len(path)]  # [S, X]
         states, shown = np.nonzero(law)  # cells
         counts = multinomial(as_counts(n), law[states, shown], rng)  # [cells]
-        taken = multinomial(counts, np.full((len(counts), K), 1 / K), rng)  # [cells, K]
+        taken = multinomial(counts, np.broadcast_to(action_law, (len(counts), K)), rng)  # [cells, K]
         points, probs = rewards.values[states, shown], rewards.probs[states, shown]  # [cells, K, R]
         paid = multinomial(taken, probs, rng) if probs.shape[-1] > 1 else taken[..., None]
         actions = tuple(int(c) for c in taken.sum(axis=0))
         pair = np.stack([_shares(taken[:, a], actions[a]) for a in range(K)], axis=1)
-        odds = np.divide(
-            paid.astype(np.float64),
-            taken.astype(np.float64)[..., None],
-            out=np.zeros(paid.shape),
-            where=taken[..., None] > 0,
-        )
+        whole = taken.astype(np.float64)[..., None]
+        odds = np.divide(paid.astype(np.float64), whole, out=np.zeros(paid.shape), where=whole > 0)
         r_mean = (odds * points).sum(axis=-1)
         r_var = (odds * (points - r_mean[..., None]) ** 2).sum(axis=-1)
-        return self._moments(path, n, actions, shown, counts, pair, r_mean, r_var)
+        return self._moments(path, n, actions, shown, counts, pair, r_mean, r_var, members)
 
     def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
         """Plays `policy` n times, as counts of equal episodes; the first ones are drawn from these without replacement."""
@@ -71,7 +91,7 @@ class CountedEngine:
         count = multinomial(as_counts(n), process.start[start], rng)
         states, returns = start[count > 0], np.zeros(int((count > 0).sum()))
         count = count[count > 0]
-        paths = np.zeros((len(states), 0), dtype=np.int16)
+        paths = np.zeros((len(states), 0), dtype=np.int64)
         for level in range(process.horizon):
             parts = []
             for s in np.unique(states):
@@ -81,7 +101,7 @@ class CountedEngine:
                 group, outcome = np.nonzero(split)
                 parts.append(
                     (
-                        np.column_stack([paths[mine][group], actions[outcome].astype(np.int16)]),
+                        np.column_stack([paths[mine][group], actions[outcome]]),
                         returns[mine][group] + rewards[outcome],
                         states[mine][group],
                         split[group, outcome],
@@ -98,7 +118,7 @@ class CountedEngine:
         # Which n_2 of n exchangeable episodes come first: as many places without replacement, in random order.
         places = rng.choice(n, size=min(first, n), replace=False)
         chosen = np.searchsorted(np.cumsum(count), places, side="right")
-        return Outcomes(n, mean, float(share @ (returns - mean) ** 2), paths[chosen].astype(np.int64))
+        return Outcomes(n, mean, float(share @ (returns - mean) ** 2), paths[chosen])
 
     def _begin(self, path: Path, n: int, phase: str, purpose: str) -> tuple[Path, np.random.Generator]:
         """Charges the request and returns the generator that belongs to it."""
@@ -120,16 +140,18 @@ class CountedEngine:
         shown: Ints,
         counts: Counts,
         pair: Floats,
-        mean: Floats,
-        var: Floats,
+        r_mean: Floats,
+        r_var: Floats,
+        members: Ints | None = None,
     ) -> Moments:
         level = len(path)
         x = self._process.observations[level][shown]
-        batch = Batch(n, actions, x, _shares(counts, n), pair, mean, var)
+        batch = Batch(n, actions, x, _shares(counts, n), pair, r_mean, r_var)
         size = self._functions.level_size(level) * len(self._process.observations[level]) * self._functions.n_actions
         if size > KEPT:
-            return moments_of(self._functions, level, batch)
-        return Moments.of(self._table(level)[:, shown], batch)
+            return moments_of(self._functions, level, batch, members)
+        table = self._table(level) if members is None else self._table(level)[members]
+        return Moments.of(table[:, shown], batch)
 
 
 def _shares(counts: Counts, total: int) -> Floats:

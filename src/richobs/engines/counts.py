@@ -93,9 +93,10 @@ def multinomial(n: Counts, probs: Floats, rng: np.random.Generator) -> Counts:
         sums.append(sums[-1].reshape(*n.shape, -1, 2).sum(axis=-1))
     counts = n[..., None]
     for below, whole in zip(sums[-2::-1], sums[::-1], strict=False):
-        left = below[..., ::2]
-        share = np.divide(left, whole, out=np.zeros_like(left), where=whole > 0)
-        first = binomial(counts, share, rng)
+        left, right = below[..., ::2], below[..., 1::2]
+        rarer = np.minimum(left, right)  # of two halves the rarer is drawn: 1 - 1e-17 would round to 1
+        drawn = binomial(counts, np.divide(rarer, whole, out=np.zeros_like(left), where=whole > 0), rng)
+        first = np.where(left <= right, drawn, counts - drawn)
         counts = np.stack([first, counts - first], axis=-1).reshape(*n.shape, -1)
     return counts[..., :cells]
 

@@ -4,7 +4,7 @@ Chunks have a fixed size and a generator of their own, keyed by (seed, path, pur
 in chunk order: results do not depend on how many workers share the chunks.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -12,12 +12,13 @@ import numpy as np
 
 from richobs.engines.base import Outcomes, moments_of
 from richobs.engines.ledger import Ledger
-from richobs.errors import InvalidInput
+from richobs.errors import InvalidInput, RewardOutOfRange
 from richobs.moments import Batch, Moments
-from richobs.problem import Environment, FunctionClass, Path, Policy, Rollouts
+from richobs.problem import Environment, Floats, FunctionClass, Ints, Path, Policy, Rollouts
 from richobs.randomness import keyed_generator
 
 CHUNK = 16_384  # episodes per chunk
+TOLERANCE = 1e-9  # how far rounding may push a total past 1
 Part = TypeVar("Part")
 
 
@@ -70,15 +71,39 @@ class StreamEngine:
         def part(size: int, rng: np.random.Generator) -> Moments:
             asked = rng.integers(self._env.n_actions, size=size)
             x, actions, rewards = self._env.step(path, asked, rng)
+            _check_rewards(rewards[:, None], len(path), f"path {path}")
             return moments_of(self._functions, len(path), Batch.of_steps(x, actions, rewards, self._env.n_actions))
 
         return self._sum(path, n, phase, purpose, part)
+
+    def play(self, path: Path, n: int, members: Sequence[Ints], *, phase: str, purpose: str) -> list[Moments]:
+        """Plays the action sequence `path` n times; returns per level the moments of the listed members."""
+        K = self._env.n_actions
+
+        def part(size: int, rng: np.random.Generator) -> list[Moments]:
+            seen, rewards = self._env.play(path, size, rng)
+            _check_rewards(rewards, 0, f"path {path}")
+            _check_rewards(rewards.sum(axis=1, keepdims=True), None, f"path {path}")
+            return [
+                moments_of(
+                    self._functions, h, Batch.of_steps(x, np.full(size, path[h]), rewards[:, h], K), groups[h][0]
+                )
+                for h, x in enumerate(seen)
+            ]
+
+        groups = [self._functions.alike(h, members[h], a) for h, a in enumerate(path)]
+        totals = [Moments.empty(len(m), K) for m, _ in groups]
+        for chunk in self._chunks(path, n, phase, purpose, part):
+            totals = [total + moments for total, moments in zip(totals, chunk, strict=True)]
+        return [total.take(group) for total, (_, group) in zip(totals, groups, strict=True)]
 
     def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
         """Plays `policy` n times; also returns the paths of the first `first` of them."""
 
         def part(size: int, rng: np.random.Generator) -> Rollouts:
-            return self._env.rollout(policy, size, rng)
+            played = self._env.rollout(policy, size, rng)
+            _check_rewards(played.returns[:, None], None, "a rollout")
+            return played
 
         total, squares, paths, missing = 0.0, 0.0, [], first
         for played in self._chunks((), n, phase, purpose, part):
@@ -88,7 +113,8 @@ class StreamEngine:
                 paths.append(played.paths[:missing])
                 missing -= len(paths[-1])
         mean = total / n
-        return Outcomes(n, mean, max(0.0, squares / n - mean**2), np.concatenate(paths))
+        found = np.concatenate(paths) if paths else np.zeros((0, self._env.horizon), dtype=np.int64)
+        return Outcomes(n, mean, max(0.0, squares / n - mean**2), found)
 
     def _sum(
         self, path: Path, n: int, phase: str, purpose: str, part: Callable[[int, np.random.Generator], Moments]
@@ -115,3 +141,15 @@ class StreamEngine:
         with ThreadPoolExecutor(self._workers) as pool:
             for first in range(0, len(chunks), 4 * self._workers):  # a few at a time: n may be astronomical
                 yield from pool.map(one, chunks[first : first + 4 * self._workers])
+
+
+def _check_rewards(rewards: Floats, level: int | None, where: str) -> None:
+    """Refuses rewards `[n, levels]` (or totals, where `level` is None) that are not numbers in [0, 1]."""
+    wrong = np.argwhere(~((rewards >= -TOLERANCE) & (rewards <= 1 + TOLERANCE)))  # NaN included
+    if len(wrong):
+        episode, column = wrong[0]
+        what = "its rewards in total" if level is None else f"level {level + column}"
+        raise RewardOutOfRange(
+            f"{where}, episode {episode} of a chunk: {what} paid {rewards[episode, column]}; rewards and their totals must "
+            "lie in [0, 1]. Rescale them, and declare the range."
+        )

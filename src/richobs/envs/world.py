@@ -6,6 +6,7 @@ the `Environment` that learners see, and `richobs.envs.gym` into Gymnasium envir
 
 import itertools
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -160,6 +161,13 @@ class PathEnvironment:
         self.reward_range = world.reward_range
         self.episodes = 0
         self._known: dict[Path, int] = {}  # path -> state, filled in where transitions are deterministic
+        self._lock = threading.Lock()  # engines may play from several threads
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
 
     def __repr__(self) -> str:
         return f"PathEnvironment(horizon={self.horizon}, n_actions={self.n_actions}, episodes={self.episodes})"
@@ -224,17 +232,19 @@ class PathEnvironment:
                 states = self._world.move(level, states, np.full(n, action), rng)
             return states
         if path not in self._known:
+            spare = keyed_generator(0, "certain")  # nothing random is decided, and the caller's draws may not shift
             if path:
-                parent = self._arrive(path[:-1], 1, rng)
-                self._known[path] = int(self._world.move(len(path) - 1, parent, np.array([path[-1]]), rng)[0])
+                parent = self._arrive(path[:-1], 1, spare)
+                self._known[path] = int(self._world.move(len(path) - 1, parent, np.array([path[-1]]), spare)[0])
             else:
-                self._known[path] = int(self._world.start(1, rng)[0])
+                self._known[path] = int(self._world.start(1, spare)[0])
         return np.full(n, self._known[path])
 
     def _count(self, n: int) -> None:
         if n < 1:
             raise InvalidInput(f"an environment plays at least one episode; asked for {n}.")
-        self.episodes += int(n)
+        with self._lock:
+            self.episodes += int(n)
 
     def _checked_actions(self, actions: Any, level: int) -> Ints:
         array = np.asarray(actions)

@@ -81,6 +81,27 @@ class Decoders:
         other = on.T[second][:, :, None] * self.worth[b][:, None, :]
         return np.maximum(one, other)
 
+    def alike(self, members: Ints, action: int) -> tuple[Ints, Ints]:
+        """Groups members whose value of `action` and whose largest value are equal at every x.
+
+        Returns:
+            One member of each group, and `[len(members)]` the group of each.
+        """
+        first, second, a, b = self.parameters(members)
+        best = self.worth.max(axis=1)
+        worth = np.column_stack([self.worth[:, action], best])
+        _, kind = np.unique(worth, axis=0, return_inverse=True)
+        kinds, D = len(self.worth), self.n_coordinates
+        key = ((first * D + second) * kinds + kind.ravel()[a]) * kinds + kind.ravel()[b]
+        _, index, group = np.unique(key, return_index=True, return_inverse=True)
+        return members[index], group
+
+    def top_bounds(self) -> tuple[Floats, Floats]:
+        """Returns `[N]` the smallest and the largest value that max_a f(x, a) takes."""
+        _, _, a, b = self.parameters()
+        best = self.worth.max(axis=1)
+        return np.zeros(self.size), np.maximum(best[a], best[b])
+
     def reads(self, member: int, rotation: Floats | None) -> tuple[int, ...] | None:
         """Returns the two coordinates one decoder looks at; None if it turns observations back by another rotation."""
         both = self.rotation is not None and rotation is not None and np.array_equal(self.rotation, rotation)

@@ -38,6 +38,12 @@ class LevelClass(Protocol):
         ...
 
 
+def top_bounds(level_class: LevelClass) -> tuple[Floats, Floats]:
+    """Returns `[N]` the smallest and the largest value that max_a f(x, a) takes; 0 and 1 where a class cannot say."""
+    known = getattr(level_class, "top_bounds", None)
+    return known() if known is not None else (np.zeros(level_class.size), np.ones(level_class.size))
+
+
 class _ByLevel:
     """What product and listed classes share: one class of members per level."""
 
@@ -81,6 +87,15 @@ class _ByLevel:
     def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of the members of `level`."""
         return self.levels[level].values(x, members)
+
+    def alike(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
+        """Groups members of `level` known to agree on `action` and on the largest value; by default each is its own."""
+        known = getattr(self.levels[level], "alike", None)
+        return known(members, action) if known is not None else (members, np.arange(len(members)))
+
+    def top_bounds(self, level: int, /) -> tuple[Floats, Floats]:
+        """Returns `[N]` the smallest and the largest value that max_a f(x, a) takes for the members of `level`."""
+        return top_bounds(self.levels[level])
 
 
 class Layered(_ByLevel):
@@ -149,6 +164,11 @@ class Chosen:
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
         return self.level_class.values(x, self.members[checked_members(members, self.size)])
+
+    def top_bounds(self) -> tuple[Floats, Floats]:
+        """Returns `[N]` the smallest and the largest value that max_a f(x, a) takes."""
+        low, high = top_bounds(self.level_class)
+        return low[self.members], high[self.members]
 
     def reads(self, member: int, rotation: Floats | None) -> tuple[int, ...] | None:
         """Returns the coordinates that one function looks at, as far as its class says."""

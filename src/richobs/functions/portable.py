@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from richobs.codebook import Codebook
 from richobs.errors import InvalidFile, InvalidInput
 from richobs.functions.decoders import Decoders
-from richobs.functions.layered import Chosen, LevelClass
+from richobs.functions.layered import Chosen, LevelClass, checked_members
 from richobs.functions.prototypes import Prototypes
 from richobs.functions.tables import TableLevel
 
@@ -24,14 +24,14 @@ def to_arrays(level_class: LevelClass) -> tuple[str, Arrays]:
     Raises:
         InvalidInput: it is made of Python code.
     """
-    if isinstance(level_class, TableLevel):
+    if type(level_class) is TableLevel:
         book = level_class.codebook
         return "table", {"tables": level_class.tables, **({} if book.is_plain else {"codebook": book.rows})}
-    if isinstance(level_class, Decoders):
+    if type(level_class) is Decoders:
         turn = level_class.rotation
         arrays = {"n_coordinates": np.array(level_class.n_coordinates), "worth": level_class.worth}
         return "decoders", arrays if turn is None else {**arrays, "rotation": turn}
-    if isinstance(level_class, Prototypes):
+    if type(level_class) is Prototypes:
         return "prototypes", {k: getattr(level_class, k) for k in ("centres", "which", "tables")}
     if isinstance(level_class, Chosen):
         kind, inner = to_arrays(level_class.level_class)
@@ -46,7 +46,8 @@ def from_arrays(kind: str, arrays: Mapping[str, NDArray[Any]]) -> LevelClass:
     """Returns the level class that `to_arrays` took apart."""
     try:
         if kind.startswith("chosen "):
-            return Chosen(from_arrays(kind.removeprefix("chosen "), arrays), arrays["members"])
+            inner = from_arrays(kind.removeprefix("chosen "), arrays)
+            return Chosen(inner, checked_members(np.atleast_1d(arrays["members"]), inner.size))
         if kind == "table":
             return TableLevel(arrays["tables"], Codebook(arrays["codebook"]) if "codebook" in arrays else None)
         if kind == "decoders":
@@ -60,9 +61,9 @@ def from_arrays(kind: str, arrays: Mapping[str, NDArray[Any]]) -> LevelClass:
 
 def only(level_class: LevelClass, member: int) -> LevelClass:
     """Returns the class that holds one function of another, as small as it can be."""
-    if isinstance(level_class, TableLevel):
+    if type(level_class) is TableLevel:
         return TableLevel(level_class.tables[[member]], level_class.codebook)
-    if isinstance(level_class, Prototypes):
+    if type(level_class) is Prototypes:
         which = level_class.which[member]
         return Prototypes(level_class.centres[[which]], np.zeros(1, dtype=np.int64), level_class.tables[[member]])
     if isinstance(level_class, Chosen):

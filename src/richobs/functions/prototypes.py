@@ -54,3 +54,8 @@ class Prototypes:
         for row, centres in enumerate(self.centres[sets]):
             nearest[row] = ((x[:, None, :] - centres[None]) ** 2).sum(axis=2).argmin(axis=1)
         return np.take_along_axis(self.tables[chosen], nearest[inverse][:, :, None], axis=1)
+
+    def top_bounds(self) -> tuple[Floats, Floats]:
+        """Returns `[N]` the smallest and the largest value that max_a f(x, a) takes."""
+        top = self.tables.max(axis=2)
+        return top.min(axis=1), top.max(axis=1)

@@ -51,6 +51,11 @@ class TableLevel:
         rows = self.codebook.encode(x)
         return (self.tables if members is None else self.tables[checked_members(members, self.size)])[:, rows]
 
+    def top_bounds(self) -> tuple[Floats, Floats]:
+        """Returns `[N]` the smallest and the largest value that max_a f(x, a) takes."""
+        top = self.tables.max(axis=2)
+        return top.min(axis=1), top.max(axis=1)
+
 
 class Tables(Listed):
     """N functions given by their tables: function i uses table i at every level."""

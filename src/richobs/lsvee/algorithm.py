@@ -1,5 +1,7 @@
 """LSVEE ([KAL16] Algorithm 1): search at the root, estimate V*, then explore on demand."""
 
+import sys
+
 from richobs.engines import Engine
 from richobs.lsvee.constants import PaperConstants
 from richobs.lsvee.demand import explore_on_demand
@@ -27,6 +29,7 @@ def lsvee(
         verbatim: call DFS-Learn on every collected prefix, also where it ran before.
         callback: told about every test.
     """
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 20 * constants.horizon + 1000))  # DFS-Learn is as deep as H
     search = Search(engine, version_space(functions), constants, verbatim, callback)
     learn_from(search, (), constants.search)  # line 1
     v_star_hat = _root_value(search)  # line 2
@@ -44,6 +47,7 @@ def lsvee(
         trace=tuple(search.trace),
         constants=constants,
         rounds=found.rounds,
+        premise=f" and at most {constants.n_states} hidden states a level",
     )
 
 

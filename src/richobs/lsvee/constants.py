@@ -5,9 +5,12 @@ substitution; each line says where it stands.
 """
 
 import math
+import numbers
 from dataclasses import dataclass
 
 from richobs.errors import InvalidInput
+
+SMALLEST = 1e-9  # epsilon and delta below it are refused
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,17 @@ class PaperConstants:
             delta: how often it may be farther.
         """
         for name, value in (("epsilon", epsilon), ("delta", delta)):
-            if not 0 < value < 1:
-                raise InvalidInput(f"{name} must lie strictly between 0 and 1; got {value}.")
+            if not _is(numbers.Real, value) or not 0 < value < 1:
+                raise InvalidInput(f"{name} must lie strictly between 0 and 1; got {value!r}.")
+            if value < SMALLEST:
+                raise InvalidInput(
+                    f"{name} must be at least {SMALLEST:g} for float64 to hold what follows; got {value!r}."
+                )
         for name, number in (("horizon", horizon), ("n_actions", n_actions), ("n_states", n_states)):
-            if number < 1:
-                raise InvalidInput(f"{name} must be at least 1; got {number}.")
+            if not _is(numbers.Integral, number) or number < 1:
+                raise InvalidInput(f"{name} must be at least 1, a whole number; got {number!r}.")
+        if not _is(numbers.Real, log_size) or not 0 <= log_size < math.inf:
+            raise InvalidInput(f"log_size must be a finite number, at least 0; got {log_size!r}.")
         H, K, M = horizon, n_actions, n_states
         phi = epsilon / (320 * H**2 * math.sqrt(K))
 
@@ -123,3 +132,8 @@ class PaperConstants:
 
     def _per_elimination(self, search: SearchConstants) -> int:
         return search.n_train + self.n_actions * search.n_test
+
+
+def _is(kind: type, value: object) -> bool:
+    """Whether a value that may come from anywhere is a number of this kind."""
+    return isinstance(value, kind)

@@ -1,0 +1,344 @@
+"""Certified LSVEE: an optimistic search whose answer is right whatever the search did.
+
+What is claimed rests on three kinds of events, numbered as in `docs/certified.md`: f* is never dropped [E1], an upper bound
+U on V* [E2] and a lower bound W on the policy's value [E3]. The search itself is free to guess, and does so with data
+that no claim ever uses: pilots and trial rollouts.
+
+One round: take a survivor that promises most at the root, try its policy, and certify it if it keeps its promise. If it does
+not, it is wrong about some step on a path it takes. Play that path open-loop: every level of it yields a batch for one
+(node, action) pair and the values of the next node, so functions are tested at all levels at once.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from richobs.certified.bounds import (
+    Budget,
+    elimination_slack,
+    mean_upper_bound,
+    residual_radius,
+    return_lower_bound,
+    value_radius,
+)
+from richobs.engines import Engine
+from richobs.errors import BrokenPromise, EpisodeLimit
+from richobs.moments import Moments
+from richobs.outcome import Callback, Claim, Event, Outcome, Progress, StopReason
+from richobs.policy import LearnedPolicy
+from richobs.problem import Floats, FunctionClass, Ints, Member, Path
+from richobs.randomness import keyed_generator
+from richobs.versions import ActionRisk, VersionSpace, version_space
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How eager the search is; nothing claimed depends on it."""
+
+    trials: int = 16  # rollouts that try a candidate and find its paths
+    pilot: int = 32  # episodes that choose reference, levels and size of a batch
+    smallest: int = 64  # batch
+    largest: int = 512  # batch of the first stage; doubled whenever a batch eliminates nothing
+    margin: float = 0.7  # a batch is sized so that the slack is this share of the error seen in the pilot
+    verification: int = 256  # rollouts before the first look at a candidate's value; doubled from look to look
+
+
+RELATIVE = 0.8  # share of an elimination's delta that goes to the relative test; the absolute one gets the rest
+
+
+@dataclass
+class Search:
+    """The state of a run."""
+
+    engine: Engine
+    functions: FunctionClass
+    epsilon: float
+    delta: float
+    seed: int
+    callback: Callback | None
+    tuning: Tuning
+    space: VersionSpace = field(init=False)
+    low: list[Floats] = field(init=False)  # per level [N] smallest and
+    high: list[Floats] = field(init=False)  # largest value of max_a f
+    b: float = field(init=False)  # largest value in the class
+    root_upper: Floats = field(init=False)  # [N_0] V^f(root) is at most this, on E2
+    root_guess: Floats = field(init=False)  # [N_0] what V^f(root) seems to be
+    budget: Budget = field(init=False)  # for eliminations and radii: half of delta
+    verification_budget: Budget = field(init=False)  # for U and W: the other half
+    stage: int = field(init=False)  # size of the largest batch now
+    tested: dict[tuple[Path, int], int] = field(default_factory=dict)  # (node, action) -> size of its largest batch
+    claims: list[Claim] = field(default_factory=list)
+    trace: list[Event] = field(default_factory=list)
+    best: "Candidate | None" = None
+    rounds: int = 0
+
+    def __post_init__(self) -> None:
+        H = self.functions.horizon
+        self.space = version_space(self.functions)
+        self.low, self.high = (list(t) for t in zip(*(self.functions.top_bounds(h) for h in range(H)), strict=True))
+        self.b = max(float(high.max()) for high in self.high)
+        self.root_upper, self.root_guess = self.high[0].copy(), self.high[0].copy()
+        self.budget, self.verification_budget = Budget(self.delta / 2), Budget(self.delta / 2)
+        self.stage = self.tuning.largest
+
+    @property
+    def upper(self) -> float:
+        """U: the largest value that a survivor may have at the root."""
+        return float(self.root_upper[self.space.alive(0)].max())
+
+    def note(
+        self, kind: str, path: Path, verdict: str, statistic: float, threshold: float, n: int, before: float
+    ) -> None:
+        """Writes an event down and tells whoever listens."""
+        event = Event(kind, "certified", path, verdict, statistic, threshold, n, before, self.space.log_size)
+        self.trace.append(event)
+        if self.callback is not None:
+            lower = self.best.lower if self.best is not None else 0.0
+            self.callback(Progress(event, self.engine.ledger.total, self.upper, lower))
+
+    def claim(self, kind: str, path: Path, n: int, share: float, value: float) -> None:
+        """Writes down a claim that the answer rests on."""
+        self.claims.append(Claim(kind, path, n, share, value))
+
+
+class Candidate(NamedTuple):
+    """A policy and what is certified of it."""
+
+    member: Member
+    lower: float  # W
+    mean: float  # of its verification rollouts
+    n: int
+
+
+def certified(
+    engine: Engine,
+    functions: FunctionClass,
+    *,
+    epsilon: float,
+    delta: float,
+    seed: int = 0,
+    callback: Callback | None = None,
+    tuning: Tuning = Tuning(),  # noqa: B008 (frozen)
+) -> Outcome:
+    """Learns a policy with V* <= U and V(policy) >= W, U - W <= epsilon, with probability at least 1 - delta.
+
+    If the episodes run out first, the best certificate so far is returned: an honest, wider epsilon.
+
+    Args:
+        engine: plays the episodes; its ledger may limit them.
+        functions: the class F, which should hold Q*.
+        epsilon: how far apart the bounds may be.
+        delta: how often they may be wrong.
+        seed: of the choice among equally promising survivors.
+        callback: told about every test.
+        tuning: how eager the search is.
+    """
+    search = Search(engine, functions, epsilon, delta, seed, callback, tuning)
+    reason = StopReason.CERTIFIED
+    try:
+        while not _round(search):
+            pass
+    except EpisodeLimit:
+        if search.best is None:
+            raise
+        reason = StopReason.EPISODES_SPENT
+    found = search.best
+    assert found is not None, "a round that ends the search has found a candidate"
+    return Outcome(
+        policy=LearnedPolicy(functions, found.member),
+        epsilon=epsilon if reason is StopReason.CERTIFIED else search.upper - found.lower,
+        delta=delta,
+        schedule="certified",
+        v_star_hat=search.upper,
+        value_hat=found.mean,
+        log_size=search.space.log_size,
+        reason=reason,
+        ledger=engine.ledger,
+        trace=tuple(search.trace),
+        constants=tuning,
+        rounds=search.rounds,
+        upper=search.upper,
+        lower=found.lower,
+        claims=tuple(search.claims),
+    )
+
+
+def _round(search: Search) -> bool:
+    """Tries one optimistic candidate; returns whether the search is over."""
+    search.rounds += 1
+    alive = search.space.alive(0)
+    promise = np.minimum(search.root_guess, search.root_upper)
+    first = alive & (promise >= promise[alive].max() - search.epsilon / 8)
+    member = search.space.draw(first, keyed_generator(search.seed, "candidate", search.rounds))
+    policy = LearnedPolicy(search.functions, member)
+    size, n = search.space.log_size, search.tuning.trials
+    tried = search.engine.rollout(policy, n, n, phase="certified", purpose="trial")
+    promising = tried.mean + 2 * math.sqrt(max(tried.variance, 0.05) / n) >= search.upper - search.epsilon
+    verdict = "promising" if promising else "failed"
+    search.note("trial", (), verdict, search.upper - tried.mean, search.epsilon, n, size)
+    if promising and _verify(search, member, policy):
+        return True
+    _probe(search, member, _freshest(search, tried.paths))
+    return False
+
+
+def _verify(search: Search, member: Member, policy: LearnedPolicy) -> bool:
+    """Looks at a candidate's value with fresh rollouts, twice as many from look to look; returns whether it is certified.
+
+    One claim with a share d for all looks: look k spends d / (k (k + 1)), half for W [E3] and half for U [E2].
+    """
+    share = search.verification_budget.spend()
+    total, n, look = 0.0, 0, 0
+    root: Moments | None = None
+    while True:
+        look += 1
+        part = share / (look * (look + 1)) / 2
+        more = max(search.tuning.verification, n)
+        size = search.space.log_size
+        total += more * search.engine.rollout(policy, more, 0, phase="certified", purpose="verification").mean
+        n += more
+        mean = total / n
+        lower = return_lower_bound(mean, n, part)
+        search.claim("V(policy) is at least", (), n, part, lower)
+        alive = search.space.alive(0)
+        guess = float(np.minimum(search.root_guess, search.root_upper)[alive].max())
+        if search.upper - lower > search.epsilon and guess < search.upper - search.epsilon / 16:
+            seen = search.engine.observe((), n - (root.n if root else 0), phase="certified", purpose="root value")
+            root = seen if root is None else root + seen
+            upper = mean_upper_bound(root.v_mean, root.n, search.low[0], search.high[0], part)
+            search.root_upper = np.minimum(search.root_upper, upper)
+            search.root_guess = root.v_mean
+            search.claim("V* is at most", (), root.n, part, search.upper)
+        if search.best is None or lower > search.best.lower:
+            search.best = Candidate(member, lower, mean, n)
+        done = search.upper - search.best.lower <= search.epsilon
+        if search.upper < search.best.lower:
+            raise BrokenPromise(
+                f"a policy's value is at least {search.best.lower:.6g}, but no surviving function promises more than "
+                f"{search.upper:.6g}: Q* is not in the class, or transitions are not deterministic. {_chance(search)}"
+            )
+        hopeless = mean + 3 * math.sqrt(0.25 / n) < search.upper - search.epsilon
+        hopeless |= n > 32 * math.log(1 / part) / search.epsilon**2
+        verdict = "certified" if done else "failed" if hopeless else "open"
+        search.note("verification", (), verdict, search.upper - lower, search.epsilon, more, size)
+        if done or hopeless:
+            return done
+
+
+def _freshest(search: Search, paths: Ints) -> Path:
+    """Returns the path through most (node, action) pairs not yet tested at this stage; the commonest of equals."""
+    counts: dict[Path, int] = {}
+    for row in paths.tolist():
+        counts[tuple(row)] = counts.get(tuple(row), 0) + 1
+
+    def news(path: Path) -> int:
+        return sum(search.tested.get((path[:h], a), 0) < search.stage for h, a in enumerate(path))
+
+    return max(counts, key=lambda path: (news(path), counts[path]))
+
+
+class Guess(NamedTuple):
+    """What a pilot says about one level of a path."""
+
+    reference: tuple[int, int]  # g: places of its members among the living; fixed before the batch is read
+    needed: int | None  # batch that should drop the candidate here; None: no batch of this stage
+    drops: bool  # whether some survivor looks droppable
+
+
+def _probe(search: Search, member: Member, path: Path) -> None:
+    """Plays a path that the candidate takes, and drops what is inconsistent with what was seen, at every level."""
+    H = search.functions.horizon
+    chain = (member,) * H if isinstance(member, int) else member
+    living = [np.flatnonzero(search.space.alive(h)) for h in range(H)]
+    pilot = search.engine.play(path, search.tuning.pilot, living, phase="certified", purpose="pilot")
+    guesses = [_guess(search, path, living, pilot, h, chain) for h in range(H)]
+    sizes = [g.needed for g in guesses if g.needed is not None]
+    n = min(sizes) if sizes else search.stage
+    chosen = [h for h in reversed(range(H)) if guesses[h].drops or guesses[h].needed is not None]
+    chosen = chosen or list(reversed(range(H)))
+    before = search.space.log_size
+    batch = search.engine.play(path, n, living, phase="certified", purpose="batch")
+    for h in chosen:
+        _eliminate(search, path, living, batch, h, guesses[h].reference, n)
+    for h, a in enumerate(path):
+        search.tested[path[:h], a] = max(n, search.tested.get((path[:h], a), 0))
+    search.root_guess[living[0]] = batch[0].v_mean
+    if search.space.log_size == before and n >= search.stage:
+        search.stage *= 2
+
+
+def _risk(moments: list[Moments], h: int, a: int, ours: Ints, theirs: Ints | None) -> ActionRisk:
+    """Returns the risks at level h under action a, for places `ours` and `theirs` among the members that were played."""
+    future = np.zeros(1) if theirs is None else moments[h + 1].v_mean[theirs]
+    return ActionRisk(h, moments[h].u_var[ours, a], moments[h].u_mean[ours, a], future)
+
+
+def _guess(
+    search: Search, path: Path, living: list[Ints], pilot: list[Moments], h: int, chain: tuple[int, ...]
+) -> Guess:
+    last = h == len(path) - 1
+    ours = np.arange(len(living[h]))
+    theirs = None if last else np.arange(len(living[h + 1]))
+    risk = _risk(pilot, h, path[h], ours, theirs)
+    least, i, j = search.space.least(risk)
+    mine = int(np.searchsorted(living[h], chain[h]))
+    next_ = 0 if last else int(np.searchsorted(living[h + 1], chain[h + 1]))
+    excess = float(risk.noise[mine] + (risk.gain[mine] - risk.future[next_]) ** 2 - least)
+    share = Budget(search.delta / 2, search.budget.claims + 2).spend()
+
+    def slack(n: int, places: Ints) -> Floats:
+        e = np.zeros(1) if last else _radius(search, h + 1, living[h + 1], pilot[h + 1], n, share, places)
+        return elimination_slack(e, n, search.b, RELATIVE * share)
+
+    sizes, n = [], search.tuning.smallest
+    while n <= search.stage:
+        sizes.append(n)
+        n = max(n + 1, int(1.25 * n))
+    here = np.array([next_])
+    needed = next((n for n in sizes if slack(n, here)[0] <= search.tuning.margin * excess), None)
+    order = np.argsort(risk.future)
+    nearest = order[np.clip(np.searchsorted(risk.future[order], risk.gain), 0, len(order) - 1)]
+    gaps = risk.noise + (risk.gain - risk.future[nearest]) ** 2 - least
+    drops = bool((gaps > slack(needed or search.stage, nearest)).any())
+    return Guess((i, j), needed, drops)
+
+
+def _radius(search: Search, level: int, members: Ints, moments: Moments, n: int, share: float, places: Ints) -> Floats:
+    """Returns the radii of the values at a node, for some places among the members that were played."""
+    low, high = search.low[level][members[places]], search.high[level][members[places]]
+    return value_radius(moments.v_mean[places], moments.v_var[places], n, low, high, share)
+
+
+def _eliminate(
+    search: Search, path: Path, living: list[Ints], batch: list[Moments], h: int, reference: tuple[int, int], n: int
+) -> None:
+    """Makes two claims at one level: the child's radius for f* [E2], and that f* passes both tests [E1]."""
+    last, a, node = h == len(path) - 1, path[h], path[:h]
+    ours = np.flatnonzero(search.space.alive(h)[living[h]])
+    theirs = None if last else np.flatnonzero(search.space.alive(h + 1)[living[h + 1]])
+    e = np.zeros(1)
+    if theirs is not None:
+        share = search.budget.spend()
+        e = _radius(search, h + 1, living[h + 1], batch[h + 1], n, share, theirs)
+        search.claim("the child's value is within its radius", path[: h + 1], n, share, float(e.max()))
+    share = search.budget.spend()
+    i, j = reference
+    whole = _risk(batch, h, a, np.arange(len(living[h])), None if last else np.arange(len(living[h + 1])))
+    bar = float(whole.noise[i] + (whole.gain[i] - whole.future[j]) ** 2)
+    slack = elimination_slack(e, n, search.b, RELATIVE * share)
+    reach = e + residual_radius(n, search.b, (1 - RELATIVE) * share)
+    size = search.space.log_size
+    search.claim("Q* passes the elimination", (*node, a), n, share, bar)
+    search.space.restrict(_risk(batch, h, a, ours, theirs), bar + slack, reach)
+    if not search.space.alive(h).any():
+        raise BrokenPromise(
+            f"no function is consistent with what action {a} at path {node} showed in {n} episodes: Q* is not in the class, "
+            f"or transitions are not deterministic. {_chance(search)}"
+        )
+    search.note("elimination", (*node, a), "kept", bar, bar + float(slack.min()), n if h == 0 else 0, size)
+
+
+def _chance(search: Search) -> str:
+    return f"With all assumptions true this happens with probability at most {search.delta:g}."
