@@ -18,6 +18,7 @@ from richobs.problem import Floats, FunctionClass, Ints, Mask, Member
 
 ULPS = 100  # a threshold must exceed the rounding of the risk it is added to by this factor
 BLOCK = 4_000_000  # entries of a risk matrix that are held at once
+MOST_PAIRS = 64_000_000  # pairs of members between two levels that are told apart by `restrict`; 8 MB of bits
 
 
 class NodeRisk(NamedTuple):
@@ -60,6 +61,16 @@ class VersionSpace(Protocol):
     @property
     def log_size(self) -> float:
         """Natural logarithm of the number of survivors."""
+        ...
+
+    @property
+    def log_bound(self) -> float:
+        """An upper bound on `log_size` that is cheap to tell."""
+        ...
+
+    @property
+    def fingerprint(self) -> tuple[int, ...]:
+        """Numbers that change whenever something is dropped, cheap to tell."""
         ...
 
     def alive(self, level: int, /) -> Mask:
@@ -117,6 +128,16 @@ class ListedSpace:
     def log_size(self) -> float:
         """Natural logarithm of the number of survivors."""
         return math.log(int(self._alive.sum())) if self._alive.any() else -math.inf
+
+    @property
+    def log_bound(self) -> float:
+        """The same, which is cheap to tell here."""
+        return self.log_size
+
+    @property
+    def fingerprint(self) -> tuple[int, ...]:
+        """The number of survivors."""
+        return (int(self._alive.sum()),)
 
     def alive(self, level: int, /) -> Mask:
         """Returns `[N]` which functions survive, the same at every level."""
@@ -204,6 +225,17 @@ class LayeredSpace:
             self._log_size = logs + math.log(counts.sum()) if counts.any() else -math.inf
         return self._log_size
 
+    @property
+    def log_bound(self) -> float:
+        """Logarithm of the number of chains of living members, whether or not they go together."""
+        return sum(math.log(n) if (n := int(alive.sum())) else -math.inf for alive in self._alive)
+
+    @property
+    def fingerprint(self) -> tuple[int, ...]:
+        """How many members live, and how many bits are set between them."""
+        members = [int(alive.sum()) for alive in self._alive]
+        return (*members, *(0 if e is None else int(np.bitwise_count(e.bits).sum()) for e in self._edges))
+
     def alive(self, level: int, /) -> Mask:
         """Returns `[N_h]` which members of `level` are part of a surviving function."""
         return self._alive[level].copy()
@@ -245,22 +277,15 @@ class LayeredSpace:
         return next((chain for chain in self._chains() if chain not in excluded), None)
 
     def least(self, risk: ActionRisk, /) -> tuple[float, int, int]:
-        """Returns the smallest risk of a surviving pair, and its places."""
-        h = risk.level
-        if h == self.horizon - 1 or self._edges[h] is None:
-            order = np.argsort(risk.future, kind="stable")
-            right = np.searchsorted(risk.future[order], risk.gain).clip(1 if len(order) > 1 else 0, len(order) - 1)
-            left = np.maximum(right - 1, 0)
-            nearer = np.abs(risk.future[order[left]] - risk.gain) <= np.abs(risk.future[order[right]] - risk.gain)
-            column = order[np.where(nearer, left, right)]
-            risks = risk.noise + (risk.gain - risk.future[column]) ** 2
-            i = int(risks.argmin())
-            return float(risks[i]), i, int(column[i])
-        rows, columns = np.flatnonzero(self._alive[h]), np.flatnonzero(self._alive[h + 1])
-        matrix = risk.noise[:, None] + (risk.gain[:, None] - risk.future) ** 2
-        matrix = np.where(self._pairs(h, rows, columns), matrix, np.inf)
-        row, column_ = np.unravel_index(int(matrix.argmin()), matrix.shape)
-        return float(matrix[row, column_]), int(row), int(column_)
+        """Returns the smallest risk of two living members, whether or not they still go together, and their places."""
+        order = np.argsort(risk.future, kind="stable")
+        right = np.searchsorted(risk.future[order], risk.gain).clip(1 if len(order) > 1 else 0, len(order) - 1)
+        left = np.maximum(right - 1, 0)
+        nearer = np.abs(risk.future[order[left]] - risk.gain) <= np.abs(risk.future[order[right]] - risk.gain)
+        column = order[np.where(nearer, left, right)]
+        risks = risk.noise + (risk.gain - risk.future[column]) ** 2
+        i = int(risks.argmin())
+        return float(risks[i]), i, int(column[i])
 
     def restrict(self, risk: ActionRisk, cutoff: Floats, reach: Floats, /) -> None:
         """Drops members no partner of which fits, and, where there are few enough pairs to list, pairs that do not fit."""
@@ -275,13 +300,18 @@ class LayeredSpace:
             self._alive[h][rows[~fits[row, 0]]] = False
         else:
             columns = np.flatnonzero(self._alive[h + 1])
-            if len(rows) * len(columns) <= BLOCK or self._edges[h] is not None:
-                kept = self._pairs(h, rows, columns) & fits[row][:, column]
-                if not kept.all():
-                    self._edges[h] = _Edges(rows, columns, np.packbits(kept, axis=1))
-            else:
-                self._alive[h][rows[~fits.any(axis=1)[row]]] = False
-                self._alive[h + 1][columns[~fits.any(axis=0)[column]]] = False
+            live_rows, live_columns = fits.any(axis=1), fits.any(axis=0)
+            self._alive[h][rows[~live_rows[row]]] = False
+            self._alive[h + 1][columns[~live_columns[column]]] = False
+            partial = not fits[np.ix_(live_rows, live_columns)].all()
+            here, there = live_rows[row], live_columns[column]
+            rows, columns, row, column = rows[here], columns[there], row[here], column[there]
+            if partial and (len(rows) * len(columns) <= MOST_PAIRS or self._edges[h] is not None):
+                kept = [
+                    np.packbits(self._pairs(h, rows[b], columns) & fits[row[b]][:, column], axis=1)
+                    for b in _blocks(len(rows), len(columns))
+                ]
+                self._edges[h] = _Edges(rows, columns, np.concatenate(kept))
         self._make_consistent()
 
     def draw(self, first: Mask, rng: np.random.Generator, /) -> Member:
@@ -342,16 +372,23 @@ class LayeredSpace:
         """Drops members that lie on no surviving function: one pass backwards, one forwards, which suffices on a chain."""
         self._log_size = None
         for h in reversed(range(self.horizon - 1)):
-            self._alive[h] &= self._sum_over_next(h, self._alive[h + 1].astype(float)) > 0
+            edges = self._edges[h]
+            if edges is None:
+                self._alive[h] &= self._alive[h + 1].any()
+                continue
+            partners = np.packbits(self._alive[h + 1][edges.columns])
+            has_one = np.zeros_like(self._alive[h])
+            has_one[edges.rows] = (edges.bits & partners).any(axis=1)
+            self._alive[h] &= has_one
         for h in range(self.horizon - 1):
-            if self._edges[h] is None:
+            edges = self._edges[h]
+            if edges is None:
                 self._alive[h + 1] &= self._alive[h].any()
                 continue
-            rows, columns = np.flatnonzero(self._alive[h]), np.flatnonzero(self._alive[h + 1])
-            reached = np.zeros(len(columns), dtype=bool)
-            for b in _blocks(len(rows), len(columns)):
-                reached |= self._pairs(h, rows[b], columns).any(axis=0)
-            self._alive[h + 1][columns[~reached]] = False
+            reached = np.bitwise_or.reduce(edges.bits[self._alive[h][edges.rows]], axis=0)
+            has_one = np.zeros_like(self._alive[h + 1])
+            has_one[edges.columns] = np.unpackbits(reached, count=len(edges.columns)).view(bool)
+            self._alive[h + 1] &= has_one
 
 
 class _Risks:

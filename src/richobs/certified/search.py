@@ -92,7 +92,7 @@ class Search:
         self, kind: str, path: Path, verdict: str, statistic: float, threshold: float, n: int, before: float
     ) -> None:
         """Writes an event down and tells whoever listens."""
-        event = Event(kind, "certified", path, verdict, statistic, threshold, n, before, self.space.log_size)
+        event = Event(kind, "certified", path, verdict, statistic, threshold, n, before, self.space.log_bound)
         self.trace.append(event)
         if self.callback is not None:
             lower = self.best.lower if self.best is not None else 0.0
@@ -173,7 +173,7 @@ def _round(search: Search) -> bool:
     first = alive & (promise >= promise[alive].max() - search.epsilon / 8)
     member = search.space.draw(first, keyed_generator(search.seed, "candidate", search.rounds))
     policy = LearnedPolicy(search.functions, member)
-    size, n = search.space.log_size, search.tuning.trials
+    size, n = search.space.log_bound, search.tuning.trials
     tried = search.engine.rollout(policy, n, n, phase="certified", purpose="trial")
     promising = tried.mean + 2 * math.sqrt(max(tried.variance, 0.05) / n) >= search.upper - search.epsilon
     verdict = "promising" if promising else "failed"
@@ -196,7 +196,7 @@ def _verify(search: Search, member: Member, policy: LearnedPolicy) -> bool:
         look += 1
         part = share / (look * (look + 1)) / 2
         more = max(search.tuning.verification, n)
-        size = search.space.log_size
+        size = search.space.log_bound
         total += more * search.engine.rollout(policy, more, 0, phase="certified", purpose="verification").mean
         n += more
         mean = total / n
@@ -219,7 +219,9 @@ def _verify(search: Search, member: Member, policy: LearnedPolicy) -> bool:
                 f"a policy's value is at least {search.best.lower:.6g}, but no surviving function promises more than "
                 f"{search.upper:.6g}: Q* is not in the class, or transitions are not deterministic. {_chance(search)}"
             )
+        # Give up where most of the gap is between U and what the policy earns: survivors must go, not rollouts come.
         hopeless = mean + 3 * math.sqrt(0.25 / n) < search.upper - search.epsilon
+        hopeless |= n >= 4 * search.tuning.verification and search.upper - mean > 0.6 * search.epsilon
         hopeless |= n > 32 * math.log(1 / part) / search.epsilon**2
         verdict = "certified" if done else "failed" if hopeless else "open"
         search.note("verification", (), verdict, search.upper - lower, search.epsilon, more, size)
@@ -258,14 +260,14 @@ def _probe(search: Search, member: Member, path: Path) -> None:
     n = min(sizes) if sizes else search.stage
     chosen = [h for h in reversed(range(H)) if guesses[h].drops or guesses[h].needed is not None]
     chosen = chosen or list(reversed(range(H)))
-    before = search.space.log_size
+    before = search.space.fingerprint
     batch = search.engine.play(path, n, living, phase="certified", purpose="batch")
     for h in chosen:
         _eliminate(search, path, living, batch, h, guesses[h].reference, n)
     for h, a in enumerate(path):
         search.tested[path[:h], a] = max(n, search.tested.get((path[:h], a), 0))
     search.root_guess[living[0]] = batch[0].v_mean
-    if search.space.log_size == before and n >= search.stage:
+    if search.space.fingerprint == before and n >= search.stage:
         search.stage *= 2
 
 
@@ -329,7 +331,7 @@ def _eliminate(
     bar = float(whole.noise[i] + (whole.gain[i] - whole.future[j]) ** 2)
     slack = elimination_slack(e, n, search.b, RELATIVE * share)
     reach = e + residual_radius(n, search.b, (1 - RELATIVE) * share)
-    size = search.space.log_size
+    size = search.space.log_bound
     search.claim("Q* passes the elimination", (*node, a), n, share, bar)
     search.space.restrict(_risk(batch, h, a, ours, theirs), bar + slack, reach)
     if not search.space.alive(h).any():
