@@ -41,7 +41,9 @@ def learn(horizon: int, class_size: int, epsilon: float, repeats: Any = "skip") 
         ", verbatim" if repeats != "skip" else ""
     )
     try:
-        seconds, outcome = timed(lambda: richobs.learn(problem, epsilon=epsilon, delta=0.1, repeats=repeats))
+        seconds, outcome = timed(
+            lambda: richobs.learn(problem, epsilon=epsilon, delta=0.1, schedule="paper", repeats=repeats)
+        )
     except PrecisionError as refused:
         return name, float("nan"), "s", f"refused: {str(refused).partition('.')[0]}..."
     return name, seconds, "s", near_optimal(problem, outcome)
@@ -54,13 +56,13 @@ def look_up(table: Any, level: int, x: Any) -> Any:
 def against_transcription() -> list[tuple[str, float, str, str]]:
     """The plain transcription at H = 1, where its samples fit into memory."""
     problem = richobs.make("bandit", n_contexts=5, n_actions=2, class_size=16)
-    settings = Settings(epsilon=0.99, delta=0.5)
+    settings = Settings(epsilon=0.99, delta=0.5, schedule="paper")
     constants = constants_for(problem, settings)
     tables = problem.functions.levels[0].tables  # type: ignore[attr-defined]
     plain = [partial(look_up, t) for t in tables]
     slow, name = timed(lambda: Transcription(problem.env, plain, constants, np.random.default_rng(0)).run())
-    fast = cpu_seconds(lambda: richobs.learn(problem, epsilon=0.99, delta=0.5), repeats=3)
-    stream, outcome = timed(lambda: richobs.learn(problem, epsilon=0.99, delta=0.5, engine="stream"))
+    fast = cpu_seconds(lambda: richobs.learn(problem, epsilon=0.99, delta=0.5, schedule="paper"), repeats=3)
+    stream, outcome = timed(lambda: richobs.learn(problem, epsilon=0.99, delta=0.5, schedule="paper", engine="stream"))
     sizes = f"bandit, 16 functions, {constants.search.n_train:,} samples"
     for found in (richobs.LearnedPolicy(problem.functions, (name,)), outcome.policy):
         assert problem.optimal_value - 0.99 <= problem.value(found).value

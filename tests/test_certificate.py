@@ -13,9 +13,9 @@ from richobs.learning import Settings, _Given, run
 from richobs.policy import LearnedPolicy
 
 
-def certificate_for(id="lock/3", **settings):
+def certificate_for(id="lock/3", schedule="paper", **settings):
     problem = richobs.make(id)
-    outcome = run(problem, Settings(**settings))
+    outcome = run(problem, Settings(schedule=schedule, **settings))
     return certify(outcome, problem), problem, outcome
 
 
@@ -40,7 +40,7 @@ def test_the_same_run_gives_the_same_bytes_and_survives_the_disk(tmp_path):
     one.save(tmp_path / "c.json")
     again = Certificate.load(tmp_path / "c.json")
     assert again.to_json() == one.to_json()
-    assert again.settings == Settings()
+    assert again.settings == Settings(schedule="paper")
 
 
 @pytest.mark.parametrize("id", ["lock/3", "random/4,seed=2", "diabolical/2", "bandit"])
@@ -59,6 +59,33 @@ def test_an_honest_certificate_is_verified(id):
         "run",
         "claim",
     ]
+
+
+@pytest.mark.parametrize("id", ["lock/3", "random/3,seed=2"])
+def test_a_certified_answer_can_be_recomputed_from_its_claims(id):
+    certificate, _, outcome = certificate_for(id, schedule="certified", epsilon=0.3)
+    content = json.loads(certificate.to_json())
+    assert sum(row[3] for row in content["claims"]) <= 0.05
+    assert content["result"]["lower"] == max(row[4] for row in content["claims"] if row[0] == "V(policy) is at least")
+    checked = verify(Certificate(content), richobs.make(id), policy=outcome.policy)
+    assert checked.agrees, checked
+    assert {"delta", "bounds"} <= {f.what for f in checked.findings}
+
+
+@pytest.mark.parametrize(
+    ("lie", "found"),
+    [
+        (lambda c: c["result"].update(lower=c["result"]["lower"] + 0.01), {"bounds", "run"}),
+        (lambda c: c["result"].update(upper=0.0), {"run"}),
+        (lambda c: c["claims"][0].__setitem__(3, 0.5), {"delta", "run"}),
+        (lambda c: c["claims"].pop(), {"bounds", "run"}),
+    ],
+)
+def test_lies_about_certified_bounds_are_found(lie, found):
+    certificate, problem, _ = certificate_for("lock/3", schedule="certified", epsilon=0.3)
+    content = json.loads(certificate.to_json())
+    lie(content)
+    assert {f.what for f in verify(Certificate(content), problem).findings if not f.agrees} == found
 
 
 def lie_about(content, what):
@@ -128,7 +155,7 @@ def test_python_functions_have_no_digest_but_a_certificate():
     truth = problem.process.q_tables
     functions = Callables([lambda h, x: truth[h][x]], horizon=2, n_actions=3)
     given = _Given(problem.env, functions, problem.process, 2)
-    certificate = certify(run(given, Settings()), given)
+    certificate = certify(run(given, Settings(schedule="paper")), given)
     assert certificate.environment is None
     assert certificate.content["functions"]["digest"] is None
     assert certificate.content["policy"] == {"member": 0, "digest": None}
@@ -208,7 +235,10 @@ def test_a_certificate_of_another_world_or_with_too_few_states_is_found():
 
 @pytest.mark.parametrize(("delta", "words"), [(1e-7, "0.9999999 "), (0.05, "0.95 "), (1e-9, "0.999999999 ")])
 def test_the_claim_never_rounds_up(delta, words):
-    assert f"With probability at least {words}" in richobs.learn(richobs.make("bandit"), delta=delta).claim
+    assert (
+        f"With probability at least {words}"
+        in richobs.learn(richobs.make("bandit"), delta=delta, schedule="paper").claim
+    )
 
 
 def test_files_are_as_readable_as_the_umask_says(tmp_path):

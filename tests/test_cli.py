@@ -25,7 +25,8 @@ def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path):
     status, said = run(capsys, "learn", "lock", "--horizon", "3", "--noise-bits", "2")
     assert status == 0
     assert "With probability at least 0.95 the policy's value is within 0.1 of optimal" in said.out
-    assert "search: elimination" in said.out
+    assert "certified: batch" in said.out
+    assert "at most 0.5" in said.out
     folder = tmp_path / "runs" / "lock-3,noise_bits=2"
     assert sorted(p.name for p in folder.iterdir()) == ["certificate.json", "policy.npz"]
     assert str(folder.relative_to(tmp_path)) in said.out
@@ -38,6 +39,13 @@ def test_learn_knows_every_world(capsys, world):
     assert status == 0
     assert said.out.startswith("With probability at least 0.95")
     assert len(said.out.splitlines()) == 1
+
+
+def test_learn_as_printed(capsys):
+    status, said = run(capsys, "learn", "lock/3", "--schedule", "paper")
+    assert status == 0
+    assert "search: elimination" in said.out
+    assert "repeats left out" in said.out
 
 
 def test_learn_json_is_the_certificate(capsys):
@@ -162,17 +170,20 @@ def test_worlds_lists_every_parameter(capsys):
         (["learn", "lock/3,horizons=4"], "world 'lock' has no parameter 'horizons'"),
         (["learn", "lock/3", "--horizon", "4"], "--horizon: given in 'lock/3' and again as an option"),
         (["learn", "lokc"], "there is no world 'lokc'; there are bandit"),
-        (["learn", "lock", "--epsilon", "2"], "epsilon must lie strictly between 0 and 1; got 2.0"),
-        (["learn", "lock", "--n-states", "0"], "n_states must be at least 1, a whole number; got 0"),
+        (["learn", "lock", "--epsilon", "2"], "epsilon must lie between 1e-09 and 1; got 2.0"),
+        (
+            ["learn", "lock", "--schedule", "paper", "--n-states", "0"],
+            "n_states must be at least 1, a whole number; got 0",
+        ),
         (["learn", "lock/6", "--horizon=7"], "--horizon: given in 'lock/6' and again as an option"),
-        (["learn", "lock", "--noise-bits", "40"], "the streaming engine plays them one by one"),
-        (["plan", "lock", "--epsilon", "1e-160"], "epsilon must be at least 1e-09"),
-        (["plan", "lock", "--delta", "1e-322"], "delta must be at least 1e-09"),
+        (["learn", "lock", "--schedule", "paper", "--noise-bits", "40"], "the streaming engine plays them one by one"),
+        (["plan", "lock", "--epsilon", "1e-160"], "epsilon must lie between 1e-09 and 1"),
+        (["plan", "lock", "--delta", "1e-322"], "delta must lie between 1e-09 and 1"),
         (["learn", "lock", "--workers", "0"], "workers must be at least 1"),
         (["learn", "lock", "--max-episodes", "-5"], "max_episodes must be at least 1"),
         (["learn", "lock", "--noise-bits", "40", "--engine", "counted"], "there is none here"),
-        (["learn", "lock", "--max-episodes", "1000"], "1,000 remain of the 1,000 allowed"),
-        (["learn", "deep-sea/4", "--n-states", "1"], "more than M H = 4 eliminations"),
+        (["learn", "lock", "--schedule", "paper", "--max-episodes", "1000"], "1,000 remain of the 1,000 allowed"),
+        (["learn", "deep-sea/4", "--schedule", "paper", "--n-states", "1"], "more than M H = 4 eliminations"),
         (["verify", "nothing.json"], "No such file"),
     ],
 )

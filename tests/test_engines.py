@@ -310,7 +310,7 @@ class TestOddProcesses:
 class TestLedger:
     def test_every_episode_is_charged_once(self):
         problem = richobs.make("random/3,seed=3")
-        outcome = richobs.learn(problem)
+        outcome = richobs.learn(problem, schedule="paper")
         assert sum(e.episodes for e in outcome.ledger) == outcome.episodes
         sums = outcome.ledger.by("purpose")
         assert sum(episodes for _, episodes in sums.values()) == outcome.episodes

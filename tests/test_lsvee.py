@@ -1,6 +1,7 @@
 """LSVEE as printed: constants as literals, a run worked out by hand, a golden tree, the guarantee over many runs."""
 
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from richobs.moments import Moments
 from richobs.outcome import StopReason
 from richobs.tabular import Rewards, TabularProcess
 
+learn = partial(richobs.learn, schedule="paper")
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -180,7 +182,7 @@ def tree(outcome):
 
 def test_the_golden_search_tree_of_the_lock():
     """To renew the file, print tree(outcome), and read it before you store it."""
-    outcome = richobs.learn(richobs.make("lock/3", noise_bits=1), epsilon=0.1, delta=0.1)
+    outcome = learn(richobs.make("lock/3", noise_bits=1), epsilon=0.1, delta=0.1)
     assert tree(outcome) == (GOLDEN / "lock.txt").read_text()
 
 
@@ -217,7 +219,7 @@ def test_the_guarantee_over_random_processes(horizon, n_states, n_actions, overl
         class_size=class_size,
         seed=seed,
     )
-    outcome = richobs.learn(problem, epsilon=epsilon, delta=0.1, seed=seed)
+    outcome = learn(problem, epsilon=epsilon, delta=0.1, seed=seed)
     assert check_run(problem, outcome, epsilon)
     events = [e for e in outcome.trace if e.kind == "elimination"]
     assert all(a.log_size_after <= a.log_size_before + 1e-9 for a in events)
@@ -228,7 +230,7 @@ def test_the_guarantee_over_random_processes(horizon, n_states, n_actions, overl
 )
 def test_the_guarantee_in_every_world(world):
     problem = richobs.make(world)
-    assert check_run(problem, richobs.learn(problem, epsilon=0.1, delta=0.1), 0.1)
+    assert check_run(problem, learn(problem, epsilon=0.1, delta=0.1), 0.1)
 
 
 def test_the_truth_survives():
@@ -270,20 +272,18 @@ def test_layered_and_listed_classes_give_the_same_run(seed, horizon, n_states, c
 class TestEdges:
     def test_one_action(self):
         problem = richobs.make("random", n_actions=1)
-        assert check_run(problem, richobs.learn(problem, delta=0.1), 0.1)
+        assert check_run(problem, learn(problem, delta=0.1), 0.1)
 
     def test_a_class_of_one_function(self):
         problem = richobs.make("random", class_size=1)
-        outcome = richobs.learn(problem)
+        outcome = learn(problem)
         assert outcome.log_size == 0
         assert outcome.policy.member == (0,) * 4
 
     def test_a_class_that_holds_the_truth_twice(self):
         problem = richobs.make("mdp/3")
         truth = [np.stack([t, t]) for t in problem.process.q_tables]
-        outcome = richobs.learn(
-            problem.env, Layered([TableLevel(t) for t in truth]), process=problem.process, n_states=4
-        )
+        outcome = learn(problem.env, Layered([TableLevel(t) for t in truth]), process=problem.process, n_states=4)
         assert outcome.log_size == pytest.approx(3 * math.log(2))
 
     def test_listed_tables_and_callables(self):
@@ -292,14 +292,14 @@ class TestEdges:
         tables = Tables([np.stack([np.zeros_like(t), t]) for t in truth])
         calls = Callables([lambda h, x: np.zeros((len(x), 3)), lambda h, x: truth[h][x]], horizon=2, n_actions=3)
         for functions in (tables, calls):
-            outcome = richobs.learn(problem.env, functions, process=problem.process, n_states=2)
+            outcome = learn(problem.env, functions, process=problem.process, n_states=2)
             assert outcome.policy.member == 1
             assert problem.value(outcome.policy).value == pytest.approx(problem.optimal_value)
 
     def test_repeats_as_printed_give_the_same_answer_for_more_episodes(self):
         problem = richobs.make("lock/3", noise_bits=1)
-        skip = richobs.learn(problem, epsilon=0.5, delta=0.1)
-        verbatim = richobs.learn(problem, epsilon=0.5, delta=0.1, repeats="verbatim")
+        skip = learn(problem, epsilon=0.5, delta=0.1)
+        verbatim = learn(problem, epsilon=0.5, delta=0.1, repeats="verbatim")
         assert skip.rounds > 1
         assert skip.ledger.skipped > 0
         assert verbatim.ledger.skipped == 0
@@ -312,21 +312,21 @@ class TestEdges:
 
     def test_the_same_seed_gives_the_same_run_and_another_does_not(self):
         problem = richobs.make("random", seed=1)
-        a, b, c = (richobs.learn(problem, seed=s) for s in (0, 0, 1))
+        a, b, c = (learn(problem, seed=s) for s in (0, 0, 1))
         assert a.trace == b.trace
         assert a.value_hat != c.value_hat
 
     def test_the_streaming_engine_runs_the_same_algorithm(self):
         """At H = 1 and a large epsilon the printed sizes can be played: nine million episodes."""
         problem = richobs.make("bandit", n_actions=1, n_contexts=2, class_size=2)
-        outcome = richobs.learn(problem, epsilon=0.99, delta=0.9, engine="stream", workers=2)
+        outcome = learn(problem, epsilon=0.99, delta=0.9, engine="stream", workers=2)
         assert outcome.episodes == problem.env.episodes
         assert outcome.episodes > 5 * 10**6
         assert check_run(problem, outcome, 0.99)
 
     def test_progress_is_told_after_every_test(self):
         seen = []
-        outcome = richobs.learn(richobs.make("mdp/2"), callback=seen.append)
+        outcome = learn(richobs.make("mdp/2"), callback=seen.append)
         assert [p.event for p in seen] == list(outcome.trace)
         assert seen[-1].episodes == outcome.episodes
 
@@ -334,7 +334,7 @@ class TestEdges:
 class TestBrokenPromises:
     def test_too_many_states(self):
         with pytest.raises(BrokenPromise, match=r"more than M H = 4 eliminations.*probability at most 0.05") as stopped:
-            richobs.learn(richobs.make("deep-sea/4"), n_states=1)
+            learn(richobs.make("deep-sea/4"), n_states=1)
         assert stopped.value.ledger.total == sum(e.n for e in stopped.value.trace) > 0
 
     def test_a_class_without_the_truth_is_often_noticed(self):
@@ -342,7 +342,7 @@ class TestBrokenPromises:
         process = small_process()
         tables = [np.full((1, 1, 2), 0.9), np.full((1, 2, 2), 0.9)]
         with pytest.raises(BrokenPromise, match="every surviving policy was tried"):
-            richobs.learn(
+            learn(
                 richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process)),
                 Layered([TableLevel(t) for t in tables]),
                 process=process,
@@ -355,7 +355,7 @@ class TestBrokenPromises:
         with pytest.raises(
             BrokenPromise, match=r"a policy earns 0.6, more than the optimal value estimated at the root, 0.1"
         ):
-            richobs.learn(
+            learn(
                 richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process)),
                 Layered([TableLevel(t) for t in tables]),
                 process=process,
@@ -368,25 +368,25 @@ class TestBrokenPromises:
         for seed in range(10):
             problem = richobs.make("lower-bound/3", epsilon=0.4, seed=seed)
             try:
-                richobs.learn(problem, epsilon=0.1)
+                learn(problem, epsilon=0.1)
             except BrokenPromise:
                 noticed += 1
         assert noticed > 0
 
     def test_episode_limits_stop_before_they_are_exceeded(self):
         with pytest.raises(EpisodeLimit, match="remain of the") as stopped:
-            richobs.learn(richobs.make("lock"), max_episodes=10**13)
+            learn(richobs.make("lock"), max_episodes=10**13)
         assert 0 < stopped.value.ledger.total <= 10**13
         assert len(stopped.value.trace) > 0
 
     def test_an_epsilon_too_small_for_float64_is_refused(self):
         problem = richobs.make("lock/20", noise_bits=1)
         with pytest.raises(PrecisionError, match="Use a larger epsilon or a shorter horizon"):
-            richobs.learn(problem, epsilon=0.001, delta=0.1)
+            learn(problem, epsilon=0.001, delta=0.1)
 
     def test_but_not_where_it_can_be_resolved(self):
         problem = richobs.make("lock/6", noise_bits=1)
-        outcome = richobs.learn(problem, epsilon=0.001, delta=0.1)
+        outcome = learn(problem, epsilon=0.001, delta=0.1)
         assert outcome.episodes > 10**19
         assert check_run(problem, outcome, 0.001)
 
@@ -398,42 +398,42 @@ class TestRequests:
             ({"schedule": "fast"}, "there is no schedule 'fast'"),
             ({"engine": "fast"}, "there is no engine 'fast'"),
             ({"repeats": "often"}, "repeats must be 'skip' or 'verbatim'"),
-            ({"epsilon": 0.0}, "epsilon must lie strictly between 0 and 1"),
+            ({"epsilon": 0.0}, "epsilon must lie between"),
         ],
     )
     def test_unknown_choices(self, kwargs, words):
         with pytest.raises(InvalidInput, match=words):
-            richobs.learn(richobs.make("mdp"), **kwargs)
+            learn(richobs.make("mdp"), **kwargs)
 
     def test_what_is_missing_is_said(self):
         problem = richobs.make("mdp")
         with pytest.raises(InvalidInput, match="needs a function class"):
-            richobs.learn(problem.env)
+            learn(problem.env)
         with pytest.raises(InvalidInput, match="needs n_states"):
-            richobs.learn(problem.env, problem.functions)
+            learn(problem.env, problem.functions)
         with pytest.raises(InvalidInput, match="the class has 5 levels and 3 actions; the environment has 5 and 4"):
-            richobs.learn(richobs.make("lock").env, problem.functions, n_states=3)
+            learn(richobs.make("lock").env, problem.functions, n_states=3)
         with pytest.raises(InvalidInput, match="Use engine='stream'"):
-            richobs.learn(problem.env, problem.functions, n_states=4, engine="counted")
+            learn(problem.env, problem.functions, n_states=4, engine="counted")
 
     def test_a_problem_with_a_class_or_a_process_of_ones_own(self):
         problem = richobs.make("mdp/2")
         small = Layered([TableLevel(t[None]) for t in problem.process.q_tables])
-        assert richobs.learn(problem, small).log_size == 0
+        assert learn(problem, small).log_size == 0
         with pytest.raises(InvalidInput, match="the process has 5 levels and 3 actions; the environment has 2 and 3"):
-            richobs.learn(problem, process=richobs.make("mdp/5").process)
+            learn(problem, process=richobs.make("mdp/5").process)
 
     @pytest.mark.parametrize("wrong", [{"epsilon": "0.1"}, {"n_states": 2.5}, {"n_states": "3"}, {"epsilon": 1e-12}])
     def test_numbers_of_the_wrong_kind(self, wrong):
         with pytest.raises(InvalidInput):
-            richobs.learn(richobs.make("mdp/2"), **wrong)
+            learn(richobs.make("mdp/2"), **wrong)
 
     def test_deep_searches_do_not_run_out_of_stack(self):
         problem = richobs.make("mdp/150", n_states=1, n_actions=2, class_size=2)
-        assert richobs.learn(problem, epsilon=0.5, delta=0.1).episodes > 0
+        assert learn(problem, epsilon=0.5, delta=0.1).episodes > 0
 
     def test_rewards_in_another_range_are_refused(self):
         problem = richobs.make("mdp")
         problem.env.reward_range = (0.0, 10.0)
         with pytest.raises(InvalidInput, match="totals lie in"):
-            richobs.learn(problem)
+            learn(problem)

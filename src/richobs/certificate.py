@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import platform
 import typing
@@ -14,14 +15,14 @@ import numpy as np
 from richobs.errors import InvalidFile, InvalidInput, RichObsError
 from richobs.files import write_atomically
 from richobs.learning import Learnable, Settings, constants_for, run
-from richobs.outcome import Callback, Outcome
+from richobs.outcome import LOWER, UPPER, Callback, Outcome, StopReason
 from richobs.policy import LearnedPolicy, class_digest
 from richobs.problem import Policy, ValueReport
 from richobs.version import __version__
 
 FORMAT = "richobs-certificate"
 VERSION = 1
-PARTS = {"claim", "settings", "constants", "result", "ledger", "environment", "functions", "policy"}
+PARTS = {"claims", "claim", "settings", "constants", "result", "ledger", "environment", "functions", "policy"}
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,9 @@ def _check_parts(content: dict[str, Any]) -> None:
         "constants": (dict,),
         "result.episodes": (int,),
         "ledger": (list,),
+        "claims": (list,),
+        "result.upper": (float, type(None)),
+        "result.lower": (float, type(None)),
     }
     for part, kinds in kinds_of.items():
         found: Any = content
@@ -109,6 +113,12 @@ def _check_parts(content: dict[str, Any]) -> None:
             found = found[key]
         if not isinstance(found, kinds):
             raise TypeError(f"{part} is {found!r}")
+    for kind, path, n, share, value in content["claims"]:
+        if (
+            not (isinstance(path, list) and isinstance(kind, str) and type(n) is int)
+            or not 0 < share + value - value < 1
+        ):
+            raise TypeError(f"a claim is {kind!r} at {path!r}")
     for row in content["ledger"]:
         _, _, path, requests, episodes = row
         if not (isinstance(path, list) and all(type(v) is int for v in (*path, requests, episodes))):
@@ -144,8 +154,11 @@ def certify(outcome: Outcome, problem: Learnable) -> Certificate:
             "tests": len(outcome.trace),
             "episodes": outcome.episodes,
             "skipped": outcome.ledger.skipped,
+            "upper": outcome.upper,
+            "lower": outcome.lower,
         },
         "policy": {"member": outcome.policy.member, "digest": _policy_digest(outcome)},
+        "claims": [[c.kind, list(c.path), c.n, c.share, c.value] for c in outcome.claims],
         "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
         "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
     }
@@ -230,10 +243,10 @@ def verify(
     if policy is not None:
         same = policy.digest == content["policy"]["digest"]
         findings.append(Finding("policy file", same, f"digest {policy.digest[:16]}"))
-    constants = json.loads(json.dumps(dataclasses.asdict(constants_for(problem, settings))))
-    wrong = _first_difference(constants, content["constants"], "constants")
-    findings.append(
-        Finding("constants", wrong is None, wrong or "every sample size and threshold follows from the inputs")
+    findings += (
+        _checked_claims(content, settings)
+        if settings.schedule == "certified"
+        else _checked_constants(content, settings, problem)
     )
     total = sum(row[4] for row in content["ledger"])
     spent = content["result"]["episodes"]
@@ -253,6 +266,27 @@ def verify(
     detail = f"V* is {problem.optimal_value:.6g} and the policy's value {report}; {settings.epsilon:g} below is allowed"
     findings.append(Finding("claim", low <= settings.epsilon, detail))
     return Verification(tuple(findings))
+
+
+def _checked_constants(content: dict[str, Any], settings: Settings, problem: Checkable) -> list[Finding]:
+    """Derives the paper's sample sizes and thresholds again."""
+    constants = json.loads(json.dumps(dataclasses.asdict(constants_for(problem, settings))))
+    wrong = _first_difference(constants, content["constants"], "constants")
+    return [Finding("constants", wrong is None, wrong or "every sample size and threshold follows from the inputs")]
+
+
+def _checked_claims(content: dict[str, Any], settings: Settings) -> list[Finding]:
+    """Adds up the shares of delta that the claims spent, and takes U and W from the claims themselves."""
+    spent = math.fsum(row[3] for row in content["claims"])
+    upper, lower = content["result"]["upper"], content["result"]["lower"]
+    best = max((row[4] for row in content["claims"] if row[0] == LOWER), default=0.0)
+    tops = [row[4] for row in content["claims"] if row[0] == UPPER]
+    stated = lower == best and (not tops or upper <= min(tops))
+    width = settings.epsilon if content["result"]["reason"] == StopReason.CERTIFIED.value else 1.0
+    return [
+        Finding("delta", spent <= settings.delta, f"{len(content['claims'])} claims spend {spent:.6g} of it"),
+        Finding("bounds", stated and upper - lower <= width, f"V* <= {upper:.6g}, the policy's value >= {lower:.6g}"),
+    ]
 
 
 def _first_difference(a: Any, b: Any, where: str) -> str | None:

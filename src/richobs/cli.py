@@ -137,18 +137,23 @@ class Learn:
     def run(self, console: Console) -> int:
         """Learns, writes certificate and policy, prints the claim."""
         problem = _build(self.world)
-        sizes = plan(problem, epsilon=self.settings.epsilon, delta=self.settings.delta, n_states=self.settings.n_states)
+        asked = self.settings
+        sizes = None
+        if asked.schedule == "paper":
+            sizes = plan(problem, epsilon=asked.epsilon, delta=asked.delta, n_states=asked.n_states)
         folder = self.out or _default_folder(problem, self.settings)
         folder.mkdir(parents=True, exist_ok=True)  # before the run: what it finds must have a place to go
         streams = self.settings.engine == "stream" or (self.settings.engine == "auto" and problem.process is None)
-        if streams and self.settings.max_episodes is None and sizes.constants.search.n_train > MOST_STREAMED:
+        if sizes and streams and self.settings.max_episodes is None and sizes.constants.search.n_train > MOST_STREAMED:
             raise InvalidInput(
                 f"the paper's schedule asks for {_number(sizes.constants.search.n_train)} episodes per elimination here, "
                 "and the streaming engine plays them one by one, some ten million a second. Set --max-episodes to start "
                 "anyway."
             )
         outcome = _watched(
-            lambda callback: run(problem, self.settings, callback), sizes.max_episodes, quiet=self.quiet or self.json
+            lambda callback: run(problem, self.settings, callback),
+            sizes.max_episodes if sizes else self.settings.max_episodes,
+            quiet=self.quiet or self.json,
         )
         certificate = certify(outcome, problem)
         certificate.save(folder / "certificate.json")
@@ -382,26 +387,37 @@ def _watched(work: Callable[[Callback], Result], expected: int | None, *, quiet:
 
         def show(progress: Progress) -> None:
             event = progress.event
+            bounds = ""
+            if progress.upper is not None and progress.lower is not None:
+                bounds = f", V* at most {progress.upper:.3f}, policy at least {progress.lower:.3f}"
             status.update(
-                f"{event.phase}: {event.kind} at path {event.path}, survivors 10^{event.log_size_after / math.log(10):.1f}, "
-                f"{_number(progress.episodes)} episodes{most}"
+                f"{event.kind} at path {event.path}, survivors 10^{event.log_size_after / math.log(10):.1f}, "
+                f"{_number(progress.episodes)} episodes{most}{bounds}"
             )
 
         return work(show)
 
 
-def _summary(problem: Problem, outcome: Outcome, sizes: SamplePlan) -> Table:
+def _summary(problem: Problem, outcome: Outcome, sizes: SamplePlan | None) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     kept, whole = (size / math.log(10) for size in (outcome.log_size, problem.functions.log_size))
-    for name, value in (
-        ("world", _headline(problem)),
-        ("episodes", f"{_number(outcome.episodes)} of at most {_number(sizes.max_episodes)} planned"),
-        ("repeats left out", f"{_number(outcome.ledger.skipped)} episodes or more, on paths learned before"),
-        ("best value V*", f"{outcome.v_star_hat:.6g} (estimate)"),
-        ("policy's value", f"{outcome.value_hat:.6g} (estimate)"),
-        ("survivors", f"10^{kept:.1f} of 10^{whole:.1f} functions"),
-        ("stopped because", outcome.reason.value),
-    ):
+    rows = [("world", _headline(problem))]
+    if sizes is not None:
+        rows += [
+            ("episodes", f"{_number(outcome.episodes)} of at most {_number(sizes.max_episodes)} planned"),
+            ("repeats left out", f"{_number(outcome.ledger.skipped)} episodes or more, on paths learned before"),
+            ("best value V*", f"{outcome.v_star_hat:.6g} (estimate)"),
+            ("policy's value", f"{outcome.value_hat:.6g} (estimate)"),
+        ]
+    else:
+        rows += [
+            ("episodes", f"{_number(outcome.episodes)}, {outcome.rounds} candidates tried"),
+            ("best value V*", f"at most {outcome.upper:.6g}"),
+            ("policy's value", f"at least {outcome.lower:.6g} (estimate {outcome.value_hat:.6g})"),
+            ("rests on", f"{len(outcome.claims)} claims, each with its share of delta in the certificate"),
+        ]
+    rows += [("survivors", f"10^{kept:.1f} of 10^{whole:.1f} functions"), ("stopped because", outcome.reason.value)]
+    for name, value in rows:
         table.add_row(f"  {name}", value)
     return table
 

@@ -4,14 +4,15 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
+from richobs.certified import certified
 from richobs.engines import CountedEngine, Engine, Ledger, StreamEngine
 from richobs.errors import InvalidInput, RunStopped
 from richobs.lsvee import PaperConstants, lsvee
 from richobs.outcome import Callback, Event, Outcome, Progress
-from richobs.problem import Environment, FunctionClass
+from richobs.problem import Environment, FunctionClass, check_accuracy
 from richobs.tabular import TabularProcess
 
-Schedule = Literal["paper"]
+Schedule = Literal["certified", "paper"]
 Repeats = Literal["skip", "verbatim"]
 EngineName = Literal["auto", "counted", "stream"]
 
@@ -24,8 +25,8 @@ class Settings:
     """How far from optimal the policy may be."""
     delta: float = 0.05
     """How often it may be farther."""
-    schedule: Schedule = "paper"
-    """Which sample sizes: `paper` takes them as printed."""
+    schedule: Schedule = "certified"
+    """How to search: `certified` needs few episodes and no n_states, `paper` takes every size as printed."""
     repeats: Repeats = "skip"
     """What on-demand exploration does with paths that were learned: skip them, or learn them again as printed."""
     engine: EngineName = "auto"
@@ -70,7 +71,7 @@ def learn(
     *,
     epsilon: float = 0.1,
     delta: float = 0.05,
-    schedule: Schedule = "paper",
+    schedule: Schedule = "certified",
     n_states: int | None = None,
     seed: int = 0,
     engine: EngineName = "auto",
@@ -80,17 +81,18 @@ def learn(
     process: TabularProcess | None = None,
     callback: Callback | None = None,
 ) -> Outcome:
-    """Learns a policy that is epsilon-optimal with probability at least 1 - delta ([KAL16] Theorem 1).
+    """Learns a policy that is epsilon-optimal with probability at least 1 - delta ([KAL16] Theorem 1, docs/certified.md).
 
     Args:
         env: an environment, or a problem from `richobs.make`, which brings class, process and n_states along.
         functions: the class F of value functions; it should hold Q*.
         epsilon: how far from optimal the policy may be.
         delta: how often it may be farther.
-        schedule: which sample sizes; "paper" takes them as printed.
-        n_states: bound M on the latent states per level.
+        schedule: "certified" searches with tests that hold at any sample size, "paper" takes every size as printed.
+        n_states: bound M on the latent states per level; only the paper's schedule needs it.
         seed: of every draw; the same seed gives the same result.
-        engine: "counted" draws episodes as counts from `process`, "stream" plays `env`; "auto" counts where it can.
+        engine: "counted" draws episodes as counts from `process`, "stream" plays `env`; "auto" counts where the paper's
+            schedule can, and streams otherwise.
         repeats: "verbatim" learns every collected prefix again, as printed; "skip" leaves out what was learned.
         max_episodes: an `EpisodeLimit` error is raised before more are played.
         workers: threads of the streaming engine.
@@ -127,7 +129,7 @@ class _Given:
 def run(problem: Learnable, settings: Settings, callback: Callback | None = None) -> Outcome:
     """Runs what `settings` ask for on a problem."""
     ledger = Ledger(settings.max_episodes)
-    constants = constants_for(problem, settings)
+    _check(problem, settings)
     trace: list[Event] = []
 
     def note(progress: Progress) -> None:
@@ -136,23 +138,31 @@ def run(problem: Learnable, settings: Settings, callback: Callback | None = None
             callback(progress)
 
     try:
-        outcome = lsvee(
-            engine_for(problem, settings, ledger),
-            problem.functions,
-            constants,
-            verbatim=settings.repeats == "verbatim",
-            callback=note,
-        )
+        engine = engine_for(problem, settings, ledger)
+        if settings.schedule == "certified":
+            outcome = certified(
+                engine,
+                problem.functions,
+                epsilon=settings.epsilon,
+                delta=settings.delta,
+                seed=settings.seed,
+                callback=note,
+            )
+        else:
+            constants = constants_for(problem, settings)
+            verbatim = settings.repeats == "verbatim"
+            outcome = lsvee(engine, problem.functions, constants, verbatim=verbatim, callback=note)
         return dataclasses.replace(outcome, settings=settings)
     except RunStopped as stopped:
         stopped.ledger, stopped.trace = ledger, tuple(trace)
         raise
 
 
-def constants_for(problem: Learnable, settings: Settings) -> PaperConstants:
-    """Returns the sample sizes and thresholds of the schedule."""
-    if settings.schedule != "paper":
-        raise InvalidInput(f"there is no schedule {settings.schedule!r}; there is 'paper'.")
+def _check(problem: Learnable, settings: Settings) -> None:
+    """Refuses settings and problems that no schedule can use."""
+    if settings.schedule not in ("certified", "paper"):
+        raise InvalidInput(f"there is no schedule {settings.schedule!r}; there are 'certified' and 'paper'.")
+    check_accuracy(settings.epsilon, settings.delta)
     if settings.repeats not in ("skip", "verbatim"):
         raise InvalidInput(f"repeats must be 'skip' or 'verbatim'; got {settings.repeats!r}.")
     env, functions = problem.env, problem.functions
@@ -161,6 +171,12 @@ def constants_for(problem: Learnable, settings: Settings) -> PaperConstants:
             f"the class has {functions.horizon} levels and {functions.n_actions} actions; the environment has "
             f"{env.horizon} and {env.n_actions}."
         )
+
+
+def constants_for(problem: Learnable, settings: Settings) -> PaperConstants:
+    """Returns the sample sizes and thresholds of the paper's schedule."""
+    _check(problem, settings)
+    env, functions = problem.env, problem.functions
     n_states = settings.n_states if settings.n_states is not None else problem.n_states
     if n_states is None:
         raise InvalidInput("the paper's schedule needs n_states, a bound on the latent states per level.")
@@ -193,7 +209,7 @@ def engine_for(problem: Learnable, settings: Settings, ledger: Ledger) -> Engine
         )
     name = settings.engine
     if name == "auto":
-        name = "stream" if problem.process is None else "counted"
+        name = "counted" if problem.process is not None and settings.schedule == "paper" else "stream"
     if name == "counted":
         if problem.process is None:
             raise InvalidInput(

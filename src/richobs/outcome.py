@@ -10,6 +10,8 @@ from richobs.engines import Ledger
 from richobs.policy import LearnedPolicy
 from richobs.problem import Path
 
+LOWER, UPPER = "V(policy) is at least", "V* is at most"  # the claims that bounds are read off from
+
 
 class StopReason(enum.Enum):
     """Why a run ended; the value is the sentence a person reads."""

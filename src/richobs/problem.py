@@ -5,6 +5,7 @@ H levels, K actions, N functions. Levels count from 0, and the node at a path li
 """
 
 import math
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -172,6 +173,16 @@ def checked_path(path: Sequence[int], horizon: int, n_actions: int, *, room: int
                 f"path {actions} takes action {a} at level {level}; this environment has actions 0 to {n_actions - 1}."
             )
     return actions
+
+
+SMALLEST = 1e-9  # epsilon and delta below it are refused: float64 could not hold what follows from them
+
+
+def check_accuracy(epsilon: Any, delta: Any) -> None:
+    """Raises `InvalidInput` unless both are numbers in [SMALLEST, 1)."""
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if not isinstance(value, numbers.Real) or not SMALLEST <= value < 1:
+            raise InvalidInput(f"{name} must lie between {SMALLEST:g} and 1; got {value!r}.")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from richobs.certified.bounds import (
 from richobs.engines import Engine
 from richobs.errors import BrokenPromise, EpisodeLimit
 from richobs.moments import Moments
-from richobs.outcome import Callback, Claim, Event, Outcome, Progress, StopReason
+from richobs.outcome import LOWER, UPPER, Callback, Claim, Event, Outcome, Progress, StopReason
 from richobs.policy import LearnedPolicy
 from richobs.problem import Floats, FunctionClass, Ints, Member, Path
 from richobs.randomness import keyed_generator
@@ -72,6 +72,7 @@ class Search:
     claims: list[Claim] = field(default_factory=list)
     trace: list[Event] = field(default_factory=list)
     best: "Candidate | None" = None
+    tried: Member | None = None  # the last candidate
     rounds: int = 0
 
     def __post_init__(self) -> None:
@@ -142,7 +143,11 @@ def certified(
             pass
     except EpisodeLimit:
         if search.best is None:
-            raise
+            if search.tried is None:
+                raise
+            search.best = Candidate(
+                search.tried, 0.0, 0.0, 0
+            )  # nothing is known of it but that rewards are not negative
         reason = StopReason.EPISODES_SPENT
     found = search.best
     assert found is not None, "a round that ends the search has found a candidate"
@@ -172,6 +177,7 @@ def _round(search: Search) -> bool:
     promise = np.minimum(search.root_guess, search.root_upper)
     first = alive & (promise >= promise[alive].max() - search.epsilon / 8)
     member = search.space.draw(first, keyed_generator(search.seed, "candidate", search.rounds))
+    search.tried = member
     policy = LearnedPolicy(search.functions, member)
     size, n = search.space.log_bound, search.tuning.trials
     tried = search.engine.rollout(policy, n, n, phase="certified", purpose="trial")
@@ -201,7 +207,7 @@ def _verify(search: Search, member: Member, policy: LearnedPolicy) -> bool:
         n += more
         mean = total / n
         lower = return_lower_bound(mean, n, part)
-        search.claim("V(policy) is at least", (), n, part, lower)
+        search.claim(LOWER, (), n, part, lower)
         alive = search.space.alive(0)
         guess = float(np.minimum(search.root_guess, search.root_upper)[alive].max())
         if search.upper - lower > search.epsilon and guess < search.upper - search.epsilon / 16:
@@ -210,7 +216,7 @@ def _verify(search: Search, member: Member, policy: LearnedPolicy) -> bool:
             upper = mean_upper_bound(root.v_mean, root.n, search.low[0], search.high[0], part)
             search.root_upper = np.minimum(search.root_upper, upper)
             search.root_guess = root.v_mean
-            search.claim("V* is at most", (), root.n, part, search.upper)
+            search.claim(UPPER, (), root.n, part, search.upper)
         if search.best is None or lower > search.best.lower:
             search.best = Candidate(member, lower, mean, n)
         done = search.upper - search.best.lower <= search.epsilon

@@ -9,8 +9,7 @@ import numbers
 from dataclasses import dataclass
 
 from richobs.errors import InvalidInput
-
-SMALLEST = 1e-9  # epsilon and delta below it are refused
+from richobs.problem import check_accuracy
 
 
 @dataclass(frozen=True)
@@ -58,13 +57,7 @@ class PaperConstants:
             epsilon: how far from optimal the policy may be.
             delta: how often it may be farther.
         """
-        for name, value in (("epsilon", epsilon), ("delta", delta)):
-            if not _is(numbers.Real, value) or not 0 < value < 1:
-                raise InvalidInput(f"{name} must lie strictly between 0 and 1; got {value!r}.")
-            if value < SMALLEST:
-                raise InvalidInput(
-                    f"{name} must be at least {SMALLEST:g} for float64 to hold what follows; got {value!r}."
-                )
+        check_accuracy(epsilon, delta)
         for name, number in (("horizon", horizon), ("n_actions", n_actions), ("n_states", n_states)):
             if not _is(numbers.Integral, number) or number < 1:
                 raise InvalidInput(f"{name} must be at least 1, a whole number; got {number!r}.")
