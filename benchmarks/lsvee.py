@@ -40,10 +40,9 @@ def learn(horizon: int, class_size: int, epsilon: float, repeats: Any = "skip") 
     name = f"lock/{horizon}, {class_size} tables a level, epsilon {epsilon:g}" + (
         ", verbatim" if repeats != "skip" else ""
     )
+    asked: dict[str, Any] = {"epsilon": epsilon, "delta": 0.1, "schedule": "paper", "repeats": repeats}
     try:
-        seconds, outcome = timed(
-            lambda: richobs.learn(problem, epsilon=epsilon, delta=0.1, schedule="paper", repeats=repeats)
-        )
+        seconds, outcome = timed(lambda: richobs.learn(problem, **asked))
     except PrecisionError as refused:
         return name, float("nan"), "s", f"refused: {str(refused).partition('.')[0]}..."
     return name, seconds, "s", near_optimal(problem, outcome)

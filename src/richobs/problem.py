@@ -181,7 +181,7 @@ SMALLEST = 1e-9  # epsilon and delta below it are refused: float64 could not hol
 def check_accuracy(epsilon: Any, delta: Any) -> None:
     """Raises `InvalidInput` unless both are numbers in [SMALLEST, 1)."""
     for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if not isinstance(value, numbers.Real) or not SMALLEST <= value < 1:
+        if not isinstance(value, numbers.Real) or not SMALLEST <= float(value) < 1:
             raise InvalidInput(f"{name} must lie between {SMALLEST:g} and 1; got {value!r}.")
 
 

@@ -302,7 +302,8 @@ def _guess(
 
     sizes, n = [], search.tuning.smallest
     while n <= search.stage:
-        sizes.append(n)
+        if elimination_slack(np.zeros(1), n, search.b, RELATIVE * share)[0] <= search.tuning.margin * excess:
+            sizes.append(n)  # even a child without error would ask for as many
         n = max(n + 1, int(1.25 * n))
     here = np.array([next_])
     needed = next((n for n in sizes if slack(n, here)[0] <= search.tuning.margin * excess), None)
