@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from richobs.errors import InvalidInput, PrecisionError
 from richobs.functions import Layered, TableLevel, listed_product
-from richobs.versions import LayeredSpace, ListedSpace, NodeRisk, value_range, version_space
+from richobs.versions import ActionRisk, LayeredSpace, ListedSpace, NodeRisk, value_range, version_space
 
 
 def risk(level, noise, gain, future=None, share=(1.0,)):
@@ -128,3 +128,45 @@ def test_members_of_the_wrong_shape_are_refused():
         (-1, 0) in LayeredSpace([2, 2])  # noqa: B015
     with pytest.raises(InvalidInput, match="an index from 0 to 1"):
         (0, 1) in ListedSpace(2)  # noqa: B015
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 10**9), horizon=st.integers(1, 4), steps=st.integers(1, 8), few=st.booleans())
+def test_restricting_layered_and_listed_spaces_agrees(seed, horizon, steps, few):
+    """Random tests under one action: pairs told apart give the listed survivors; members alone never give fewer."""
+    rng = np.random.default_rng(seed)
+    sizes = [int(s) for s in rng.integers(1, 6, size=horizon)]
+    chains = np.indices(sizes).reshape(horizon, -1)
+    layered, listed = LayeredSpace(sizes), ListedSpace(chains.shape[1])
+    values = np.array([0.0, 0.25, 0.5])  # few values, so that members are alike
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("richobs.versions.MOST_PAIRS", 0 if few else 10**6)
+        for _ in range(steps):
+            h = int(rng.integers(horizon))
+            last = h == horizon - 1
+            noise, gain = rng.choice(values, sizes[h]) / 4, rng.choice(values, sizes[h])
+            future = np.zeros(1) if last else rng.choice(values, sizes[h + 1])
+            cutoff, reach = rng.uniform(0.1, 0.5, len(future)), rng.uniform(0.3, 0.6, len(future))
+            ours, theirs = layered.alive(h), np.ones(1, dtype=bool) if last else layered.alive(h + 1)
+            if not ours.any():
+                break
+            risk = ActionRisk(h, noise[ours], gain[ours], future[theirs])
+            least, i, j = layered.least(risk)
+            assert least == pytest.approx(risk.noise[i] + (risk.gain[i] - risk.future[j]) ** 2)
+            assert least == pytest.approx((risk.noise[:, None] + (risk.gain[:, None] - risk.future) ** 2).min())
+            layered.restrict(risk, cutoff[theirs], reach[theirs])
+            alive = listed.alive(0)
+            mine = chains[h][alive]
+            next_ = np.zeros(alive.sum(), dtype=int) if last else chains[h + 1][alive]
+            if not alive.any():
+                break
+            listed.restrict(ActionRisk(h, noise[mine], gain[mine], future[next_]), cutoff[next_], reach[next_])
+            survivors = {tuple(c) for c in chains.T[listed.alive(0)].tolist()}
+            kept = {tuple(c) for c in chains.T.tolist() if tuple(c) in layered}
+            assert kept >= survivors
+            if not few:
+                assert kept == survivors
+                assert layered.log_size == pytest.approx(listed.log_size)
+                assert layered.log_bound >= layered.log_size - 1e-9
+        if layered.alive(0).any():
+            assert layered.draw(layered.alive(0), rng) in layered

@@ -18,7 +18,7 @@ from richobs.problem import Floats, FunctionClass, Ints, Mask, Member
 
 ULPS = 100  # a threshold must exceed the rounding of the risk it is added to by this factor
 BLOCK = 4_000_000  # entries of a risk matrix that are held at once
-MOST_PAIRS = 64_000_000  # pairs of members between two levels that are told apart by `restrict`; 8 MB of bits
+MOST_PAIRS = 256_000_000  # pairs of members between two levels that are told apart by `restrict`; 32 MB of bits
 
 
 class NodeRisk(NamedTuple):
@@ -307,11 +307,19 @@ class LayeredSpace:
             here, there = live_rows[row], live_columns[column]
             rows, columns, row, column = rows[here], columns[there], row[here], column[there]
             if partial and (len(rows) * len(columns) <= MOST_PAIRS or self._edges[h] is not None):
-                kept = [
-                    np.packbits(self._pairs(h, rows[b], columns) & fits[row[b]][:, column], axis=1)
-                    for b in _blocks(len(rows), len(columns))
-                ]
-                self._edges[h] = _Edges(rows, columns, np.concatenate(kept))
+                edges = self._edges[h]
+                if edges is not None and 2 * len(columns) < len(edges.columns):  # compact: many have died
+                    parts = [
+                        np.packbits(self._pairs(h, rows[b], columns), axis=1) for b in _blocks(len(rows), len(columns))
+                    ]
+                    edges = _Edges(rows, columns, np.concatenate(parts))
+                base = columns if edges is None else edges.columns
+                table = np.zeros((len(fits), len(base)), dtype=bool)
+                table[:, np.searchsorted(base, columns)] = fits[:, column]
+                bits = np.packbits(table, axis=1)[row]  # a row of bits for each kind of member, handed out
+                if edges is not None:
+                    bits &= edges.bits[np.searchsorted(edges.rows, rows)]
+                self._edges[h] = _Edges(rows, base, bits)
         self._make_consistent()
 
     def draw(self, first: Mask, rng: np.random.Generator, /) -> Member:
