@@ -247,7 +247,54 @@ def test_the_counted_engine_can_be_searched_too():
     assert engine.ledger.total == 500
 
 
+def test_values_that_vary_at_the_root_do_not_keep_the_search_from_ending():
+    """U starts at the largest value of a function; what a policy earns must be compared with its mean instead."""
+    process = TabularProcess(
+        start=np.ones(1),
+        transitions=(),
+        emissions=(np.full((1, 2), 0.5),),
+        rewards=(Rewards.deterministic([[[1.0, 0.0], [0.0, 0.0]]]),),
+    )
+    env = richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process))
+    functions = Layered([TableLevel([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]])])
+    for epsilon, most in ((0.1, 20_000), (0.05, 80_000)):
+        outcome = richobs.learn(env, functions, epsilon=epsilon, max_episodes=most)
+        assert outcome.reason is StopReason.CERTIFIED
+        assert outcome.lower <= 0.5 <= outcome.upper
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"smallest": 1}, {"pilot": 1}, {"trials": 0}, {"largest": 3}, {"verification": 1}, {"margin": 0}]
+)
+def test_batches_too_small_for_any_bound_are_refused(wrong):
+    with pytest.raises(richobs.RichObsError, match="must"):
+        Tuning(**wrong)
+
+
+@pytest.mark.parametrize("limit", [120, 400, 900, 1700])
+@pytest.mark.parametrize("seed", [1, 14])
+def test_wider_certificates_are_verified_too(seed, limit):
+    problem = richobs.make("random", seed=seed)
+    outcome = richobs.learn(problem, epsilon=0.05, max_episodes=limit)
+    assert 0 <= outcome.epsilon == outcome.upper - outcome.lower
+    checked = richobs.verify(richobs.certify(outcome, problem), problem)
+    assert checked.agrees, checked
+
+
 class TestMisuse:
+    @pytest.mark.parametrize("limit", [600, 800, 5000])
+    def test_bounds_that_contradict_each_other_are_never_handed_out(self, limit):
+        process = TabularProcess(
+            start=np.ones(1), transitions=(), emissions=(np.ones((1, 1)),), rewards=(Rewards.bernoulli([[[0.6, 0.0]]]),)
+        )
+        env = richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process))
+        functions = Layered([TableLevel([[[0.9, 0.0]], [[0.5, 0.0]]])])
+        try:
+            outcome = richobs.learn(env, functions, epsilon=0.2, delta=0.3, max_episodes=limit)
+        except BrokenPromise:
+            return
+        assert outcome.upper >= outcome.lower
+
     def test_a_class_that_promises_too_little(self):
         """Everything earns 0.9, the class says at most 0.3: the policy beats the upper bound."""
         process = TabularProcess(

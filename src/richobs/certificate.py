@@ -263,8 +263,8 @@ def verify(
     )
     report = problem.value(outcome.policy)
     low = problem.optimal_value - report.high  # how far below V* it is at least
-    detail = f"V* is {problem.optimal_value:.6g} and the policy's value {report}; {settings.epsilon:g} below is allowed"
-    findings.append(Finding("claim", low <= settings.epsilon, detail))
+    detail = f"V* is {problem.optimal_value:.6g} and the policy's value {report}; {outcome.epsilon:g} below is allowed"
+    findings.append(Finding("claim", low <= outcome.epsilon, detail))
     return Verification(tuple(findings))
 
 
@@ -285,7 +285,9 @@ def _checked_claims(content: dict[str, Any], settings: Settings) -> list[Finding
     width = settings.epsilon if content["result"]["reason"] == StopReason.CERTIFIED.value else 1.0
     return [
         Finding("delta", spent <= settings.delta, f"{len(content['claims'])} claims spend {spent:.6g} of it"),
-        Finding("bounds", stated and upper - lower <= width, f"V* <= {upper:.6g}, the policy's value >= {lower:.6g}"),
+        Finding(
+            "bounds", stated and 0 <= upper - lower <= width, f"V* <= {upper:.6g}, the policy's value >= {lower:.6g}"
+        ),
     ]
 
 

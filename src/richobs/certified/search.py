@@ -24,7 +24,7 @@ from richobs.certified.bounds import (
     value_radius,
 )
 from richobs.engines import Engine
-from richobs.errors import BrokenPromise, EpisodeLimit
+from richobs.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.moments import Moments
 from richobs.outcome import LOWER, UPPER, Callback, Claim, Event, Outcome, Progress, StopReason
 from richobs.policy import LearnedPolicy
@@ -43,6 +43,14 @@ class Tuning:
     largest: int = 512  # batch of the first stage; doubled whenever a batch eliminates nothing
     margin: float = 0.7  # a batch is sized so that the slack is this share of the error seen in the pilot
     verification: int = 256  # rollouts before the first look at a candidate's value; doubled from look to look
+
+    def __post_init__(self) -> None:
+        least = {"trials": 1, "pilot": 2, "smallest": 2, "largest": self.smallest, "verification": 2}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                raise InvalidInput(f"{name} must be at least {low}; got {getattr(self, name)}.")
+        if not 0 < self.margin <= 1:
+            raise InvalidInput(f"margin must lie in (0, 1]; got {self.margin}.")
 
 
 RELATIVE = 0.8  # share of an elimination's delta that goes to the relative test; the absolute one gets the rest
@@ -88,6 +96,11 @@ class Search:
     def upper(self) -> float:
         """U: the largest value that a survivor may have at the root."""
         return float(self.root_upper[self.space.alive(0)].max())
+
+    @property
+    def guess(self) -> float:
+        """What the most promising survivor seems to be worth at the root."""
+        return float(np.minimum(self.root_guess, self.root_upper)[self.space.alive(0)].max())
 
     def note(
         self, kind: str, path: Path, verdict: str, statistic: float, threshold: float, n: int, before: float
@@ -148,7 +161,8 @@ def certified(
             search.best = Candidate(
                 search.tried, 0.0, 0.0, 0
             )  # nothing is known of it but that rewards are not negative
-        reason = StopReason.EPISODES_SPENT
+        if not _is_settled(search):
+            reason = StopReason.EPISODES_SPENT
     found = search.best
     assert found is not None, "a round that ends the search has found a candidate"
     return Outcome(
@@ -181,13 +195,25 @@ def _round(search: Search) -> bool:
     policy = LearnedPolicy(search.functions, member)
     size, n = search.space.log_bound, search.tuning.trials
     tried = search.engine.rollout(policy, n, n, phase="certified", purpose="trial")
-    promising = tried.mean + 2 * math.sqrt(max(tried.variance, 0.05) / n) >= search.upper - search.epsilon
+    promising = tried.mean + 2 * math.sqrt(max(tried.variance, 0.05) / n) >= search.guess - search.epsilon
     verdict = "promising" if promising else "failed"
-    search.note("trial", (), verdict, search.upper - tried.mean, search.epsilon, n, size)
+    search.note("trial", (), verdict, search.guess - tried.mean, search.epsilon, n, size)
     if promising and _verify(search, member, policy):
         return True
     _probe(search, member, _freshest(search, tried.paths))
-    return False
+    return _is_settled(search)
+
+
+def _is_settled(search: Search) -> bool:
+    """Returns whether the bounds are close enough; raises where they contradict each other."""
+    if search.best is None:
+        return False
+    if search.upper < search.best.lower:
+        raise BrokenPromise(
+            f"a policy's value is at least {search.best.lower:.6g}, but no surviving function promises more than "
+            f"{search.upper:.6g}: Q* is not in the class, or transitions are not deterministic. {_chance(search)}"
+        )
+    return search.upper - search.best.lower <= search.epsilon
 
 
 def _verify(search: Search, member: Member, policy: LearnedPolicy) -> bool:
@@ -208,26 +234,19 @@ def _verify(search: Search, member: Member, policy: LearnedPolicy) -> bool:
         mean = total / n
         lower = return_lower_bound(mean, n, part)
         search.claim(LOWER, (), n, part, lower)
-        alive = search.space.alive(0)
-        guess = float(np.minimum(search.root_guess, search.root_upper)[alive].max())
-        if search.upper - lower > search.epsilon and guess < search.upper - search.epsilon / 16:
+        if search.best is None or lower > search.best.lower:
+            search.best = Candidate(member, lower, mean, n)
+        if search.upper - lower > search.epsilon and search.guess < search.upper - search.epsilon / 16:
             seen = search.engine.observe((), n - (root.n if root else 0), phase="certified", purpose="root value")
             root = seen if root is None else root + seen
             upper = mean_upper_bound(root.v_mean, root.n, search.low[0], search.high[0], part)
             search.root_upper = np.minimum(search.root_upper, upper)
             search.root_guess = root.v_mean
             search.claim(UPPER, (), root.n, part, search.upper)
-        if search.best is None or lower > search.best.lower:
-            search.best = Candidate(member, lower, mean, n)
-        done = search.upper - search.best.lower <= search.epsilon
-        if search.upper < search.best.lower:
-            raise BrokenPromise(
-                f"a policy's value is at least {search.best.lower:.6g}, but no surviving function promises more than "
-                f"{search.upper:.6g}: Q* is not in the class, or transitions are not deterministic. {_chance(search)}"
-            )
-        # Give up where most of the gap is between U and what the policy earns: survivors must go, not rollouts come.
-        hopeless = mean + 3 * math.sqrt(0.25 / n) < search.upper - search.epsilon
-        hopeless |= n >= 4 * search.tuning.verification and search.upper - mean > 0.6 * search.epsilon
+        done = _is_settled(search)
+        # Give up where survivors promise more than the policy earns: then survivors must go, not rollouts come.
+        hopeless = mean + 3 * math.sqrt(0.25 / n) < search.guess - search.epsilon
+        hopeless |= n >= 4 * search.tuning.verification and search.guess - mean > 0.6 * search.epsilon
         hopeless |= n > 32 * math.log(1 / part) / search.epsilon**2
         verdict = "certified" if done else "failed" if hopeless else "open"
         search.note("verification", (), verdict, search.upper - lower, search.epsilon, more, size)
