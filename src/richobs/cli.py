@@ -117,6 +117,9 @@ class Plan:
                 table.add_row(f"[bold]{section}[/]")
             table.add_row(f"  {row.name}", _number(row.value), row.unit, row.where)
         console.print(table)
+        console.print(
+            "These are the sizes of `--schedule paper`; the certified schedule fixes none in advance.", style="dim"
+        )
         return 0
 
 
