@@ -91,34 +91,36 @@ class CountedEngine:
         count = multinomial(as_counts(n), process.start[start], rng)
         states, returns = start[count > 0], np.zeros(int((count > 0).sum()))
         count = count[count > 0]
-        paths = np.zeros((len(states), 0), dtype=np.int64)
+        place = np.zeros(len(states), dtype=np.int64)  # of each group in the last entry of `trail`
+        trail: list[tuple[Ints, Ints]] = []  # per level: the action of each group, and its place one level before
         for level in range(process.horizon):
             parts = []
             for s in np.unique(states):
                 actions, rewards, odds = _outcomes_in(process, policy, level, int(s))
-                mine = states == s
-                split = multinomial(count[mine], np.broadcast_to(odds, (int(mine.sum()), len(odds))), rng)
+                mine = np.flatnonzero(states == s)
+                split = multinomial(count[mine], np.broadcast_to(odds, (len(mine), len(odds))), rng)
                 group, outcome = np.nonzero(split)
+                group = mine[group]
                 parts.append(
-                    (
-                        np.column_stack([paths[mine][group], actions[outcome]]),
-                        returns[mine][group] + rewards[outcome],
-                        states[mine][group],
-                        split[group, outcome],
-                    )
+                    (place[group], actions[outcome], returns[group] + rewards[outcome], states[group], split[split > 0])
                 )
-            paths, returns, states, count = (np.concatenate(part) for part in zip(*parts, strict=True))
+            before, taken, returns, states, count = (np.concatenate(part) for part in zip(*parts, strict=True))
+            trail.append((taken, before))
+            place = np.arange(len(taken))
             if level < process.horizon - 1:
-                law = process.transitions[level][states, paths[:, -1]]  # [groups, S']
-                split = multinomial(count, law, rng)
-                group, states = np.nonzero(split)
-                paths, returns, count = paths[group], returns[group], split[group, states]
+                split = multinomial(count, process.transitions[level][states, taken], rng)  # [groups, S']
+                place, states = np.nonzero(split)
+                returns, count = returns[place], split[place, states]
         share = _shares(count, n)
         mean = float(share @ returns)
         # Which n_2 of n exchangeable episodes come first: as many places without replacement, in random order.
-        places = rng.choice(n, size=min(first, n), replace=False)
-        chosen = np.searchsorted(np.cumsum(count), places, side="right")
-        return Outcomes(n, mean, float(share @ (returns - mean) ** 2), paths[chosen])
+        chosen = np.searchsorted(np.cumsum(count), rng.choice(n, size=min(first, n), replace=False), side="right")
+        paths = np.empty((len(chosen), process.horizon), dtype=np.int64)
+        at = place[chosen]
+        for level in reversed(range(process.horizon)):
+            taken, before = trail[level]
+            paths[:, level], at = taken[at], before[at]
+        return Outcomes(n, mean, float(share @ (returns - mean) ** 2), paths)
 
     def _begin(self, path: Path, n: int, phase: str, purpose: str) -> tuple[Path, np.random.Generator]:
         """Charges the request and returns the generator that belongs to it."""
