@@ -84,15 +84,24 @@ class CountedEngine:
         return self._moments(path, n, actions, shown, counts, pair, r_mean, r_var, members)
 
     def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
-        """Plays `policy` n times, as counts of equal episodes; the first ones are drawn from these without replacement."""
+        """Plays `policy` n times, as counts of equal episodes: the first ones by their paths, the rest by returns alone."""
         _, rng = self._begin((), n, phase, purpose)
+        first = min(first, n)
+        returns, count, paths = self._roll(policy, first, rng, remember=True)
+        others, rest, _ = self._roll(policy, n - first, rng, remember=False)
+        share = _shares(np.concatenate([count, rest]), n)
+        returns = np.concatenate([returns, others])
+        mean = float(share @ returns)
+        order = rng.permutation(np.repeat(np.arange(len(count)), count))  # which of the first came when
+        return Outcomes(n, mean, float(share @ (returns - mean) ** 2), paths[order])
+
+    def _roll(self, policy: Policy, n: int, rng: np.random.Generator, *, remember: bool) -> tuple[Floats, Counts, Ints]:
+        """Plays `policy` n times; returns groups of equal episodes: returns, counts and, if remembered, paths."""
         process = self._process
         start = np.flatnonzero(process.start)
         count = multinomial(as_counts(n), process.start[start], rng)
-        states, returns = start[count > 0], np.zeros(int((count > 0).sum()))
-        count = count[count > 0]
-        place = np.zeros(len(states), dtype=np.int64)  # of each group in the last entry of `trail`
-        trail: list[tuple[Ints, Ints]] = []  # per level: the action of each group, and its place one level before
+        states, count = start[count > 0], count[count > 0]
+        returns, paths = np.zeros(len(states)), np.zeros((len(states), 0), dtype=np.int64)
         for level in range(process.horizon):
             parts = []
             for s in np.unique(states):
@@ -100,27 +109,23 @@ class CountedEngine:
                 mine = np.flatnonzero(states == s)
                 split = multinomial(count[mine], np.broadcast_to(odds, (len(mine), len(odds))), rng)
                 group, outcome = np.nonzero(split)
-                group = mine[group]
-                parts.append(
-                    (place[group], actions[outcome], returns[group] + rewards[outcome], states[group], split[split > 0])
-                )
-            before, taken, returns, states, count = (np.concatenate(part) for part in zip(*parts, strict=True))
-            trail.append((taken, before))
-            place = np.arange(len(taken))
+                parts.append((mine[group], actions[outcome], rewards[outcome], split[split > 0]))
+            if not parts:
+                return returns, count, np.zeros((0, process.horizon), dtype=np.int64)
+            group, taken, paid, count = (np.concatenate(part) for part in zip(*parts, strict=True))
+            returns, states = returns[group] + paid, states[group]
+            paths = np.column_stack([paths[group], taken]) if remember else paths
             if level < process.horizon - 1:
                 split = multinomial(count, process.transitions[level][states, taken], rng)  # [groups, S']
-                place, states = np.nonzero(split)
-                returns, count = returns[place], split[place, states]
-        share = _shares(count, n)
-        mean = float(share @ returns)
-        # Which n_2 of n exchangeable episodes come first: as many places without replacement, in random order.
-        chosen = np.searchsorted(np.cumsum(count), rng.choice(n, size=min(first, n), replace=False), side="right")
-        paths = np.empty((len(chosen), process.horizon), dtype=np.int64)
-        at = place[chosen]
-        for level in reversed(range(process.horizon)):
-            taken, before = trail[level]
-            paths[:, level], at = taken[at], before[at]
-        return Outcomes(n, mean, float(share @ (returns - mean) ** 2), paths)
+                group, states = np.nonzero(split)
+                returns, count = returns[group], split[group, states]
+                paths = paths[group] if remember else paths
+            if not remember:
+                keys, place = np.unique(np.column_stack([states, returns]), axis=0, return_inverse=True)
+                merged = np.zeros(len(keys), dtype=count.dtype)
+                np.add.at(merged, place.ravel(), count)
+                states, returns, count = keys[:, 0].astype(np.int64), keys[:, 1], merged
+        return returns, count, paths
 
     def _begin(self, path: Path, n: int, phase: str, purpose: str) -> tuple[Path, np.random.Generator]:
         """Charges the request and returns the generator that belongs to it."""
