@@ -29,13 +29,15 @@ def one_run(seed: int) -> dict[str, bool]:
         "class_size": int(rng.integers(1, 60)),
     }
     problem = richobs.make("random", seed=seed, **shape)
+    assert problem.process is not None
     constants = constants_for(problem, Settings(epsilon=EPSILON, delta=DELTA))
-    engine = CountedEngine(problem.process, problem.functions, seed=seed, ledger=Ledger())  # type: ignore[arg-type]
+    engine = CountedEngine(problem.process, problem.functions, seed=seed, ledger=Ledger())
     search = Search(engine, version_space(problem.functions), constants, verbatim=False)
     learn_from(search, (), constants.search)
     tests, eliminations = (sum(e.kind == kind for e in search.trace) for kind in ("consensus", "elimination"))
     member = search.space.pick()
-    v_star_hat = float(search.learned[()][member[0]])  # type: ignore[index]
+    assert isinstance(member, tuple)
+    v_star_hat = float(search.learned[()][member[0]])
     found = explore_on_demand(search, problem.functions, v_star_hat)
     value = problem.value(richobs.LearnedPolicy(problem.functions, found.member)).value
     bound = problem.n_states * problem.horizon

@@ -19,6 +19,7 @@ import numpy as np
 import richobs
 from measure import cpu_seconds, publish
 from richobs.errors import PrecisionError
+from richobs.functions import TableLevel
 from richobs.learning import Settings, constants_for
 from transcription import Transcription
 
@@ -57,7 +58,10 @@ def against_transcription() -> list[tuple[str, float, str, str]]:
     problem = richobs.make("bandit", n_contexts=5, n_actions=2, class_size=16)
     settings = Settings(epsilon=0.99, delta=0.5, schedule="paper")
     constants = constants_for(problem, settings)
-    tables = problem.functions.levels[0].tables  # type: ignore[attr-defined]
+    assert isinstance(problem.functions, richobs.Layered)
+    (level,) = problem.functions.levels
+    assert isinstance(level, TableLevel)
+    tables = level.tables
     plain = [partial(look_up, t) for t in tables]
     slow, name = timed(lambda: Transcription(problem.env, plain, constants, np.random.default_rng(0)).run())
     fast = cpu_seconds(lambda: richobs.learn(problem, epsilon=0.99, delta=0.5, schedule="paper"), repeats=3)

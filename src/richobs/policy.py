@@ -49,12 +49,8 @@ class LearnedPolicy(GreedyPolicy):
         actions = np.zeros(len(x), dtype=np.int64)
         for level in np.unique(levels):
             mine = levels == level
-            # Past the last level an environment is about to reset: what is answered there is not played.
-            actions[mine] = (
-                self.actions(min(int(level), self.functions.horizon - 1), x[mine])
-                if (level < self.functions.horizon)
-                else 0
-            )
+            if level < self.functions.horizon:  # past the last level an environment resets, whatever it is told
+                actions[mine] = self.actions(int(level), x[mine])
         return actions, (levels + 1,)
 
     def _parts(self) -> list[tuple[str, dict[str, Any]]]:

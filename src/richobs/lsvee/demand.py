@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from richobs.errors import BrokenPromise
-from richobs.lsvee.dfs import Search, learn_from
+from richobs.lsvee.dfs import Search, chance, learn_from
 from richobs.outcome import Event
 from richobs.problem import FunctionClass, GreedyPolicy, Member
 
@@ -29,7 +29,7 @@ def explore_on_demand(search: Search, functions: FunctionClass, v_star_hat: floa
         if member is None:
             raise BrokenPromise(
                 f"every surviving policy was tried and earns less than the optimal value estimated at the root, "
-                f"{v_star_hat:.6g}. Q* is not in the class, or another assumption is false; {_chance(search)}"
+                f"{v_star_hat:.6g}. Q* is not in the class, or another assumption is false; {chance(search)}"
             )
         policy = GreedyPolicy(functions.member(member))
         rollouts = search.engine.rollout(policy, numbers.n_1, numbers.n_2, phase="demand", purpose="rollout")
@@ -53,7 +53,7 @@ def explore_on_demand(search: Search, functions: FunctionClass, v_star_hat: floa
             raise BrokenPromise(
                 f"a policy earns {rollouts.mean:.6g}, more than the optimal value estimated at the root, "
                 f"{v_star_hat:.6g}, by more than epsilon/4 = {numbers.epsilon / 4:g}. Q* is not in the class, or another "
-                f"assumption is false; {_chance(search)}"
+                f"assumption is false; {chance(search)}"
             )
         if passed:
             return Found(member, rollouts.mean, round_)
@@ -70,9 +70,5 @@ def explore_on_demand(search: Search, functions: FunctionClass, v_star_hat: floa
                     search.engine.ledger.skip(numbers.demand.n_train + tests)
     raise BrokenPromise(
         f"on-demand exploration did not end within M H = {numbers.max_rounds} rounds. Either there are more than n_states "
-        f"= {numbers.n_states} latent states at a level, or an assumption is false; {_chance(search)}"
+        f"= {numbers.n_states} latent states at a level, or an assumption is false; {chance(search)}"
     )
-
-
-def _chance(search: Search) -> str:
-    return f"with all assumptions true this happens with probability at most {search.constants.delta:g}."

@@ -89,7 +89,7 @@ def _td_elim(search: Search, path: Path, numbers: SearchConstants, values: list[
         raise BrokenPromise(
             f"one search needed more than M H = {search.constants.max_eliminations} eliminations, the last at path {path}. "
             f"Either there are more than n_states = {search.constants.n_states} latent states at a level, or an "
-            f"assumption is false; {_chance(search)}"
+            f"assumption is false; {chance(search)}"
         )
     moments = search.engine.step(path, numbers.n_train, phase=search.phase, purpose="elimination")
     known = [v for v in values if v is not None]
@@ -111,5 +111,6 @@ def _td_elim(search: Search, path: Path, numbers: SearchConstants, values: list[
     )
 
 
-def _chance(search: Search) -> str:
+def chance(search: Search) -> str:
+    """Returns the sentence that every broken promise ends with."""
     return f"with all assumptions true this happens with probability at most {search.constants.delta:g}."
