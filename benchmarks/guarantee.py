@@ -7,8 +7,9 @@ import sys
 from typing import Any
 
 import richobs
-from measure import binomial_interval, publish
+from measure import publish
 from richobs.engines import CountedEngine, Ledger
+from richobs.intervals import binomial_interval
 from richobs.learning import Settings, constants_for
 from richobs.lsvee.demand import explore_on_demand
 from richobs.lsvee.dfs import Search, learn_from

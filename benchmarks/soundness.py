@@ -8,10 +8,11 @@ import sys
 from typing import Any
 
 import richobs
-from measure import binomial_interval, publish
+from measure import publish
 from richobs.certified.search import Search, Tuning, _round
 from richobs.engines import Ledger, StreamEngine
 from richobs.errors import BrokenPromise, EpisodeLimit
+from richobs.intervals import binomial_interval
 from richobs.randomness import keyed_generator
 
 DELTAS = (0.3, 0.1, 0.05, 0.01)

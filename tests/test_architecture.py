@@ -16,7 +16,7 @@ SOURCE = Path(richobs.__file__).parent
 
 # A room may import from rooms above its own line, and from its own line where it is a folder.
 ROOMS = [
-    {"errors", "randomness", "files", "version"},
+    {"errors", "randomness", "files", "intervals", "version"},
     {"codebook"},
     {"problem"},
     {"moments"},
@@ -26,6 +26,7 @@ ROOMS = [
     {"envs", "lsvee", "certified"},
     {"learning"},
     {"planning", "certificate"},
+    {"paper"},
     {"cli"},
     {"__main__"},
 ]
