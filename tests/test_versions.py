@@ -92,7 +92,7 @@ def test_a_class_of_ten_to_the_74_keeps_exact_count():
     assert space.log_size == pytest.approx(18 * math.log(5000) + math.log(kept), abs=1e-9)
     edges = [e for e in space._edges if e is not None]
     assert len(edges) == 1
-    assert edges[0].bits.nbytes < 4e6  # a bit per pair
+    assert edges[0].words.nbytes < 4e6  # a bit per pair
 
 
 def test_a_long_chain_is_walked_without_recursion():
@@ -150,22 +150,26 @@ def test_restricting_layered_and_listed_spaces_agrees(seed, horizon, steps, few)
             ours, theirs = layered.alive(h), np.ones(1, dtype=bool) if last else layered.alive(h + 1)
             if not ours.any():
                 break
-            risk = ActionRisk(h, noise[ours], gain[ours], future[theirs])
+            column = np.zeros(0, dtype=int) if last else np.flatnonzero(theirs)
+            risk = ActionRisk(h, noise, gain, future, np.flatnonzero(ours), column)
             least, i, j = layered.least(risk)
             assert least == pytest.approx(risk.noise[i] + (risk.gain[i] - risk.future[j]) ** 2)
             assert least == pytest.approx((risk.noise[:, None] + (risk.gain[:, None] - risk.future) ** 2).min())
-            layered.restrict(risk, cutoff[theirs], reach[theirs])
+            before = {tuple(c) for c in chains.T.tolist() if tuple(c) in layered}
+            dropped = layered.restrict(risk, cutoff, reach)
             alive = listed.alive(0)
             mine = chains[h][alive]
             next_ = np.zeros(alive.sum(), dtype=int) if last else chains[h + 1][alive]
             if not alive.any():
                 break
-            listed.restrict(ActionRisk(h, noise[mine], gain[mine], future[next_]), cutoff[next_], reach[next_])
+            some = listed.restrict(ActionRisk(h, noise, gain, future, mine, next_), cutoff, reach)
             survivors = {tuple(c) for c in chains.T[listed.alive(0)].tolist()}
             kept = {tuple(c) for c in chains.T.tolist() if tuple(c) in layered}
             assert kept >= survivors
+            assert dropped == (kept < before)
             if not few:
                 assert kept == survivors
+                assert dropped == some
                 assert layered.log_size == pytest.approx(listed.log_size)
                 assert layered.log_bound >= layered.log_size - 1e-9
         if layered.alive(0).any():

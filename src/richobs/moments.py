@@ -108,12 +108,6 @@ class Moments:
         fields = ("v_mean", "v_var", "u_mean", "u_var")
         return cls(first.n, first.actions, *(np.concatenate([getattr(p, f) for p in parts]) for f in fields))
 
-    def take(self, places: Ints) -> "Moments":
-        """Returns the moments of some of the functions, repeats allowed."""
-        return Moments(
-            self.n, self.actions, self.v_mean[places], self.v_var[places], self.u_mean[places], self.u_var[places]
-        )
-
     def __add__(self, other: "Moments") -> "Moments":
         n = self.n + other.n
         counts = tuple(a + b for a, b in zip(self.actions, other.actions, strict=True))

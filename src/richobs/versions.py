@@ -18,7 +18,7 @@ from richobs.problem import Floats, FunctionClass, Ints, Mask, Member
 
 ULPS = 100  # a threshold must exceed the rounding of the risk it is added to by this factor
 BLOCK = 4_000_000  # entries of a risk matrix that are held at once
-MOST_PAIRS = 256_000_000  # pairs of members between two levels that are told apart by `restrict`; 32 MB of bits
+MOST_PAIRS = 256_000_000  # kinds of pairs between two levels that are told apart by `restrict`; 32 MB of bits
 
 
 class NodeRisk(NamedTuple):
@@ -44,15 +44,19 @@ class Elimination(NamedTuple):
 
 
 class ActionRisk(NamedTuple):
-    """The squared TD error of every living function at a node under one action: noise[i] + (gain[i] - future[j])^2.
+    """The squared TD error at a node under one action, noise[i] + (gain[i] - future[j])^2, over kinds of members.
 
-    Arrays run over the living members of the node's level (i) and of the next (j), in order.
+    Members of one kind behave alike under the action: kind i of the node's level, kind j of the next.
     """
 
     level: int
     noise: Floats  # [I] variance of f - r
     gain: Floats  # [I] mean of f - r
     future: Floats  # [J] estimated value of the child; one 0 at the last level
+    row: Ints  # kind i of every living member of the level, in order
+    column: (
+        Ints  # kind j of every living member of the next level; at the last level empty, or 0 for every listed function
+    )
 
 
 class VersionSpace(Protocol):
@@ -68,11 +72,6 @@ class VersionSpace(Protocol):
         """An upper bound on `log_size` that is cheap to tell."""
         ...
 
-    @property
-    def fingerprint(self) -> tuple[int, ...]:
-        """Numbers that change whenever something is dropped, cheap to tell."""
-        ...
-
     def alive(self, level: int, /) -> Mask:
         """Returns `[N_h]` which members of `level` are part of a surviving function."""
         ...
@@ -86,11 +85,11 @@ class VersionSpace(Protocol):
         ...
 
     def least(self, risk: ActionRisk, /) -> tuple[float, int, int]:
-        """Returns the smallest risk of a survivor, and its places i and j in `risk`."""
+        """Returns the smallest risk of a survivor, and its kinds i and j in `risk`."""
         ...
 
-    def restrict(self, risk: ActionRisk, cutoff: Floats, reach: Floats, /) -> None:
-        """Drops functions with risk above `cutoff` `[J]` or |gain - future| above `reach` `[J]`.
+    def restrict(self, risk: ActionRisk, cutoff: Floats, reach: Floats, /) -> bool:
+        """Drops functions with risk above `cutoff` `[J]` or |gain - future| above `reach` `[J]`; returns whether any were.
 
         It may keep some of them where the class is large: what it drops always deserves it.
         """
@@ -134,11 +133,6 @@ class ListedSpace:
         """The same, which is cheap to tell here."""
         return self.log_size
 
-    @property
-    def fingerprint(self) -> tuple[int, ...]:
-        """The number of survivors."""
-        return (int(self._alive.sum()),)
-
     def alive(self, level: int, /) -> Mask:
         """Returns `[N]` which functions survive, the same at every level."""
         return self._alive.copy()
@@ -158,16 +152,17 @@ class ListedSpace:
         return next((int(i) for i in np.flatnonzero(self._alive) if int(i) not in excluded), None)
 
     def least(self, risk: ActionRisk, /) -> tuple[float, int, int]:
-        """Returns the smallest risk of a survivor, and its place."""
-        risks = risk.noise + (risk.gain - risk.future) ** 2
-        i = int(risks.argmin())
-        return float(risks[i]), i, i if len(risk.future) > 1 else 0
+        """Returns the smallest risk of a survivor, and its kinds."""
+        risks = risk.noise[risk.row] + (risk.gain[risk.row] - risk.future[risk.column]) ** 2
+        best = int(risks.argmin())
+        return float(risks[best]), int(risk.row[best]), int(risk.column[best])
 
-    def restrict(self, risk: ActionRisk, cutoff: Floats, reach: Floats, /) -> None:
-        """Drops functions with risk above `cutoff` or |gain - future| above `reach`."""
-        miss = np.abs(risk.gain - risk.future)
-        keep = (risk.noise + miss**2 <= cutoff) & (miss <= reach)
+    def restrict(self, risk: ActionRisk, cutoff: Floats, reach: Floats, /) -> bool:
+        """Drops functions with risk above `cutoff` or |gain - future| above `reach`; returns whether any were."""
+        miss = np.abs(risk.gain[risk.row] - risk.future[risk.column])
+        keep = (risk.noise[risk.row] + miss**2 <= cutoff[risk.column]) & (miss <= reach[risk.column])
         self._alive[np.flatnonzero(self._alive)[~keep]] = False
+        return not bool(keep.all())
 
     def draw(self, first: Mask, rng: np.random.Generator, /) -> Member:
         """Returns a survivor at random among `first`."""
@@ -183,27 +178,55 @@ class ListedSpace:
 
 @dataclass
 class _Edges:
-    """Which members of one level go with which of the next: packed bits over the members alive when it was made."""
+    """Which members of one level go with which of the next: packed bits, a row or column for members alike so far."""
 
-    rows: Ints  # members of the level
-    columns: Ints  # members of the next
-    bits: NDArray[np.uint8]  # [len(rows), ceil(len(columns) / 8)]
+    row: NDArray[np.int32]  # [N_h] which row each member has; -1 where it was dead already
+    column: NDArray[np.int32]  # [N_{h+1}] which column
+    n_columns: int
+    words: NDArray[np.uint64]  # [rows, ceil(n_columns / 64)]
 
-    def block(self, rows: slice | Ints) -> Mask:
-        """Returns some rows of the matrix, unpacked."""
-        return np.unpackbits(self.bits[rows], axis=1, count=len(self.columns)).view(bool)
+    def block(self, rows: slice | NDArray[np.integer]) -> Mask:
+        """Returns `[rows, n_columns]` some rows of the matrix, unpacked."""
+        return np.unpackbits(self.words[rows].view(np.uint8), axis=1, count=self.n_columns).view(bool)
+
+    def supported(self, next_alive: Mask) -> Mask:
+        """Returns `[rows]` which rows have a partner among the living members `[N_{h+1}]` of the next level."""
+        live = np.zeros((1, self.n_columns), dtype=bool)
+        live[0, self.column[next_alive]] = True
+        return np.bitwise_or.reduce(self.words & _packed(live), axis=1) != 0
+
+    def reached(self, alive: Mask) -> Mask:
+        """Returns `[n_columns]` which columns have a partner among the living members `[N_h]` of the level."""
+        live = np.zeros(len(self.words), dtype=bool)
+        live[self.row[alive]] = True
+        union = np.bitwise_or.reduce(self.words[live], axis=0)
+        return np.unpackbits(union.view(np.uint8), count=self.n_columns).view(bool)
+
+
+def _packed(mask: Mask) -> NDArray[np.uint64]:
+    """Returns `[rows, words]` the bits of a mask `[rows, columns]`, 64 a word."""
+    packed = np.packbits(mask, axis=1)
+    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))).view(np.uint64)
+
+
+def _places(size: int, members: Ints, places: Ints | None = None) -> NDArray[np.int32]:
+    """Returns `[size]` the place of each member, by default its rank among `members`, and -1 for others."""
+    result = np.full(size, -1, dtype=np.int32)
+    result[members] = np.arange(len(members)) if places is None else places
+    return result
 
 
 class LayeredSpace:
     """Survivors of a product class as a chain of bipartite graphs, kept arc-consistent.
 
     Every remaining member and every remaining edge lies on a surviving function. Two levels between which nothing was ever
-    eliminated have no edge matrix: any two remaining members go together.
+    eliminated have no edge matrix: any two remaining members go together. Members that no test has told apart share a row.
     """
 
     def __init__(self, sizes: list[int]):
         """Takes the number of members of each level."""
         self._alive = [np.ones(size, dtype=bool) for size in sizes]
+        self._living = list(sizes)  # how many are alive
         self._edges: list[_Edges | None] = [None] * (len(sizes) - 1)
         self._log_size: float | None = None
 
@@ -228,13 +251,7 @@ class LayeredSpace:
     @property
     def log_bound(self) -> float:
         """Logarithm of the number of chains of living members, whether or not they go together."""
-        return sum(math.log(n) if (n := int(alive.sum())) else -math.inf for alive in self._alive)
-
-    @property
-    def fingerprint(self) -> tuple[int, ...]:
-        """How many members live, and how many bits are set between them."""
-        members = [int(alive.sum()) for alive in self._alive]
-        return (*members, *(0 if e is None else int(np.bitwise_count(e.bits).sum()) for e in self._edges))
+        return sum(math.log(n) if n else -math.inf for n in self._living)
 
     def alive(self, level: int, /) -> Mask:
         """Returns `[N_h]` which members of `level` are part of a surviving function."""
@@ -266,10 +283,11 @@ class LayeredSpace:
             for b in blocks:
                 keep = self._pairs(h, rows[b], columns) & (risks_of(b) <= cutoff)
                 everything &= bool(keep.all())
-                kept.append(np.packbits(keep, axis=1))
+                kept.append(_packed(keep))
             if not everything:
-                self._edges[h] = _Edges(rows, columns, np.concatenate(kept))
-        self._make_consistent()
+                row, column = _places(len(self._alive[h]), rows), _places(len(self._alive[h + 1]), columns)
+                self._edges[h] = _Edges(row, column, len(columns), np.concatenate(kept))
+        self._settle(h)
         return Elimination(least, cutoff, before, self.log_size)
 
     def pick(self, excluded: Collection[Member] = (), /) -> Member | None:
@@ -277,7 +295,7 @@ class LayeredSpace:
         return next((chain for chain in self._chains() if chain not in excluded), None)
 
     def least(self, risk: ActionRisk, /) -> tuple[float, int, int]:
-        """Returns the smallest risk of two living members, whether or not they still go together, and their places."""
+        """Returns the smallest risk of two kinds of members, whether or not they still go together, and these kinds."""
         order = np.argsort(risk.future, kind="stable")
         right = np.searchsorted(risk.future[order], risk.gain).clip(1 if len(order) > 1 else 0, len(order) - 1)
         left = np.maximum(right - 1, 0)
@@ -287,40 +305,43 @@ class LayeredSpace:
         i = int(risks.argmin())
         return float(risks[i]), i, int(column[i])
 
-    def restrict(self, risk: ActionRisk, cutoff: Floats, reach: Floats, /) -> None:
-        """Drops members no partner of which fits, and, where there are few enough pairs to list, pairs that do not fit."""
+    def restrict(self, risk: ActionRisk, cutoff: Floats, reach: Floats, /) -> bool:
+        """Drops pairs that do not fit; where there are too many kinds of pairs to list, members no partner of which fits.
+
+        Returns whether anything was dropped.
+        """
         h = risk.level
-        ours, row = np.unique(np.column_stack([risk.noise, risk.gain]), axis=0, return_inverse=True)
-        theirs, column = np.unique(np.column_stack([risk.future, cutoff, reach]), axis=0, return_inverse=True)
-        row, column = row.ravel(), column.ravel()
-        miss = np.abs(ours[:, 1, None] - theirs[None, :, 0])
-        fits = (ours[:, 0, None] + miss**2 <= theirs[None, :, 1]) & (miss <= theirs[None, :, 2])
-        rows = np.flatnonzero(self._alive[h])
+        ours, row = _kinds(risk.noise, risk.gain)
+        theirs, column = _kinds(risk.future, cutoff, reach)
+        miss = np.abs(risk.gain[ours][:, None] - risk.future[theirs])
+        fits = (risk.noise[ours][:, None] + miss**2 <= cutoff[theirs]) & (miss <= reach[theirs])
+        rows, row = np.flatnonzero(self._alive[h]), row[risk.row]
         if h == self.horizon - 1:
-            self._alive[h][rows[~fits[row, 0]]] = False
-        else:
-            columns = np.flatnonzero(self._alive[h + 1])
-            live_rows, live_columns = fits.any(axis=1), fits.any(axis=0)
-            self._alive[h][rows[~live_rows[row]]] = False
-            self._alive[h + 1][columns[~live_columns[column]]] = False
-            partial = not fits[np.ix_(live_rows, live_columns)].all()
-            here, there = live_rows[row], live_columns[column]
-            rows, columns, row, column = rows[here], columns[there], row[here], column[there]
-            if partial and (len(rows) * len(columns) <= MOST_PAIRS or self._edges[h] is not None):
-                edges = self._edges[h]
-                if edges is not None and 2 * len(columns) < len(edges.columns):  # compact: many have died
-                    parts = [
-                        np.packbits(self._pairs(h, rows[b], columns), axis=1) for b in _blocks(len(rows), len(columns))
-                    ]
-                    edges = _Edges(rows, columns, np.concatenate(parts))
-                base = columns if edges is None else edges.columns
-                table = np.zeros((len(fits), len(base)), dtype=bool)
-                table[:, np.searchsorted(base, columns)] = fits[:, column]
-                bits = np.packbits(table, axis=1)[row]  # a row of bits for each kind of member, handed out
-                if edges is not None:
-                    bits &= edges.bits[np.searchsorted(edges.rows, rows)]
-                self._edges[h] = _Edges(rows, base, bits)
-        self._make_consistent()
+            return self._drop(h, rows[~fits[row, 0]]) > 0
+        columns, column = np.flatnonzero(self._alive[h + 1]), column[risk.column]
+        edges = self._edges[h]
+        r = _Refined.of(None if edges is None else edges.row[rows], row)
+        c = _Refined.of(None if edges is None else edges.column[columns], column)
+        if len(r.new) * len(c.new) > MOST_PAIRS:
+            lonely = ~fits[:, np.unique(column)].any(axis=1), ~fits[np.unique(row)].any(axis=0)
+            dropped = self._drop(h, rows[lonely[0][row]]) + self._drop(h + 1, columns[lonely[1][column]])
+            return dropped > 0
+        dropped, parts = False, []
+        for b in _blocks(len(r.new), len(c.new)):
+            keep = fits[r.new[b]][:, c.new]
+            if edges is None:
+                dropped |= not bool(keep.all())
+            else:
+                were = edges.block(r.old[b])[:, c.old]
+                dropped |= bool((were & ~keep).any())
+                keep &= were
+            parts.append(_packed(keep))
+        if dropped:
+            row_of = _places(len(self._alive[h]), rows, r.place)
+            column_of = _places(len(self._alive[h + 1]), columns, c.place)
+            self._edges[h] = _Edges(row_of, column_of, len(c.new), np.concatenate(parts))
+            self._settle(h)
+        return dropped
 
     def draw(self, first: Mask, rng: np.random.Generator, /) -> Member:
         """Returns a survivor at random, level by level, whose member at level 0 is among `first`."""
@@ -363,40 +384,81 @@ class LayeredSpace:
         edges = self._edges[h]
         if edges is None:
             return np.ones((len(rows), len(columns)), dtype=bool)
-        block = edges.block(np.searchsorted(edges.rows, rows))
-        return block[:, np.searchsorted(edges.columns, columns)]
+        return edges.block(edges.row[rows])[:, edges.column[columns]]
 
     def _sum_over_next(self, h: int, weights: Floats) -> Floats:
         """Returns `[N_h]` for each living member of level h the sum of `weights` `[N_{h+1}]` over its partners."""
-        if self._edges[h] is None:  # any two go together
-            return np.where(self._alive[h], weights[self._alive[h + 1]].sum(), 0.0)
-        rows, columns = np.flatnonzero(self._alive[h]), np.flatnonzero(self._alive[h + 1])
-        total = np.zeros(len(self._alive[h]))
-        for b in _blocks(len(rows), len(columns)):
-            total[rows[b]] = self._pairs(h, rows[b], columns) @ weights[columns]
-        return total
+        edges, columns = self._edges[h], np.flatnonzero(self._alive[h + 1])
+        if edges is None:  # any two go together
+            return np.where(self._alive[h], weights[columns].sum(), 0.0)
+        by_column = np.bincount(edges.column[columns], weights=weights[columns], minlength=edges.n_columns)
+        blocks = _blocks(len(edges.words), edges.n_columns)
+        by_row = np.concatenate([edges.block(b) @ by_column for b in blocks])
+        return np.where(self._alive[h], by_row[edges.row], 0.0)
 
-    def _make_consistent(self) -> None:
-        """Drops members that lie on no surviving function: one pass backwards, one forwards, which suffices on a chain."""
+    def _drop(self, h: int, members: Ints) -> int:
+        """Drops members of a level and what hangs on them; returns how many were listed."""
+        if len(members):
+            self._alive[h][members] = False
+            self._settle(h)
+        return len(members)
+
+    def _settle(self, h: int) -> None:
+        """Drops members that lie on no surviving function any more, after a change at level h or right behind it.
+
+        Backwards a member needs a partner at the next level, forwards one at the level before; a pass ends where nobody is
+        dropped. One pass each way suffices on a chain: whoever is dropped for want of a partner was nobody's.
+        """
         self._log_size = None
-        for h in reversed(range(self.horizon - 1)):
-            edges = self._edges[h]
+        self._living[h] = int(self._alive[h].sum())
+        for g in reversed(range(min(h + 1, self.horizon - 1))):
+            edges = self._edges[g]
             if edges is None:
-                self._alive[h] &= self._alive[h + 1].any()
-                continue
-            partners = np.packbits(self._alive[h + 1][edges.columns])
-            has_one = np.zeros_like(self._alive[h])
-            has_one[edges.rows] = (edges.bits & partners).any(axis=1)
-            self._alive[h] &= has_one
-        for h in range(self.horizon - 1):
-            edges = self._edges[h]
+                supported = np.full(len(self._alive[g]), self._living[g + 1] > 0)
+            else:
+                supported = edges.supported(self._alive[g + 1])[edges.row]
+            if not self._keep(g, supported) and g < h:
+                break
+        for g in range(h, self.horizon - 1):
+            edges = self._edges[g]
             if edges is None:
-                self._alive[h + 1] &= self._alive[h].any()
-                continue
-            reached = np.bitwise_or.reduce(edges.bits[self._alive[h][edges.rows]], axis=0)
-            has_one = np.zeros_like(self._alive[h + 1])
-            has_one[edges.columns] = np.unpackbits(reached, count=len(edges.columns)).view(bool)
-            self._alive[h + 1] &= has_one
+                reached = np.full(len(self._alive[g + 1]), self._living[g] > 0)
+            else:
+                reached = edges.reached(self._alive[g])[edges.column]
+            if not self._keep(g + 1, reached) and g > h:
+                break
+
+    def _keep(self, level: int, mask: Mask) -> bool:
+        """Drops the members of a level outside `mask`; returns whether there were any."""
+        before = self._living[level]
+        self._alive[level] &= mask
+        self._living[level] = int(self._alive[level].sum())
+        return self._living[level] < before
+
+
+class _Refined(NamedTuple):
+    """Classes of members that neither an old partition nor a new one tells apart."""
+
+    place: Ints  # class of each member
+    old: Ints  # [classes] the old class that each lies in
+    new: Ints  # [classes] the new one
+
+    @classmethod
+    def of(cls, old: NDArray[np.int32] | None, new: Ints) -> "_Refined":
+        many = int(new.max()) + 1 if len(new) else 1
+        base = np.zeros_like(new) if old is None else old.astype(np.int64)
+        keys, place = np.unique(base * many + new, return_inverse=True)
+        return cls(place, keys // many, keys % many)
+
+
+def _kinds(*columns: Floats) -> tuple[Ints, Ints]:
+    """Groups places at which all columns `[n]` agree; returns one place of each group and the group of each place."""
+    order = np.lexsort(columns)
+    starts = np.ones(len(order), dtype=bool)
+    starts[1:] = np.logical_or.reduce([c[order[1:]] != c[order[:-1]] for c in columns])
+    group = np.empty(len(order), dtype=np.int64)
+    group[order] = np.cumsum(starts) - 1
+    return order[starts], group
 
 
 class _Risks:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs.problem import Floats
+from richobs.problem import Floats, Ints
 
+HALVINGS = 36  # of an interval, to invert a divergence: 10^-11, always on the safe side
 SERIES = 2.1098  # sum over j >= 1 of 1 / ((j + 1) log(j + 1)^2), rounded up
 
 
@@ -37,23 +38,20 @@ def kl_upper(mean: Floats, budget: Floats | float) -> Floats:
     exp(-n budget), for any law on [0, 1].
     """
     given = np.clip(np.asarray(mean, dtype=np.float64), 0.0, 1.0)
-    p, place = np.unique(given, return_inverse=True)  # many functions share a mean
-    low, high = p.copy(), np.ones_like(p)
-    for _ in range(50):
-        middle = (low + high) / 2
-        inside = _kl(p, middle) <= budget
-        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    return high[place].reshape(given.shape)  # on the safe side of the root
+    p, place = given, None
+    if np.ndim(budget) == 0:
+        p, place = np.unique(given, return_inverse=True)  # many functions share a mean
+    with np.errstate(divide="ignore", invalid="ignore"):  # at the ends, where 0 log 0 is 0
+        entropy = np.where(p > 0, p * np.log(p), 0.0) + np.where(p < 1, (1 - p) * np.log1p(-p), 0.0)
+        low, high = p.copy(), np.ones_like(p)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            inside = entropy - p * np.log(middle) - (1 - p) * np.log1p(-middle) <= budget
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+    return high if place is None else high[place].reshape(given.shape)  # on the safe side of the root
 
 
-def _kl(p: Floats, q: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        first = np.where(p > 0, p * np.log(p / q), 0.0)
-        second = np.where(p < 1, (1 - p) * np.log((1 - p) / (1 - q)), 0.0)
-    return first + second
-
-
-def value_radius(mean: Floats, variance: Floats, n: int, low: Floats, high: Floats, delta: float) -> Floats:
+def value_radius(mean: Floats, variance: Floats, n: Ints | int, low: Floats, high: Floats, delta: float) -> Floats:
     """Returns `[N]` e with |mean - true mean| <= e for a fixed function, with probability 1 - delta [E2].
 
     The smaller of a two-sided Chernoff (kl) bound and a two-sided empirical Bernstein bound (Maurer and Pontil 2009, Theorem
@@ -62,7 +60,7 @@ def value_radius(mean: Floats, variance: Floats, n: int, low: Floats, high: Floa
     Args:
         mean: `[N]` sample means.
         variance: `[N]` sample variances with divisor n.
-        n: sample size, fixed before the sample is read; at least 2.
+        n: sample size, or `[N]` one for each; fixed before the sample is read; at least 2.
         low: `[N]` smallest value that each function takes.
         high: `[N]` largest value.
         delta: probability with which it may fail.
@@ -71,13 +69,14 @@ def value_radius(mean: Floats, variance: Floats, n: int, low: Floats, high: Floa
     scale = np.where(width > 0, width, 1.0)
     p = (mean - low) / scale
     rate = math.log(4 / delta) / n
-    chernoff = np.maximum(kl_upper(p, rate) - p, kl_upper(1 - p, rate) - (1 - p)) * width
+    sides = np.stack([p, 1 - p])
+    chernoff = (kl_upper(sides, rate) - sides).max(axis=0) * width
     share = math.log(8 / delta)
     bernstein = np.sqrt(2 * variance * share / (n - 1)) + 7 * width * share / (3 * (n - 1))
     return np.minimum(np.minimum(chernoff, bernstein), width)
 
 
-def elimination_slack(e: Floats, n: int, b: float, delta: float) -> Floats:
+def elimination_slack(e: Floats, n: Ints | int, b: float, delta: float) -> Floats:
     """Returns `[N]` how much larger than a reference's the risk of f* may be, with probability 1 - delta [Lemma 1].
 
     slack(e) = e^2 + e sqrt(2 c L / n) + (c/2 + (1 + e)^2 / 3) L / n with c = (2b + e)^2 + 1 and L = log(1/delta). The
@@ -85,7 +84,7 @@ def elimination_slack(e: Floats, n: int, b: float, delta: float) -> Floats:
 
     Args:
         e: `[N]` radius of the child's estimate for each function; 0 at the last level.
-        n: size of the batch.
+        n: size of the batch, or `[N]` one for each.
         b: largest value in the class.
         delta: probability with which it may fail.
     """

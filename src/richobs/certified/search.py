@@ -102,6 +102,13 @@ class Search:
         """What the most promising survivor seems to be worth at the root."""
         return float(np.minimum(self.root_guess, self.root_upper)[self.space.alive(0)].max())
 
+    def sizes(self) -> Ints:
+        """Returns the sizes that a batch of this stage may have, in steps of a quarter."""
+        sizes = [self.tuning.smallest]
+        while (n := max(sizes[-1] + 1, int(1.25 * sizes[-1]))) <= self.stage:
+            sizes.append(n)
+        return np.array(sizes)
+
     def note(
         self, kind: str, path: Path, verdict: str, statistic: float, threshold: float, n: int, before: float
     ) -> None:
@@ -269,63 +276,76 @@ def _freshest(search: Search, paths: Ints) -> Path:
 class Guess(NamedTuple):
     """What a pilot says about one level of a path."""
 
-    reference: tuple[int, int]  # g: places of its members among the living; fixed before the batch is read
+    reference: tuple[int, int]  # g: two kinds of members; fixed before the batch is read
     needed: int | None  # batch that should drop the candidate here; None: no batch of this stage
     drops: bool  # whether some survivor looks droppable
+
+
+class Kinds(NamedTuple):
+    """The living members of one level, told apart as far as one action and the largest value do."""
+
+    members: Ints  # the living
+    kind: Ints  # of each
+    some: Ints  # one member of each kind
+
+    def of(self, member: int) -> int:
+        """Returns the kind of a living member."""
+        return int(self.kind[np.searchsorted(self.members, member)])
 
 
 def _probe(search: Search, member: Member, path: Path) -> None:
     """Plays a path that the candidate takes, and drops what is inconsistent with what was seen, at every level."""
     H = search.functions.horizon
     chain = (member,) * H if isinstance(member, int) else member
-    living = [np.flatnonzero(search.space.alive(h)) for h in range(H)]
-    pilot = search.engine.play(path, search.tuning.pilot, living, phase="certified", purpose="pilot")
+    living = []
+    for h, a in enumerate(path):
+        members = np.flatnonzero(search.space.alive(h))
+        some, kind = search.functions.alike(h, members, a)
+        living.append(Kinds(members, kind, some))
+    shown = [kinds.some for kinds in living]
+    pilot = search.engine.play(path, search.tuning.pilot, shown, phase="certified", purpose="pilot")
     guesses = [_guess(search, path, living, pilot, h, chain) for h in range(H)]
     sizes = [g.needed for g in guesses if g.needed is not None]
     n = min(sizes) if sizes else search.stage
     chosen = [h for h in reversed(range(H)) if guesses[h].drops or guesses[h].needed is not None]
     chosen = chosen or list(reversed(range(H)))
-    before = search.space.fingerprint
-    batch = search.engine.play(path, n, living, phase="certified", purpose="batch")
-    for h in chosen:
-        _eliminate(search, path, living, batch, h, guesses[h].reference, n)
+    batch = search.engine.play(path, n, shown, phase="certified", purpose="batch")
+    dropped = [_eliminate(search, path, living, batch, h, guesses[h].reference, n) for h in chosen]
     for h, a in enumerate(path):
         search.tested[path[:h], a] = max(n, search.tested.get((path[:h], a), 0))
-    search.root_guess[living[0]] = batch[0].v_mean
-    if search.space.fingerprint == before and n >= search.stage:
+    search.root_guess[living[0].members] = batch[0].v_mean[living[0].kind]
+    if not any(dropped) and n >= search.stage:
         search.stage *= 2
 
 
-def _risk(moments: list[Moments], h: int, a: int, ours: Ints, theirs: Ints | None) -> ActionRisk:
-    """Returns the risks at level h under action a, for places `ours` and `theirs` among the members that were played."""
-    future = np.zeros(1) if theirs is None else moments[h + 1].v_mean[theirs]
-    return ActionRisk(h, moments[h].u_var[ours, a], moments[h].u_mean[ours, a], future)
+def _risk(search: Search, path: Path, living: list[Kinds], moments: list[Moments], h: int) -> ActionRisk:
+    """Returns the risks of all survivors at level h under the path's action."""
+    a, last = path[h], h == len(path) - 1
+    future = np.zeros(1) if last else moments[h + 1].v_mean
+    row = living[h].kind[search.space.alive(h)[living[h].members]]
+    column = np.zeros(len(row), dtype=np.int64)
+    if not last:
+        column = living[h + 1].kind[search.space.alive(h + 1)[living[h + 1].members]]
+    return ActionRisk(h, moments[h].u_var[:, a], moments[h].u_mean[:, a], future, row, column)
 
 
 def _guess(
-    search: Search, path: Path, living: list[Ints], pilot: list[Moments], h: int, chain: tuple[int, ...]
+    search: Search, path: Path, living: list[Kinds], pilot: list[Moments], h: int, chain: tuple[int, ...]
 ) -> Guess:
     last = h == len(path) - 1
-    ours = np.arange(len(living[h]))
-    theirs = None if last else np.arange(len(living[h + 1]))
-    risk = _risk(pilot, h, path[h], ours, theirs)
+    risk = _risk(search, path, living, pilot, h)
     least, i, j = search.space.least(risk)
-    mine = int(np.searchsorted(living[h], chain[h]))
-    next_ = 0 if last else int(np.searchsorted(living[h + 1], chain[h + 1]))
+    mine, next_ = living[h].of(chain[h]), 0 if last else living[h + 1].of(chain[h + 1])
     excess = float(risk.noise[mine] + (risk.gain[mine] - risk.future[next_]) ** 2 - least)
     share = Budget(search.delta / 2, search.budget.claims + 2).spend()
 
-    def slack(n: int, places: Ints) -> Floats:
-        e = np.zeros(1) if last else _radius(search, h + 1, living[h + 1], pilot[h + 1], n, share, places)
+    def slack(n: Ints | int, places: Ints) -> Floats:
+        e = np.zeros(1) if last else _radius(search, h + 1, living[h + 1].some, pilot[h + 1], n, share, places)
         return elimination_slack(e, n, search.b, RELATIVE * share)
 
-    sizes, n = [], search.tuning.smallest
-    while n <= search.stage:
-        if elimination_slack(np.zeros(1), n, search.b, RELATIVE * share)[0] <= search.tuning.margin * excess:
-            sizes.append(n)  # even a child without error would ask for as many
-        n = max(n + 1, int(1.25 * n))
-    here = np.array([next_])
-    needed = next((n for n in sizes if slack(n, here)[0] <= search.tuning.margin * excess), None)
+    sizes = search.sizes()
+    enough = sizes[slack(sizes, np.full(len(sizes), next_)) <= search.tuning.margin * excess]
+    needed = int(enough[0]) if len(enough) else None
     order = np.argsort(risk.future)
     nearest = order[np.clip(np.searchsorted(risk.future[order], risk.gain), 0, len(order) - 1)]
     gaps = risk.noise + (risk.gain - risk.future[nearest]) ** 2 - least
@@ -333,39 +353,43 @@ def _guess(
     return Guess((i, j), needed, drops)
 
 
-def _radius(search: Search, level: int, members: Ints, moments: Moments, n: int, share: float, places: Ints) -> Floats:
+def _radius(
+    search: Search, level: int, members: Ints, moments: Moments, n: Ints | int, share: float, places: Ints
+) -> Floats:
     """Returns the radii of the values at a node, for some places among the members that were played."""
     low, high = search.low[level][members[places]], search.high[level][members[places]]
     return value_radius(moments.v_mean[places], moments.v_var[places], n, low, high, share)
 
 
 def _eliminate(
-    search: Search, path: Path, living: list[Ints], batch: list[Moments], h: int, reference: tuple[int, int], n: int
-) -> None:
-    """Makes two claims at one level: the child's radius for f* [E2], and that f* passes both tests [E1]."""
+    search: Search, path: Path, living: list[Kinds], batch: list[Moments], h: int, reference: tuple[int, int], n: int
+) -> bool:
+    """Makes two claims at one level: the child's radius for f* [E2], and that f* passes both tests [E1].
+
+    Returns whether anything was dropped.
+    """
     last, a, node = h == len(path) - 1, path[h], path[:h]
-    ours = np.flatnonzero(search.space.alive(h)[living[h]])
-    theirs = None if last else np.flatnonzero(search.space.alive(h + 1)[living[h + 1]])
+    risk = _risk(search, path, living, batch, h)
     e = np.zeros(1)
-    if theirs is not None:
+    if not last:
         share = search.budget.spend()
-        e = _radius(search, h + 1, living[h + 1], batch[h + 1], n, share, theirs)
-        search.claim("the child's value is within its radius", path[: h + 1], n, share, float(e.max()))
+        e = _radius(search, h + 1, living[h + 1].some, batch[h + 1], n, share, np.arange(len(risk.future)))
+        search.claim("the child's value is within its radius", path[: h + 1], n, share, float(e[risk.column].max()))
     share = search.budget.spend()
     i, j = reference
-    whole = _risk(batch, h, a, np.arange(len(living[h])), None if last else np.arange(len(living[h + 1])))
-    bar = float(whole.noise[i] + (whole.gain[i] - whole.future[j]) ** 2)
+    bar = float(risk.noise[i] + (risk.gain[i] - risk.future[j]) ** 2)
     slack = elimination_slack(e, n, search.b, RELATIVE * share)
     reach = e + residual_radius(n, search.b, (1 - RELATIVE) * share)
     size = search.space.log_bound
     search.claim("Q* passes the elimination", (*node, a), n, share, bar)
-    search.space.restrict(_risk(batch, h, a, ours, theirs), bar + slack, reach)
+    dropped = search.space.restrict(risk, bar + slack, reach)
     if not search.space.alive(h).any():
         raise BrokenPromise(
             f"no function is consistent with what action {a} at path {node} showed in {n} episodes: Q* is not in the class, "
             f"or transitions are not deterministic. {_chance(search)}"
         )
     search.note("elimination", (*node, a), "kept", bar, bar + float(slack.min()), n if h == 0 else 0, size)
+    return dropped
 
 
 def _chance(search: Search) -> str:

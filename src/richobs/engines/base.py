@@ -51,6 +51,13 @@ class Engine(Protocol):
         ...
 
 
+def quick_moments_of(functions: FunctionClass, level: int, batch: Batch, members: Ints) -> Moments:
+    """Returns the moments of the listed members in a way of the class's own, where it has one; else as `moments_of` does."""
+    levels = getattr(functions, "levels", None)
+    quick = None if levels is None else getattr(levels[level], "moments", None)
+    return quick(batch, members) if quick is not None else moments_of(functions, level, batch, members)
+
+
 def moments_of(functions: FunctionClass, level: int, batch: Batch, members: Ints | None = None) -> Moments:
     """Returns the moments of a batch at `level`, of all or the listed members, a part at a time where they are many."""
     size = functions.level_size(level) if members is None else len(members)

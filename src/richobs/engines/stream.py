@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from richobs.engines.base import Outcomes, moments_of
+from richobs.engines.base import Outcomes, moments_of, quick_moments_of
 from richobs.engines.ledger import Ledger
 from richobs.errors import InvalidInput, RewardOutOfRange
 from richobs.moments import Batch, Moments
@@ -84,18 +84,13 @@ class StreamEngine:
             seen, rewards = self._env.play(path, size, rng)
             _check_rewards(rewards, 0, f"path {path}")
             _check_rewards(rewards.sum(axis=1, keepdims=True), None, f"path {path}")
-            return [
-                moments_of(
-                    self._functions, h, Batch.of_steps(x, np.full(size, path[h]), rewards[:, h], K), groups[h][0]
-                )
-                for h, x in enumerate(seen)
-            ]
+            batches = [Batch.of_steps(x, np.full(size, a), r, K) for x, a, r in zip(seen, path, rewards.T, strict=True)]
+            return [quick_moments_of(self._functions, h, batch, members[h]) for h, batch in enumerate(batches)]
 
-        groups = [self._functions.alike(h, members[h], a) for h, a in enumerate(path)]
-        totals = [Moments.empty(len(m), K) for m, _ in groups]
+        totals = [Moments.empty(len(m), K) for m in members]
         for chunk in self._chunks(path, n, phase, purpose, part):
             totals = [total + moments for total, moments in zip(totals, chunk, strict=True)]
-        return [total.take(group) for total, (_, group) in zip(totals, groups, strict=True)]
+        return totals
 
     def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
         """Plays `policy` n times; also returns the paths of the first `first` of them."""

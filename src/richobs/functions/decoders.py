@@ -1,9 +1,12 @@
 """Decoders: which coordinate of a vector means the first live state, which the second, and what is live there."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from richobs.errors import InvalidInput
+from richobs.moments import Batch, Moments
 from richobs.problem import Floats, Ints, Observations
 
 
@@ -81,20 +84,65 @@ class Decoders:
         other = on.T[second][:, :, None] * self.worth[b][:, None, :]
         return np.maximum(one, other)
 
+    @cached_property
+    def _all_parameters(self) -> tuple[Ints, Ints, Ints, Ints]:
+        return self.parameters()
+
     def alike(self, members: Ints, action: int) -> tuple[Ints, Ints]:
         """Groups members whose value of `action` and whose largest value are equal at every x.
 
         Returns:
             One member of each group, and `[len(members)]` the group of each.
         """
-        first, second, a, b = self.parameters(members)
-        best = self.worth.max(axis=1)
-        worth = np.column_stack([self.worth[:, action], best])
-        _, kind = np.unique(worth, axis=0, return_inverse=True)
-        kinds, D = len(self.worth), self.n_coordinates
-        key = ((first * D + second) * kinds + kind.ravel()[a]) * kinds + kind.ravel()[b]
-        _, index, group = np.unique(key, return_index=True, return_inverse=True)
-        return members[index], group
+        first, second, a, b = (p[members] for p in self._all_parameters)
+        worth = np.column_stack([self.worth[:, action], self.worth.max(axis=1)])
+        different, kind = np.unique(worth, axis=0, return_inverse=True)
+        kinds, D, kind = len(different), self.n_coordinates, kind.ravel()
+        one, other = first * kinds + kind[a], second * kinds + kind[b]  # (i, j, a, b) and (j, i, b, a) are one function
+        key = np.minimum(one, other) * (D * kinds) + np.maximum(one, other)
+        some = np.full((D * kinds) ** 2, -1)
+        some[key[::-1]] = members[::-1]  # the first of each group
+        used = np.flatnonzero(some >= 0)
+        place = np.empty(len(some), dtype=np.int64)
+        place[used] = np.arange(len(used))
+        return some[used], place[key]
+
+    def moments(self, batch: Batch, members: Ints) -> Moments:
+        """Returns the moments of a batch, from how often any two coordinates were on together.
+
+        A decoder tells four kinds of rows apart (i on or off, j on or off), so shares, mean rewards and mean squares of
+        rewards of the D^2 pairs of coordinates say everything. Variances round at about 1e-15, which is no matter where
+        slacks are larger than that by orders of magnitude.
+        """
+        on = self.coordinates(batch.x).astype(np.float64)
+        first, second, a, b = (p[members] for p in self._all_parameters)
+
+        def cells(weights: Floats) -> Floats:
+            """Returns `[4, N]` the sums of `weights` `[m]` over rows with both on, i alone, j alone, and neither."""
+            table = on.T @ (on * weights[:, None])
+            single, both = table.diagonal(), table[first, second]
+            rest = weights.sum() - single[first] - single[second] + both
+            return np.stack([both, single[first] - both, single[second] - both, rest])
+
+        def worth(of: Floats) -> Floats:
+            """Returns `[4, N]` the values in these cells."""
+            return np.stack([np.maximum(of[a], of[b]), of[a], of[b], np.zeros(len(members))])
+
+        share, best = cells(batch.weight), worth(self.worth.max(axis=1))
+        v_mean = (share * best).sum(axis=0)
+        v_var = (share * (best - v_mean) ** 2).sum(axis=0)
+        u_mean, u_var = np.zeros((2, len(members), self.n_actions))
+        for action in np.flatnonzero(batch.pair.any(axis=0)):
+            weights, paid = batch.pair[:, action], batch.r_mean[:, action]
+            centre = weights @ paid
+            share, gain = cells(weights), cells(weights * (paid - centre))
+            value = worth(self.worth[:, action])
+            mean = (share * value).sum(axis=0) - centre
+            spread = weights @ ((paid - centre) ** 2 + batch.r_var[:, action])
+            u_mean[:, action] = mean
+            about = value - centre - mean  # u = value - r, about its mean: (about - (r - centre))^2
+            u_var[:, action] = (share * about**2 - 2 * about * gain).sum(axis=0) + spread
+        return Moments(batch.n, batch.actions, v_mean, np.maximum(v_var, 0.0), u_mean, np.maximum(u_var, 0.0))
 
     def top_bounds(self) -> tuple[Floats, Floats]:
         """Returns `[N]` the smallest and the largest value that max_a f(x, a) takes."""
