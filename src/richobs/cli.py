@@ -420,6 +420,7 @@ def _summary(problem: Problem, outcome: Outcome, sizes: SamplePlan | None) -> Ta
             ("rests on", f"{len(outcome.claims)} claims, each with its share of delta in the certificate"),
         ]
     rows += [("survivors", f"10^{kept:.1f} of 10^{whole:.1f} functions"), ("stopped because", outcome.reason.value)]
+    rows += [("struggled", remark) for remark in outcome.remarks]
     for name, value in rows:
         table.add_row(f"  {name}", value)
     return table

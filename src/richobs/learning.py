@@ -1,20 +1,22 @@
 """`learn`: one call from an environment and a class to a policy with a guarantee."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
-from richobs.certified import certified
+from richobs.certified import RESERVE, Fallback, certified
 from richobs.engines import CountedEngine, Engine, Ledger, StreamEngine
 from richobs.errors import InvalidInput, RunStopped
 from richobs.lsvee import PaperConstants, lsvee
 from richobs.outcome import Callback, Event, Outcome, Progress
-from richobs.problem import Environment, FunctionClass, check_accuracy
+from richobs.problem import SMALLEST, Environment, FunctionClass, check_accuracy
 from richobs.tabular import TabularProcess
 
 Schedule = Literal["certified", "paper"]
 Repeats = Literal["skip", "verbatim"]
 EngineName = Literal["auto", "counted", "stream"]
+MOST_DIGITS = 250  # of K^H, beyond which float64 cannot hold the shares of delta that the fallback would need
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,7 @@ def run(problem: Learnable, settings: Settings, callback: Callback | None = None
                 delta=settings.delta,
                 seed=settings.seed,
                 callback=note,
+                fallback=_fallback(problem, settings, engine, note),
             )
         else:
             constants = constants_for(problem, settings)
@@ -156,6 +159,32 @@ def run(problem: Learnable, settings: Settings, callback: Callback | None = None
     except RunStopped as stopped:
         stopped.ledger, stopped.trace = ledger, tuple(trace)
         raise
+
+
+def _fallback(problem: Learnable, settings: Settings, engine: Engine, callback: Callback) -> Fallback | None:
+    """Returns the paper's algorithm, for certified searches that do not end; it takes over after what one path costs it.
+
+    No bound on the latent states is assumed: there are at most as many as paths, K^(H-1), and they enter by a logarithm.
+    """
+    H, K = problem.env.horizon, problem.env.n_actions
+    if H * math.log10(K) > MOST_DIGITS or min(settings.epsilon, RESERVE * settings.delta) < 2 * SMALLEST:
+        return None
+
+    def constants(epsilon: float, delta: float) -> PaperConstants:
+        return PaperConstants.of(
+            horizon=H,
+            n_actions=K,
+            n_states=K ** (H - 1),
+            log_size=problem.functions.log_size,
+            epsilon=epsilon,
+            delta=delta,
+        )
+
+    def learn_as_printed(epsilon: float, delta: float) -> Outcome:
+        return lsvee(engine, problem.functions, constants(epsilon, delta), callback=callback)
+
+    sizes = constants(settings.epsilon, settings.delta).search
+    return Fallback(H * (sizes.n_train + K * sizes.n_test), learn_as_printed)
 
 
 def _check(problem: Learnable, settings: Settings) -> None:

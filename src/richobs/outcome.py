@@ -25,12 +25,16 @@ class StopReason(enum.Enum):
 class Event:
     """One test of a run."""
 
-    kind: str  # "consensus", "elimination" or "rollout"
-    phase: str  # "search" or "demand"
+    kind: (
+        str  # paper: "consensus", "elimination", "rollout"; certified: "trial", "elimination", "verification", "stage"
+    )
+    phase: str  # "search" or "demand"; "certified"
     path: Path
-    verdict: str  # "agree" / "disagree", "kept", "near-optimal" / "failed"
-    statistic: float  # spread of the values, smallest risk, or |V(pi)-hat - V*-hat|
-    threshold: float  # eps_test, largest risk that survives, or eps_demand
+    verdict: (
+        str  # "agree" / "disagree", "kept", "near-optimal" / "failed", "promising", "certified" / "open", "doubled"
+    )
+    statistic: float  # spread of the values, smallest risk, |V(pi)-hat - V*-hat|, U - W, or the batch that told nothing
+    threshold: float  # eps_test, largest risk that survives, eps_demand, epsilon, or the largest batch from here on
     n: int  # episodes the test took
     log_size_before: float  # survivors, as natural logarithms
     log_size_after: float
@@ -66,6 +70,7 @@ class Outcome:
     upper: float | None = None  # U with V* <= U, where the schedule certifies one
     lower: float | None = None  # W with V(policy) >= W
     claims: tuple[Claim, ...] = field(default=(), repr=False)  # what U and W rest on
+    remarks: tuple[str, ...] = ()  # what the search struggled with, in words
     premise: str = ""  # what the claim presupposes besides, in words
     settings: Any = field(default=None, repr=False)  # what the run was asked to do
 

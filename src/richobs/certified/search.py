@@ -10,6 +10,7 @@ not, it is wrong about some step on a path it takes. Play that path open-loop: e
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -54,6 +55,10 @@ class Tuning:
 
 
 RELATIVE = 0.8  # share of an elimination's delta that goes to the relative test; the absolute one gets the rest
+RESERVE = (
+    0.01  # share of delta kept for the algorithm that takes over where this search has not ended; half of the rest each
+)
+# goes to eliminations and to verifications
 
 
 @dataclass
@@ -73,8 +78,8 @@ class Search:
     b: float = field(init=False)  # largest value in the class
     root_upper: Floats = field(init=False)  # [N_0] V^f(root) is at most this, on E2
     root_guess: Floats = field(init=False)  # [N_0] what V^f(root) seems to be
-    budget: Budget = field(init=False)  # for eliminations and radii: half of delta
-    verification_budget: Budget = field(init=False)  # for U and W: the other half
+    budget: Budget = field(init=False)  # for eliminations and radii
+    verification_budget: Budget = field(init=False)  # for U and W
     stage: int = field(init=False)  # size of the largest batch now
     tested: dict[tuple[Path, int], int] = field(default_factory=dict)  # (node, action) -> size of its largest batch
     claims: list[Claim] = field(default_factory=list)
@@ -82,6 +87,9 @@ class Search:
     best: "Candidate | None" = None
     tried: Member | None = None  # the last candidate
     rounds: int = 0
+    probes: int = 0  # batches played
+    fruitless: int = 0  # batches in a row that dropped nothing
+    stuck: int = 0  # such batches in all
 
     def __post_init__(self) -> None:
         H = self.functions.horizon
@@ -89,8 +97,13 @@ class Search:
         self.low, self.high = (list(t) for t in zip(*(self.functions.top_bounds(h) for h in range(H)), strict=True))
         self.b = max(float(high.max()) for high in self.high)
         self.root_upper, self.root_guess = self.high[0].copy(), self.high[0].copy()
-        self.budget, self.verification_budget = Budget(self.delta / 2), Budget(self.delta / 2)
+        self.budget, self.verification_budget = Budget(self.half), Budget(self.half)
         self.stage = self.tuning.largest
+
+    @property
+    def half(self) -> float:
+        """Half of the delta that is spent here."""
+        return (1 - RESERVE) * self.delta / 2
 
     @property
     def upper(self) -> float:
@@ -133,6 +146,13 @@ class Candidate(NamedTuple):
     n: int
 
 
+class Fallback(NamedTuple):
+    """An algorithm that surely ends, for a search that has not."""
+
+    after: int  # episodes of the search
+    learn: Callable[[float, float], Outcome]  # from (epsilon, delta); its v_star_hat is within epsilon/8 of V*
+
+
 def certified(
     engine: Engine,
     functions: FunctionClass,
@@ -142,6 +162,7 @@ def certified(
     seed: int = 0,
     callback: Callback | None = None,
     tuning: Tuning = Tuning(),  # noqa: B008 (frozen)
+    fallback: Fallback | None = None,
 ) -> Outcome:
     """Learns a policy with V* <= U and V(policy) >= W, U - W <= epsilon, with probability at least 1 - delta.
 
@@ -155,12 +176,15 @@ def certified(
         seed: of the choice among equally promising survivors.
         callback: told about every test.
         tuning: how eager the search is.
+        fallback: what takes over if the search has not ended by then [Theorem 2].
     """
     search = Search(engine, functions, epsilon, delta, seed, callback, tuning)
-    reason = StopReason.CERTIFIED
+    reason, trace = StopReason.CERTIFIED, search.trace
     try:
         while not _round(search):
-            pass
+            if fallback is not None and engine.ledger.total >= fallback.after:
+                trace = search.trace + _take_over(search, fallback)
+                break
     except EpisodeLimit:
         if search.best is None:
             if search.tried is None:
@@ -182,13 +206,61 @@ def certified(
         log_size=search.space.log_size,
         reason=reason,
         ledger=engine.ledger,
-        trace=tuple(search.trace),
+        trace=tuple(trace),
         constants=tuning,
         rounds=search.rounds,
         upper=search.upper,
         lower=found.lower,
         claims=tuple(search.claims),
+        remarks=_remarks(search, found, reason),
     )
+
+
+def _take_over(search: Search, fallback: Fallback) -> list[Event]:
+    """Lets the fallback learn with what is left of delta; returns its trace.
+
+    With its epsilon at 0.8 of ours, V* lies within 0.1 epsilon of its estimate, and the policy earns at most 0.9 epsilon
+    less than that.
+    """
+    share, size = RESERVE * search.delta, search.space.log_bound
+    search.note("handover", (), "taken over", search.engine.ledger.total, fallback.after, 0, size)
+    found = fallback.learn(0.8 * search.epsilon, share)
+    upper, lower = found.v_star_hat + search.epsilon / 10, found.v_star_hat - 0.9 * search.epsilon
+    search.root_upper = np.minimum(search.root_upper, upper)
+    search.claim(UPPER, (), found.episodes, share / 2, search.upper)
+    if search.best is None or lower > search.best.lower:
+        search.best = Candidate(found.policy.member, lower, found.value_hat, found.episodes)
+    search.claim(LOWER, (), found.episodes, share / 2, lower)
+    _is_settled(search)  # raises where the two algorithms contradict each other
+    return list(found.trace)
+
+
+def _remarks(search: Search, found: Candidate, reason: StopReason) -> tuple[str, ...]:
+    """Returns, in words, what the search struggled with."""
+    remarks = []
+    if search.stage > search.tuning.largest:
+        remarks.append(
+            f"{search.stuck} of {search.probes} batches told no survivors apart, so batches grew from "
+            f"{search.tuning.largest:,} to {search.stage:,} episodes: wrong functions are off by little there"
+        )
+    verified = sum(e.kind == "verification" and e.verdict == "failed" for e in search.trace)
+    if verified > max(2, search.rounds // 4):
+        remarks.append(f"{verified} of {search.rounds} candidates looked right in trials and failed on more rollouts")
+    if reason is StopReason.EPISODES_SPENT:
+        short = search.guess - found.mean
+        if found.n == 0:
+            remarks.append("no candidate was verified yet: all that were tried earned less than they promised")
+        elif short > search.epsilon / 2:
+            remarks.append(
+                f"survivors still promise {search.guess:.3g}, and the best policy so far earned {found.mean:.3g}: wrong "
+                "functions remain"
+            )
+        else:
+            remarks.append(
+                f"the best policy earned {found.mean:.3g} of {search.guess:.3g} promised in {found.n:,} rollouts: more "
+                "rollouts are missing, not more eliminations"
+            )
+    return tuple(remarks)
 
 
 def _round(search: Search) -> bool:
@@ -306,7 +378,7 @@ def _probe(search: Search, member: Member, path: Path) -> None:
     pilot = search.engine.play(path, search.tuning.pilot, shown, phase="certified", purpose="pilot")
     guesses = [_guess(search, path, living, pilot, h, chain) for h in range(H)]
     sizes = [g.needed for g in guesses if g.needed is not None]
-    n = min(sizes) if sizes else search.stage
+    n = min(sizes) if sizes and not search.fruitless else search.stage  # a pilot that misled is not believed twice
     chosen = [h for h in reversed(range(H)) if guesses[h].drops or guesses[h].needed is not None]
     chosen = chosen or list(reversed(range(H)))
     batch = search.engine.play(path, n, shown, phase="certified", purpose="batch")
@@ -314,8 +386,16 @@ def _probe(search: Search, member: Member, path: Path) -> None:
     for h, a in enumerate(path):
         search.tested[path[:h], a] = max(n, search.tested.get((path[:h], a), 0))
     search.root_guess[living[0].members] = batch[0].v_mean[living[0].kind]
-    if not any(dropped) and n >= search.stage:
+    search.probes += 1
+    if any(dropped):
+        search.fruitless = 0
+        return
+    search.fruitless += 1
+    search.stuck += 1
+    if n >= search.stage:
         search.stage *= 2
+        size = search.space.log_bound
+        search.note("stage", path, "doubled", n, search.stage, 0, size)
 
 
 def _risk(search: Search, path: Path, living: list[Kinds], moments: list[Moments], h: int) -> ActionRisk:
@@ -337,7 +417,7 @@ def _guess(
     least, i, j = search.space.least(risk)
     mine, next_ = living[h].of(chain[h]), 0 if last else living[h + 1].of(chain[h + 1])
     excess = float(risk.noise[mine] + (risk.gain[mine] - risk.future[next_]) ** 2 - least)
-    share = Budget(search.delta / 2, search.budget.claims + 2).spend()
+    share = Budget(search.half, search.budget.claims + 2).spend()
 
     def slack(n: Ints | int, places: Ints) -> Floats:
         e = np.zeros(1) if last else _radius(search, h + 1, living[h + 1].some, pilot[h + 1], n, share, places)
