@@ -16,7 +16,7 @@ SOURCE = Path(richobs.__file__).parent
 
 # A room may import from rooms above its own line, and from its own line where it is a folder.
 ROOMS = [
-    {"errors", "randomness", "files", "intervals", "version"},
+    {"errors", "randomness", "files", "grouping", "intervals", "version"},
     {"codebook"},
     {"problem"},
     {"moments"},

@@ -20,9 +20,10 @@ from richobs.certified.bounds import (
 from richobs.engines import CountedEngine, Ledger, StreamEngine
 from richobs.errors import BrokenPromise
 from richobs.functions import Layered, TableLevel
-from richobs.learning import _fallback
-from richobs.lsvee import PaperConstants, lsvee
+from richobs.learning import fallback_constants
+from richobs.lsvee import lsvee
 from richobs.outcome import StopReason
+from richobs.planning import plan_certified
 from richobs.tabular import Rewards, TabularProcess
 
 TRIALS = 20_000
@@ -265,24 +266,13 @@ def test_values_that_vary_at_the_root_do_not_keep_the_search_from_ending():
         assert outcome.lower <= 0.5 <= outcome.upper
 
 
-def as_printed(problem, engine):
-    """The paper's algorithm as a fallback, no bound on the states assumed."""
-
-    def learn(epsilon, delta):
-        sizes = {"horizon": problem.horizon, "n_actions": problem.n_actions, "log_size": problem.functions.log_size}
-        states = problem.n_actions ** (problem.horizon - 1)
-        constants = PaperConstants.of(n_states=states, epsilon=epsilon, delta=delta, **sizes)
-        return lsvee(engine, problem.functions, constants)
-
-    return learn
-
-
 @pytest.mark.parametrize("after", [0, 500])
 def test_a_search_that_does_not_end_is_taken_over(after):
     """The bounds of the paper's algorithm are as close as asked for, true, and paid for out of delta."""
     problem = richobs.make("lock/4,noise_bits=2")
     engine = CountedEngine(problem.process, problem.functions, seed=0, ledger=Ledger())
-    fallback = Fallback(after, as_printed(problem, engine))
+    constants = fallback_constants(problem, richobs.Settings(epsilon=0.04, delta=0.05))
+    fallback = Fallback(after, lambda: lsvee(engine, problem.functions, constants))
     outcome = certified(engine, problem.functions, epsilon=0.04, delta=0.05, fallback=fallback)
     assert outcome.reason is StopReason.CERTIFIED
     assert outcome.upper - outcome.lower <= 0.04 + 1e-12
@@ -292,14 +282,28 @@ def test_a_search_that_does_not_end_is_taken_over(after):
     assert outcome.episodes > 10**12
 
 
-def test_the_fallback_of_learn_waits_for_what_the_paper_would_cost_and_no_longer():
-    """It is the paper's n_train and n_test along one path, with the reserved share of delta and K^(H-1) states."""
+def test_the_numbers_of_the_fallback():
+    """The paper's, at 0.8 epsilon and delta/100, with as many states as paths; it waits for what one path costs."""
     problem = richobs.make("lock/3")
-    fallback = _fallback(problem, richobs.Settings(), None, None)
-    sizes = richobs.plan(problem, n_states=16).constants.search
-    assert fallback.after == 3 * (sizes.n_train + 4 * sizes.n_test)
-    assert _fallback(richobs.make("lock/500"), richobs.Settings(), None, None) is None
-    assert _fallback(problem, richobs.Settings(delta=1e-8), None, None) is None
+    constants = fallback_constants(problem, richobs.Settings(epsilon=0.1, delta=0.05))
+    expected = richobs.plan(problem, n_states=16, epsilon=0.08, delta=0.0005).constants
+    assert constants == expected
+    assert constants.one_path == 3 * (expected.search.n_train + 4 * expected.search.n_test)
+    assert constants.max_episodes(3) < constants.max_episodes() == richobs.planning.SamplePlan(expected).max_episodes
+    ahead = plan_certified(problem, richobs.Settings())
+    assert ahead.suffices == 4 * constants.one_path + constants.max_episodes(3)
+    assert fallback_constants(richobs.make("lock/500"), richobs.Settings()) is None
+    assert fallback_constants(problem, richobs.Settings(delta=1e-8)) is None
+
+
+def test_similar_worlds_are_told_nearest_first():
+    lock = richobs.make("lock/20,noise_bits=20")
+    nearest = plan_certified(lock, richobs.Settings()).similar
+    assert nearest[0].world == "lock/20,noise_bits=20"
+    distances = [m.distance(lock, 0.1) for m in nearest]
+    assert distances[0] == pytest.approx(0, abs=1e-3)
+    assert distances == sorted(distances)
+    assert all(least <= median <= most for least, median, most in (m.episodes for m in nearest))
 
 
 def test_a_search_that_struggles_says_so():

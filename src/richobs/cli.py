@@ -25,7 +25,7 @@ from richobs.envs.world import Problem
 from richobs.errors import InvalidInput, RichObsError, RunStopped
 from richobs.learning import Settings, run
 from richobs.outcome import Callback, Outcome, Progress
-from richobs.planning import SamplePlan, plan
+from richobs.planning import CertifiedPlan, SamplePlan, plan, plan_certified
 from richobs.policy import LearnedPolicy
 
 Result = TypeVar("Result")
@@ -103,10 +103,14 @@ class Plan:
         """Prints the plan."""
         problem = _build(self.world)
         sizes = plan(problem, epsilon=self.epsilon, delta=self.delta, n_states=self.n_states)
+        ahead = plan_certified(problem, Settings(epsilon=self.epsilon, delta=self.delta, n_states=self.n_states))
         if self.json:
-            console.print_json(json.dumps({"id": problem.id, **sizes.as_json()}))
+            certified = {"suffices": ahead.suffices, "similar": [m._asdict() for m in ahead.similar]}
+            console.print_json(json.dumps({"id": problem.id, **sizes.as_json(), "certified": certified}))
             return 0
         console.print(_headline(problem))
+        console.print(_ahead(ahead))
+        console.print("\n[bold]the paper's schedule[/] (`--schedule paper`), every size fixed in advance")
         table = Table(box=None, pad_edge=False)
         for column in ("", "", "unit", "formula"):
             table.add_column(column, style="dim" if column == "formula" else "")
@@ -117,9 +121,6 @@ class Plan:
                 table.add_row(f"[bold]{section}[/]")
             table.add_row(f"  {row.name}", _number(row.value), row.unit, row.where)
         console.print(table)
-        console.print(
-            "These are the sizes of `--schedule paper`; the certified schedule fixes none in advance.", style="dim"
-        )
         return 0
 
 
@@ -357,6 +358,27 @@ def _headline(problem: Problem) -> str:
         f"[bold]{problem.id}[/]: {problem.horizon} levels, {problem.n_actions} actions, at most {problem.n_states} hidden "
         f"states a level, a class of 10^{size:.1f} functions"
     )
+
+
+def _ahead(ahead: CertifiedPlan) -> Table:
+    """Returns what is known in advance of the certified schedule, as a table."""
+    table = Table(
+        title="[bold]the certified schedule[/] (the default), which fixes no size in advance",
+        title_justify="left",
+        title_style="",
+        box=None,
+        pad_edge=False,
+    )
+    for column in ("  similar worlds needed", "levels", "actions", "functions", "epsilon", "episodes, median", "range"):
+        table.add_column(column, justify="left" if column.startswith("  ") else "right")
+    for m in ahead.similar:
+        least, median, most = m.episodes
+        size = f"10^{m.log_size / math.log(10):.0f}"
+        numbers = (f"{m.horizon}", f"{m.n_actions}", size, f"{m.epsilon:g}", f"{median:,}", f"{least:,} to {most:,}")
+        table.add_row(f"  {m.world}", *numbers)
+    if ahead.suffices is not None:
+        table.add_row("  surely enough", "", "", "", "", _number(ahead.suffices), "")
+    return table
 
 
 def _print_report(console: Console, problem: Problem, report: Report, as_json: bool) -> int:

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
-from richobs.certified import RESERVE, Fallback, certified
+from richobs.certified import NARROWER, RESERVE, Fallback, certified
 from richobs.engines import CountedEngine, Engine, Ledger, StreamEngine
 from richobs.errors import InvalidInput, RunStopped
 from richobs.lsvee import PaperConstants, lsvee
@@ -161,30 +161,27 @@ def run(problem: Learnable, settings: Settings, callback: Callback | None = None
         raise
 
 
-def _fallback(problem: Learnable, settings: Settings, engine: Engine, callback: Callback) -> Fallback | None:
-    """Returns the paper's algorithm, for certified searches that do not end; it takes over after what one path costs it.
+def fallback_constants(problem: Learnable, settings: Settings) -> PaperConstants | None:
+    """Returns the numbers of the paper's algorithm where it takes over from a certified search; None where it cannot.
 
     No bound on the latent states is assumed: there are at most as many as paths, K^(H-1), and they enter by a logarithm.
     """
     H, K = problem.env.horizon, problem.env.n_actions
-    if H * math.log10(K) > MOST_DIGITS or min(settings.epsilon, RESERVE * settings.delta) < 2 * SMALLEST:
+    epsilon, delta = NARROWER * settings.epsilon, RESERVE * settings.delta
+    if H * math.log10(K) > MOST_DIGITS or min(epsilon, delta) < SMALLEST:
         return None
+    log_size = problem.functions.log_size
+    return PaperConstants.of(
+        horizon=H, n_actions=K, n_states=K ** (H - 1), log_size=log_size, epsilon=epsilon, delta=delta
+    )
 
-    def constants(epsilon: float, delta: float) -> PaperConstants:
-        return PaperConstants.of(
-            horizon=H,
-            n_actions=K,
-            n_states=K ** (H - 1),
-            log_size=problem.functions.log_size,
-            epsilon=epsilon,
-            delta=delta,
-        )
 
-    def learn_as_printed(epsilon: float, delta: float) -> Outcome:
-        return lsvee(engine, problem.functions, constants(epsilon, delta), callback=callback)
-
-    sizes = constants(settings.epsilon, settings.delta).search
-    return Fallback(H * (sizes.n_train + K * sizes.n_test), learn_as_printed)
+def _fallback(problem: Learnable, settings: Settings, engine: Engine, callback: Callback) -> Fallback | None:
+    """Returns the paper's algorithm, which takes over after as many episodes as one path of its own would cost."""
+    constants = fallback_constants(problem, settings)
+    if constants is None:
+        return None
+    return Fallback(constants.one_path, lambda: lsvee(engine, problem.functions, constants, callback=callback))
 
 
 def _check(problem: Learnable, settings: Settings) -> None:

@@ -1,13 +1,15 @@
 """`plan`: what a run will ask for, before anything runs."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any, NamedTuple
 
 from richobs.errors import InvalidInput
-from richobs.learning import Learnable, Settings, constants_for
+from richobs.learning import Learnable, Settings, constants_for, fallback_constants
 from richobs.lsvee import PaperConstants
 
 
@@ -30,7 +32,7 @@ class SamplePlan:
     @property
     def max_episodes(self) -> int:
         """The most episodes that a run can need with probability 1 - delta."""
-        return self.constants.max_search_episodes + self.constants.max_demand_episodes
+        return self.constants.max_episodes()
 
     @property
     def theorem_1(self) -> float:
@@ -97,6 +99,57 @@ class SamplePlan:
             "bandit_rate": self.bandit_rate,
             "tabular_rate": self.tabular_rate,
         }
+
+
+class Measured(NamedTuple):
+    """What certified runs on one world needed (`benchmarks/certified.py`)."""
+
+    world: str
+    horizon: int
+    n_actions: int
+    log_size: float
+    epsilon: float
+    delta: float
+    runs: int
+    episodes: tuple[int, int, int]  # least, median, most
+
+    def distance(self, problem: Learnable, epsilon: float) -> float:
+        """Returns how far this world is from a problem: in levels, actions, log of the class and epsilon, each by ratio."""
+        size = max(1.0, problem.functions.log_size)
+        ratios = (
+            self.horizon / problem.env.horizon,
+            self.n_actions / problem.env.n_actions,
+            max(1.0, self.log_size) / size,
+            self.epsilon / epsilon,
+        )
+        return math.sqrt(sum(math.log(ratio) ** 2 for ratio in ratios))
+
+
+@dataclass(frozen=True)
+class CertifiedPlan:
+    """What the certified schedule may need: what surely suffices, and what similar worlds needed."""
+
+    suffices: (
+        int | None
+    )  # episodes, with probability 1 - delta; None where n_states is unknown or nothing is guaranteed
+    similar: tuple[Measured, ...]  # the nearest first
+
+
+def plan_certified(problem: Learnable, settings: Settings, at_most: int = 3) -> CertifiedPlan:
+    """Returns what is known in advance of a certified run; nothing is played.
+
+    A search that has spent what one path costs the paper's algorithm hands over to it, having spent at most four times that
+    (docs/certified.md, Theorem 2).
+    """
+    constants = fallback_constants(problem, settings)
+    n_states = settings.n_states if settings.n_states is not None else problem.n_states
+    suffices = None
+    if constants is not None and n_states is not None:
+        suffices = 4 * constants.one_path + constants.max_episodes(min(n_states, constants.n_states))
+    text = resources.files("richobs.certified").joinpath("measured.json").read_text(encoding="utf-8")
+    known = [Measured(**{**row, "episodes": tuple(row["episodes"])}) for row in json.loads(text)]
+    known.sort(key=lambda m: m.distance(problem, settings.epsilon))
+    return CertifiedPlan(suffices, tuple(known[:at_most]))
 
 
 def plan(

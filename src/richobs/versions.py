@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from richobs.errors import InvalidInput, PrecisionError
+from richobs.grouping import kinds, numbered
 from richobs.problem import Floats, FunctionClass, Ints, Mask, Member
 
 ULPS = 100  # a threshold must exceed the rounding of the risk it is added to by this factor
@@ -311,8 +312,8 @@ class LayeredSpace:
         Returns whether anything was dropped.
         """
         h = risk.level
-        ours, row = _kinds(risk.noise, risk.gain)
-        theirs, column = _kinds(risk.future, cutoff, reach)
+        ours, row = kinds(risk.noise, risk.gain)
+        theirs, column = kinds(risk.future, cutoff, reach)
         miss = np.abs(risk.gain[ours][:, None] - risk.future[theirs])
         fits = (risk.noise[ours][:, None] + miss**2 <= cutoff[theirs]) & (miss <= reach[theirs])
         rows, row = np.flatnonzero(self._alive[h]), row[risk.row]
@@ -445,20 +446,12 @@ class _Refined(NamedTuple):
 
     @classmethod
     def of(cls, old: NDArray[np.int32] | None, new: Ints) -> "_Refined":
-        many = int(new.max()) + 1 if len(new) else 1
-        base = np.zeros_like(new) if old is None else old.astype(np.int64)
-        keys, place = np.unique(base * many + new, return_inverse=True)
+        many = int(new.max()) + 1
+        if old is None:
+            keys, place = numbered(new, many)
+        else:
+            keys, place = numbered(old.astype(np.int64) * many + new, (int(old.max()) + 1) * many)
         return cls(place, keys // many, keys % many)
-
-
-def _kinds(*columns: Floats) -> tuple[Ints, Ints]:
-    """Groups places at which all columns `[n]` agree; returns one place of each group and the group of each place."""
-    order = np.lexsort(columns)
-    starts = np.ones(len(order), dtype=bool)
-    starts[1:] = np.logical_or.reduce([c[order[1:]] != c[order[:-1]] for c in columns])
-    group = np.empty(len(order), dtype=np.int64)
-    group[order] = np.cumsum(starts) - 1
-    return order[starts], group
 
 
 class _Risks:

@@ -55,10 +55,8 @@ class Tuning:
 
 
 RELATIVE = 0.8  # share of an elimination's delta that goes to the relative test; the absolute one gets the rest
-RESERVE = (
-    0.01  # share of delta kept for the algorithm that takes over where this search has not ended; half of the rest each
-)
-# goes to eliminations and to verifications
+NARROWER = 0.8  # epsilon of what takes over from a search that does not end, as a share of ours
+RESERVE = 0.01  # its share of delta; eliminations and verifications get half of the rest each
 
 
 @dataclass
@@ -150,7 +148,9 @@ class Fallback(NamedTuple):
     """An algorithm that surely ends, for a search that has not."""
 
     after: int  # episodes of the search
-    learn: Callable[[float, float], Outcome]  # from (epsilon, delta); its v_star_hat is within epsilon/8 of V*
+    learn: Callable[
+        [], Outcome
+    ]  # at NARROWER epsilon and RESERVE delta; its v_star_hat is an eighth of that epsilon off
 
 
 def certified(
@@ -219,13 +219,13 @@ def certified(
 def _take_over(search: Search, fallback: Fallback) -> list[Event]:
     """Lets the fallback learn with what is left of delta; returns its trace.
 
-    With its epsilon at 0.8 of ours, V* lies within 0.1 epsilon of its estimate, and the policy earns at most 0.9 epsilon
-    less than that.
+    V* lies within an eighth of its epsilon of its estimate, and the policy earns at most its epsilon less than V*: an
+    interval of 10/8 of its epsilon, which is ours.
     """
-    share, size = RESERVE * search.delta, search.space.log_bound
+    share, size, narrow = RESERVE * search.delta, search.space.log_bound, NARROWER * search.epsilon
     search.note("handover", (), "taken over", search.engine.ledger.total, fallback.after, 0, size)
-    found = fallback.learn(0.8 * search.epsilon, share)
-    upper, lower = found.v_star_hat + search.epsilon / 10, found.v_star_hat - 0.9 * search.epsilon
+    found = fallback.learn()
+    upper, lower = found.v_star_hat + narrow / 8, found.v_star_hat - narrow / 8 - narrow
     search.root_upper = np.minimum(search.root_upper, upper)
     search.claim(UPPER, (), found.episodes, share / 2, search.upper)
     if search.best is None or lower > search.best.lower:
@@ -238,7 +238,7 @@ def _take_over(search: Search, fallback: Fallback) -> list[Event]:
 def _remarks(search: Search, found: Candidate, reason: StopReason) -> tuple[str, ...]:
     """Returns, in words, what the search struggled with."""
     remarks = []
-    if search.stage > search.tuning.largest:
+    if search.stage >= 4 * search.tuning.largest:
         remarks.append(
             f"{search.stuck} of {search.probes} batches told no survivors apart, so batches grew from "
             f"{search.tuning.largest:,} to {search.stage:,} episodes: wrong functions are off by little there"

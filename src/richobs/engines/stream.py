@@ -87,8 +87,9 @@ class StreamEngine:
             batches = [Batch.of_steps(x, np.full(size, a), r, K) for x, a, r in zip(seen, path, rewards.T, strict=True)]
             return [quick_moments_of(self._functions, h, batch, members[h]) for h, batch in enumerate(batches)]
 
-        totals = [Moments.empty(len(m), K) for m in members]
-        for chunk in self._chunks(path, n, phase, purpose, part):
+        chunks = self._chunks(path, n, phase, purpose, part)
+        totals = next(chunks)
+        for chunk in chunks:
             totals = [total + moments for total, moments in zip(totals, chunk, strict=True)]
         return totals
 

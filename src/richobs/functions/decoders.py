@@ -3,9 +3,10 @@
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from richobs.errors import InvalidInput
+from richobs.grouping import kinds, numbered
 from richobs.moments import Batch, Moments
 from richobs.problem import Floats, Ints, Observations
 
@@ -36,6 +37,7 @@ class Decoders:
             raise InvalidInput("decoders predict values in [0, 1]; `worth` holds others.")
         self.n_coordinates = n_coordinates
         self.rotation = rotation
+        self._groups: dict[int, NDArray[np.int32]] = {}  # action -> group of every member
 
     @property
     def size(self) -> int:
@@ -94,18 +96,22 @@ class Decoders:
         Returns:
             One member of each group, and `[len(members)]` the group of each.
         """
-        first, second, a, b = (p[members] for p in self._all_parameters)
-        worth = np.column_stack([self.worth[:, action], self.worth.max(axis=1)])
-        different, kind = np.unique(worth, axis=0, return_inverse=True)
-        kinds, D, kind = len(different), self.n_coordinates, kind.ravel()
-        one, other = first * kinds + kind[a], second * kinds + kind[b]  # (i, j, a, b) and (j, i, b, a) are one function
-        key = np.minimum(one, other) * (D * kinds) + np.maximum(one, other)
-        some = np.full((D * kinds) ** 2, -1)
-        some[key[::-1]] = members[::-1]  # the first of each group
-        used = np.flatnonzero(some >= 0)
-        place = np.empty(len(some), dtype=np.int64)
-        place[used] = np.arange(len(used))
-        return some[used], place[key]
+        every = self._groups.get(action)
+        if every is None:
+            every = self._groups[action] = self._grouped(action)
+        groups, group = numbered(every[members].astype(np.int64), int(every.max()) + 1)
+        some = np.empty(len(groups), dtype=np.int64)
+        some[group[::-1]] = members[::-1]  # the first of each
+        return some, group
+
+    def _grouped(self, action: int) -> NDArray[np.int32]:
+        """Returns `[N]` the group of every member."""
+        first, second, a, b = self._all_parameters
+        different, kind = kinds(self.worth[:, action], self.worth.max(axis=1))
+        codes = self.n_coordinates * len(different)
+        one, other = first * len(different) + kind[a], second * len(different) + kind[b]
+        key = np.minimum(one, other) * codes + np.maximum(one, other)  # (i, j, a, b) and (j, i, b, a) are one function
+        return numbered(key, codes**2)[1].astype(np.int32)
 
     def moments(self, batch: Batch, members: Ints) -> Moments:
         """Returns the moments of a batch, from how often any two coordinates were on together.

@@ -4,6 +4,7 @@ Sizes are rounded up. N enters as its logarithm, because N itself overflows. Mai
 substitution; each line says where it stands.
 """
 
+import dataclasses
 import math
 import numbers
 from dataclasses import dataclass
@@ -122,6 +123,16 @@ class PaperConstants:
         """M H n_1 rollouts, and M H^2 n_2 + M H calls of TD-Elim with their tests (proof of Theorem 4)."""
         M, H = self.n_states, self.horizon
         return self.max_rounds * self.n_1 + (M * H**2 * self.n_2 + M * H) * self._per_elimination(self.demand)
+
+    @property
+    def one_path(self) -> int:
+        """H (n_train + K n_test): what learning the states of one path costs, the least that a search can take."""
+        return self.horizon * self._per_elimination(self.search)
+
+    def max_episodes(self, n_states: int | None = None) -> int:
+        """Returns the most episodes of a run on a process with `n_states` a level, which may be fewer than the bound M."""
+        true = self if n_states is None else dataclasses.replace(self, n_states=n_states)
+        return true.max_search_episodes + true.max_demand_episodes
 
     def _per_elimination(self, search: SearchConstants) -> int:
         return search.n_train + self.n_actions * search.n_test
