@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import richobs
+import richobs.certified.search as search_module
 from richobs.certified import Fallback, Tuning, certified
 from richobs.certified.bounds import (
     SERIES,
@@ -170,6 +171,22 @@ class TestElimination:
             lost += ((0.5 - r) ** 2).mean() > risks.min() + elimination_slack(np.zeros(1), n, 1.0, delta)[0]
         assert lost > delta * trials
 
+    def test_reweighted_counts_would_lose_the_truth(self):
+        """2,000 samples of one action and 4 of another, weighed alike, are not 2,004 samples: why a batch has one action."""
+        rng = np.random.default_rng(1)
+        many, few, delta, b = 2000, 4, 0.05, 0.5
+        slack = elimination_slack(np.zeros(1), many + few, b, delta)[0]
+        first, second = rng.binomial(many, 0.5, TRIALS) / many, rng.binomial(few, 0.5, TRIALS) / few
+        gap = 0.1  # the reference is off by it under the second action only
+        risk_star = (0.25 - 2 * 0.5 * first + first) / 2 + (0.25 - 2 * 0.5 * second + second) / 2
+        other = 0.5 + gap
+        risk_other = (0.25 - 2 * 0.5 * first + first) / 2 + (other**2 - 2 * other * second + second) / 2
+        assert may_exceed(int((risk_star > risk_other + slack).sum()), TRIALS, delta)
+        lone = (0.25 - 2 * 0.5 * second + second) - (
+            other**2 - 2 * other * second + second
+        )  # the few, for what they are
+        assert not may_exceed(int((lone > elimination_slack(np.zeros(1), few, b, delta)[0]).sum()), TRIALS, delta)
+
     def test_the_numbers_of_the_design(self):
         """At e = 0, b = 1 the slack is 2.84 L/n."""
         n, delta = 1000, math.exp(-1.0)
@@ -266,6 +283,39 @@ def test_values_that_vary_at_the_root_do_not_keep_the_search_from_ending():
         assert outcome.lower <= 0.5 <= outcome.upper
 
 
+def test_no_batch_is_read_twice_and_references_are_older_than_it(monkeypatch):
+    """Every elimination reads a level of a batch nobody has read, under its one action; its reference came before."""
+    engine_log, read = [], set()
+    play, eliminate, guess = StreamEngine.play, search_module._eliminate, search_module._guess
+
+    def logged_play(self, path, n, members, *, phase, purpose):
+        moments = play(self, path, n, members, phase=phase, purpose=purpose)
+        engine_log.append((purpose, moments))
+        return moments
+
+    def logged_guess(search, path, living, pilot, h, chain):
+        assert engine_log[-1][0] == "pilot"  # the batch does not exist yet
+        assert engine_log[-1][1] is pilot
+        return guess(search, path, living, pilot, h, chain)
+
+    def logged_eliminate(search, path, living, batch, h, reference, n):
+        purpose, last = engine_log[-1]
+        assert purpose == "batch"
+        assert last is batch
+        assert (len(engine_log), h) not in read
+        read.add((len(engine_log), h))
+        assert batch[h].n == batch[h].actions[path[h]] == n
+        return eliminate(search, path, living, batch, h, reference, n)
+
+    monkeypatch.setattr(StreamEngine, "play", logged_play)
+    monkeypatch.setattr(search_module, "_guess", logged_guess)
+    monkeypatch.setattr(search_module, "_eliminate", logged_eliminate)
+    outcome = richobs.learn(richobs.make("random/3"), epsilon=0.2)
+    assert len(read) == sum(e.kind == "elimination" for e in outcome.trace) > 5
+    draws = [(e.purpose, e.path) for e in outcome.ledger]
+    assert len(draws) == len(set(draws))
+
+
 @pytest.mark.parametrize("after", [0, 500])
 def test_a_search_that_does_not_end_is_taken_over(after):
     """The bounds of the paper's algorithm are as close as asked for, true, and paid for out of delta."""
@@ -286,7 +336,7 @@ def test_the_numbers_of_the_fallback():
     """The paper's, at 0.8 epsilon and delta/100, with as many states as paths; it waits for what one path costs."""
     problem = richobs.make("lock/3")
     constants = fallback_constants(problem, richobs.Settings(epsilon=0.1, delta=0.05))
-    expected = richobs.plan(problem, n_states=16, epsilon=0.08, delta=0.0005).constants
+    expected = richobs.plan(problem, n_states=16, epsilon=0.8 * 0.1, delta=0.01 * 0.05).constants
     assert constants == expected
     assert constants.one_path == 3 * (expected.search.n_train + 4 * expected.search.n_test)
     assert constants.max_episodes(3) < constants.max_episodes() == richobs.planning.SamplePlan(expected).max_episodes
