@@ -9,11 +9,13 @@ from richobs.envs import Problem, make
 from richobs.envs.gym import register_all as _register_all
 from richobs.errors import RichObsError
 from richobs.functions import Callables, Layered, Tables
-from richobs.learning import Settings, learn
+from richobs.learning import Settings
 from richobs.outcome import Outcome, Progress
 from richobs.planning import plan
 from richobs.policy import LearnedPolicy
 from richobs.problem import Environment, FunctionClass, GreedyPolicy, Policy, ValueFunction, ValueReport
+from richobs.session import learn
+from richobs.store import StoredRun
 from richobs.tabular import Optimum, Rewards, TabularProcess
 from richobs.version import __version__
 
@@ -35,6 +37,7 @@ __all__ = [
     "Rewards",
     "RichObsError",
     "Settings",
+    "StoredRun",
     "Tables",
     "TabularProcess",
     "ValueFunction",

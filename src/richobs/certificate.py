@@ -106,6 +106,7 @@ def _check_parts(content: dict[str, Any]) -> None:
         "claims": (list,),
         "result.upper": (float, type(None)),
         "result.lower": (float, type(None)),
+        "result.remarks": (list,),
     }
     for part, kinds in kinds_of.items():
         found: Any = content
@@ -156,6 +157,7 @@ def certify(outcome: Outcome, problem: Learnable) -> Certificate:
             "skipped": outcome.ledger.skipped,
             "upper": outcome.upper,
             "lower": outcome.lower,
+            "remarks": list(outcome.remarks),
         },
         "policy": {"member": outcome.policy.member, "digest": _policy_digest(outcome)},
         "claims": [[c.kind, list(c.path), c.n, c.share, c.value] for c in outcome.claims],

@@ -1,6 +1,7 @@
 """The command line: parse, call, print; no mathematics."""
 
 import ast
+import contextlib
 import dataclasses
 import inspect
 import itertools
@@ -9,8 +10,8 @@ import math
 import pathlib
 import sys
 import typing
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -19,16 +20,28 @@ from rich.table import Table
 
 import richobs
 from richobs.assumptions import Report, audit, check_assumptions
-from richobs.certificate import Certificate, certify, verify
+from richobs.certificate import Certificate, verify
 from richobs.envs.registry import WORLDS, config_class, configure, make
 from richobs.envs.world import Problem
 from richobs.errors import InvalidInput, RichObsError, RunStopped
-from richobs.learning import Settings, run
-from richobs.outcome import Callback, Outcome, Progress
+from richobs.display import listing, number, summary, watched
+from richobs.learning import Settings
 from richobs.planning import CertifiedPlan, SamplePlan, plan, plan_certified
 from richobs.policy import LearnedPolicy
+from richobs.report import write_report
+from richobs.store import (
+    CERTIFICATE,
+    CONFIG,
+    POLICY,
+    REPORT,
+    StoredRun,
+    discard,
+    find_runs,
+    keep_verification,
+    run_in,
+)
+from richobs.tensorboard import TensorBoard
 
-Result = TypeVar("Result")
 MOST_STREAMED = 10**11  # episodes per request that are streamed without being asked twice: some hours
 
 TAKEN = {f.name for f in dataclasses.fields(Settings)}  # options of a run; a world's own are then called world_...
@@ -119,7 +132,7 @@ class Plan:
             if row.section != section:
                 section = row.section
                 table.add_row(f"[bold]{section}[/]")
-            table.add_row(f"  {row.name}", _number(row.value), row.unit, row.where)
+            table.add_row(f"  {row.name}", number(row.value), row.unit, row.where)
         console.print(table)
         return 0
 
@@ -132,11 +145,17 @@ class Learn:
     """Which world."""
     settings: Settings
     out: pathlib.Path | None = None
-    """Folder for certificate and policy; by default one under `runs/` named after the run."""
+    """Folder that keeps the run; by default one under `runs/` named after it. An unfinished run there goes on."""
     json: bool = False
     """Print the certificate instead of a summary."""
     quiet: bool = False
     """Print nothing while it runs, and only the claim at the end."""
+    report: bool = True
+    """Write the page `report.html`."""
+    overwrite: bool = False
+    """Start anew where the folder holds a run already."""
+    tensorboard: pathlib.Path | None = None
+    """Also write what happens to this folder for TensorBoard (needs the extra `tensorboard`)."""
 
     def run(self, console: Console) -> int:
         """Learns, writes certificate and policy, prints the claim."""
@@ -146,32 +165,169 @@ class Learn:
         if asked.schedule == "paper":
             sizes = plan(problem, epsilon=asked.epsilon, delta=asked.delta, n_states=asked.n_states)
         folder = self.out or _default_folder(problem, self.settings)
-        folder.mkdir(parents=True, exist_ok=True)  # before the run: what it finds must have a place to go
-        streams = self.settings.engine == "stream" or (self.settings.engine == "auto" and problem.process is None)
-        if sizes and streams and self.settings.max_episodes is None and sizes.constants.search.n_train > MOST_STREAMED:
+        streams = asked.engine == "stream" or (asked.engine == "auto" and problem.process is None)
+        if sizes and streams and asked.max_episodes is None and sizes.constants.search.n_train > MOST_STREAMED:
             raise InvalidInput(
-                f"the paper's schedule asks for {_number(sizes.constants.search.n_train)} episodes per elimination here, "
+                f"the paper's schedule asks for {number(sizes.constants.search.n_train)} episodes per elimination here, "
                 "and the streaming engine plays them one by one, some ten million a second. Set --max-episodes to start "
                 "anyway."
             )
-        outcome = _watched(
-            lambda callback: run(problem, self.settings, callback),
-            sizes.max_episodes if sizes else self.settings.max_episodes,
-            quiet=self.quiet or self.json,
-        )
-        certificate = certify(outcome, problem)
-        certificate.save(folder / "certificate.json")
-        outcome.policy.save(folder / "policy.npz")
+        if self.overwrite and folder.exists():
+            discard(folder)
+        return _learn_in(console, folder, problem, asked, self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Resume:
+    """Go on with a run that was killed or interrupted, or that spent the episodes it was allowed."""
+
+    folder: tyro.conf.Positional[pathlib.Path]
+    """The run's folder."""
+    max_episodes: int | None = None
+    """Allow this many episodes in all; by default as many as before."""
+    workers: int | None = None
+    """Threads that share the episodes; by default as many as before."""
+    json: bool = False
+    """Print the certificate instead of a summary."""
+    quiet: bool = False
+    """Print nothing while it runs, and only the claim at the end."""
+    report: bool = True
+    """Write the page `report.html`."""
+    tensorboard: pathlib.Path | None = None
+    """Also write what happens to this folder for TensorBoard (needs the extra `tensorboard`)."""
+
+    def run(self, console: Console) -> int:
+        """Goes on and prints the claim."""
+        stored = StoredRun.read(self.folder)
+        if stored.world is None:
+            raise InvalidInput(
+                f"the run in {self.folder} plays an environment that is not one of richobs's worlds, so it cannot be built "
+                "here. Call richobs.learn(env, functions, ..., out=folder) from Python again."
+            )
+        given = {"max_episodes": self.max_episodes, "workers": self.workers}
+        changes = {name: value for name, value in given.items() if value is not None}
+        settings = dataclasses.replace(stored.settings, **changes)
+        return _learn_in(console, self.folder, make(stored.world), settings, self)
+
+
+def _learn_in(
+    console: Console, folder: pathlib.Path, problem: Problem, settings: Settings, asked: "Learn | Resume"
+) -> int:
+    """Learns in a folder, going on where it stopped, and says what was found."""
+    expected = settings.max_episodes
+    if expected is None and settings.schedule == "paper":
+        expected = plan(
+            problem, epsilon=settings.epsilon, delta=settings.delta, n_states=settings.n_states
+        ).max_episodes
+    with contextlib.ExitStack() as stack:
+        listeners = [
+            stack.enter_context(
+                watched(problem.id, problem.functions.log_size, expected, quiet=asked.quiet or asked.json)
+            )
+        ]
+        if asked.tensorboard is not None:
+            listeners.append(stack.enter_context(TensorBoard(asked.tensorboard)))
+        outcome = run_in(folder, problem, settings, lambda p: [listener(p) for listener in listeners] and None)
+    stored = StoredRun.read(folder)
+    assert stored.certificate is not None, "a run that ended well has a certificate"
+    written = [folder / CERTIFICATE, folder / POLICY]
+    if asked.report:
+        written += write_report([stored], folder / REPORT)[:1]
+    if asked.json:
+        console.file.write(stored.certificate.to_json())
+        return 0
+    console.print(f"[bold green]{outcome.claim}[/]")
+    if asked.quiet:
+        return 0
+    console.print(summary(stored))
+    console.print(f"\nwrote {', '.join(map(str, written[:-1]))} and {written[-1]}")
+    console.print(f"check it again: richobs verify {folder / CERTIFICATE}", style="dim")
+    return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """List stored runs with their state."""
+
+    folder: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")
+    """Where to look, sub-folders included."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self, console: Console) -> int:
+        """Prints one line per run."""
+        if not self.folder.is_dir():
+            raise InvalidInput(f"there is no folder {self.folder}; `richobs learn` makes one.")
+        found: list[tuple[str, StoredRun | str]] = []
+        for place in find_runs(self.folder):
+            try:
+                found.append((str(place), StoredRun.read(place)))
+            except RichObsError as error:
+                found.append((str(place), str(error)))
         if self.json:
-            console.file.write(certificate.to_json())
+            console.print_json(json.dumps([_listed(name, run) for name, run in found]))
+        elif found:
+            console.print(listing(found))
+        else:
+            console.print(f"no runs in {self.folder}")
+        return 0
+
+
+def _listed(name: str, run: StoredRun | str) -> dict[str, Any]:
+    """Returns a stored run in plain values."""
+    if isinstance(run, str):
+        return {"folder": name, "error": run}
+    return {
+        "folder": name,
+        "world": run.world,
+        "settings": dataclasses.asdict(run.settings),
+        "state": run.state,
+        "message": run.message,
+        "episodes": run.ledger.total,
+        "tests": len(run.steps),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Show:
+    """Print the summary of a stored run again, finished or not."""
+
+    folder: tyro.conf.Positional[pathlib.Path]
+    """The run's folder."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self, console: Console) -> int:
+        """Prints the claim and what it rests on, or how far the run is."""
+        stored = StoredRun.read(self.folder)
+        if self.json:
+            certificate = None if stored.certificate is None else stored.certificate.content
+            console.print_json(json.dumps({**_listed(str(self.folder), stored), "certificate": certificate}))
             return 0
-        console.print(f"[bold green]{outcome.claim}[/]")
-        if self.quiet:
-            return 0
-        console.print(_summary(problem, outcome, sizes))
-        console.print(_spending(outcome))
-        console.print(f"\nwrote {folder / 'certificate.json'} and {folder / 'policy.npz'}")
-        console.print(f"check it again: richobs verify {folder / 'certificate.json'}", style="dim")
+        if stored.certificate is not None:
+            console.print(f"[bold green]{escape(stored.certificate.claim)}[/]")
+        console.print(summary(stored))
+        if stored.state in ("unfinished", "stopped") and stored.world is not None:
+            console.print(f"go on: richobs resume {self.folder}", style="dim")
+        return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteReport:
+    """Write one page about one or several stored runs, with figures beside it."""
+
+    folders: tyro.conf.Positional[tuple[pathlib.Path, ...]]
+    """Run folders, or folders that hold some."""
+    out: pathlib.Path | None = None
+    """The page; by default report.html in the run's folder, or in the first folder given."""
+
+    def run(self, console: Console) -> int:
+        """Writes the page."""
+        places = [place for folder in self.folders for place in (find_runs(folder) if folder.is_dir() else [folder])]
+        if not places:
+            raise InvalidInput(f"no runs in {', '.join(map(str, self.folders))}.")
+        written = write_report([StoredRun.read(p) for p in dict.fromkeys(places)], self.out or self.folders[0] / REPORT)
+        console.print(f"wrote {written[0]}" + (f" and {len(written) - 1} figures beside it" if written[1:] else ""))
         return 0
 
 
@@ -195,13 +351,12 @@ class Verify:
                 "here. Call richobs.verify(certificate, problem) from Python."
             )
         problem = make(certificate.environment)
-        beside = self.file.with_name("policy.npz")
+        beside = self.file.with_name(POLICY)
         policy = LearnedPolicy.load(beside) if beside.exists() else None
-        checked = _watched(
-            lambda callback: verify(certificate, problem, policy=policy, callback=callback),
-            None,
-            quiet=self.quiet or self.json,
-        )
+        with watched(problem.id, problem.functions.log_size, quiet=self.quiet or self.json) as callback:
+            checked = verify(certificate, problem, policy=policy, callback=callback)
+        if self.file.name == CERTIFICATE and self.file.with_name(CONFIG).exists():
+            keep_verification(self.file.parent, checked)
         if self.json:
             findings = [dataclasses.asdict(f) for f in checked.findings]
             console.print_json(json.dumps({"agrees": checked.agrees, "findings": findings}))
@@ -291,7 +446,18 @@ class Worlds:
         return 0
 
 
-COMMANDS = {"plan": Plan, "learn": Learn, "verify": Verify, "check": Check, "audit": Audit, "worlds": Worlds}
+COMMANDS = {
+    "plan": Plan,
+    "learn": Learn,
+    "resume": Resume,
+    "runs": Runs,
+    "show": Show,
+    "report": WriteReport,
+    "verify": Verify,
+    "check": Check,
+    "audit": Audit,
+    "worlds": Worlds,
+}
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -377,7 +543,7 @@ def _ahead(ahead: CertifiedPlan) -> Table:
         numbers = (f"{m.horizon}", f"{m.n_actions}", size, f"{m.epsilon:g}", f"{median:,}", f"{least:,} to {most:,}")
         table.add_row(f"  {m.world}", *numbers)
     if ahead.suffices is not None:
-        table.add_row("  surely enough", "", "", "", "", _number(ahead.suffices), "")
+        table.add_row("  surely enough", "", "", "", "", number(ahead.suffices), "")
     return table
 
 
@@ -401,68 +567,6 @@ def _print_rows(console: Console, rows: Sequence[tuple[str, str, str]]) -> None:
     for name, mark, words in rows:
         table.add_row(f"  {name}", mark, escape(words))
     console.print(table)
-
-
-def _watched(work: Callable[[Callback], Result], expected: int | None, *, quiet: bool) -> Result:
-    """Calls `work` with a callback that keeps one line of progress on the terminal."""
-    if quiet:
-        return work(lambda progress: None)
-    most = f" of at most {_number(expected)}" if expected is not None else ""
-    with Console(stderr=True, highlight=False).status("starting") as status:
-
-        def show(progress: Progress) -> None:
-            event = progress.event
-            bounds = ""
-            if progress.upper is not None and progress.lower is not None:
-                bounds = f", V* at most {progress.upper:.3f}, policy at least {progress.lower:.3f}"
-            status.update(
-                f"{event.kind} at path {event.path}, survivors 10^{event.log_size_after / math.log(10):.1f}, "
-                f"{_number(progress.episodes)} episodes{most}{bounds}"
-            )
-
-        return work(show)
-
-
-def _summary(problem: Problem, outcome: Outcome, sizes: SamplePlan | None) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    kept, whole = (size / math.log(10) for size in (outcome.log_size, problem.functions.log_size))
-    rows = [("world", _headline(problem))]
-    if sizes is not None:
-        rows += [
-            ("episodes", f"{_number(outcome.episodes)} of at most {_number(sizes.max_episodes)} planned"),
-            ("repeats left out", f"{_number(outcome.ledger.skipped)} episodes or more, on paths learned before"),
-            ("best value V*", f"{outcome.v_star_hat:.6g} (estimate)"),
-            ("policy's value", f"{outcome.value_hat:.6g} (estimate)"),
-        ]
-    else:
-        rows += [
-            ("episodes", f"{_number(outcome.episodes)}, {outcome.rounds} candidates tried"),
-            ("best value V*", f"at most {outcome.upper:.6g}"),
-            ("policy's value", f"at least {outcome.lower:.6g} (estimate {outcome.value_hat:.6g})"),
-            ("rests on", f"{len(outcome.claims)} claims, each with its share of delta in the certificate"),
-        ]
-    rows += [("survivors", f"10^{kept:.1f} of 10^{whole:.1f} functions"), ("stopped because", outcome.reason.value)]
-    rows += [("struggled", remark) for remark in outcome.remarks]
-    for name, value in rows:
-        table.add_row(f"  {name}", value)
-    return table
-
-
-def _spending(outcome: Outcome) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in ("  episodes went to", "requests", "episodes", "share"):
-        table.add_column(column, justify="left" if column.startswith("  ") else "right")
-    for (phase, purpose), (requests, episodes) in outcome.ledger.by("phase", "purpose").items():
-        share = f"{episodes / outcome.episodes:.1%}"
-        table.add_row(f"  {phase}: {purpose}", f"{requests:,}", _number(episodes), share)
-    return table
-
-
-def _number(value: float) -> str:
-    """Returns a number as a person would write it."""
-    if isinstance(value, int):
-        return f"{value:,}" if value < 10**9 else f"{value:.3e}"
-    return f"{value:.4g}"
 
 
 def _default_folder(problem: Problem, settings: Settings) -> pathlib.Path:

@@ -72,3 +72,7 @@ class EpisodeLimit(RunStopped):
 
 class InvalidFile(RichObsError):
     """A file that is damaged, or not what it should be."""
+
+
+class StoreError(RichObsError):
+    """A run's folder that cannot be written or is in use; what was stored stays readable."""

@@ -1,9 +1,10 @@
-"""`learn`: one call from an environment and a class to a policy with a guarantee."""
+"""What a run is asked to do, and doing it: settings, engine, schedule."""
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, Protocol
 
 from richobs.certified import NARROWER, RESERVE, Fallback, certified
 from richobs.engines import CountedEngine, Engine, Ledger, StreamEngine
@@ -67,69 +68,20 @@ class Learnable(Protocol):
         ...
 
 
-def learn(
-    env: Environment | Learnable,
-    functions: FunctionClass | None = None,
-    *,
-    epsilon: float = 0.1,
-    delta: float = 0.05,
-    schedule: Schedule = "certified",
-    n_states: int | None = None,
-    seed: int = 0,
-    engine: EngineName = "auto",
-    repeats: Repeats = "skip",
-    max_episodes: int | None = None,
-    workers: int = 1,
-    process: TabularProcess | None = None,
+def run(
+    problem: Learnable,
+    settings: Settings,
     callback: Callback | None = None,
+    wrap: Callable[[Engine], Engine] | None = None,
 ) -> Outcome:
-    """Learns a policy that is epsilon-optimal with probability at least 1 - delta ([KAL16] Theorem 1, docs/certified.md).
+    """Runs what `settings` ask for on a problem.
 
     Args:
-        env: an environment, or a problem from `richobs.make`, which brings class, process and n_states along.
-        functions: the class F of value functions; it should hold Q*.
-        epsilon: how far from optimal the policy may be.
-        delta: how often it may be farther.
-        schedule: "certified" searches with tests that hold at any sample size, "paper" takes every size as printed.
-        n_states: bound M on the latent states per level; only the paper's schedule needs it.
-        seed: of every draw; the same seed gives the same result.
-        engine: "counted" draws episodes as counts from `process`, "stream" plays `env`; "auto" counts where the paper's
-            schedule can, and streams otherwise.
-        repeats: "verbatim" learns every collected prefix again, as printed; "skip" leaves out what was learned.
-        max_episodes: an `EpisodeLimit` error is raised before more are played.
-        workers: threads of the streaming engine.
-        process: the process written down, for the counted engine.
-        callback: called with a `Progress` after every test.
-
-    Raises:
-        BrokenPromise: the data contradict an assumption.
-        EpisodeLimit: the next request does not fit into `max_episodes`.
-        PrecisionError: epsilon is too small for float64 here.
+        problem: what to play, and the class.
+        settings: what is asked for.
+        callback: told about every test.
+        wrap: puts something between algorithm and engine, such as a record of all draws.
     """
-    settings = Settings(epsilon, delta, schedule, repeats, engine, seed, n_states, max_episodes, workers)
-    if functions is None and hasattr(env, "functions") and process is None:
-        return run(cast("Learnable", env), settings, callback)
-    if hasattr(env, "env"):  # a problem, with a class or a process of the caller's
-        problem = cast("Learnable", env)
-        env, functions = problem.env, problem.functions if functions is None else functions
-        process, n_states = process or problem.process, n_states if n_states is not None else problem.n_states
-    if functions is None:
-        raise InvalidInput("learn needs a function class: learn(env, functions, ...), or a problem from richobs.make.")
-    return run(_Given(env, functions, process, n_states), settings, callback)
-
-
-@dataclass(frozen=True)
-class _Given:
-    """A problem put together from its parts."""
-
-    env: Any
-    functions: FunctionClass
-    process: TabularProcess | None
-    n_states: Any  # None where unknown
-
-
-def run(problem: Learnable, settings: Settings, callback: Callback | None = None) -> Outcome:
-    """Runs what `settings` ask for on a problem."""
     ledger = Ledger(settings.max_episodes)
     _check(problem, settings)
     trace: list[Event] = []
@@ -141,6 +93,7 @@ def run(problem: Learnable, settings: Settings, callback: Callback | None = None
 
     try:
         engine = engine_for(problem, settings, ledger)
+        engine = engine if wrap is None else wrap(engine)
         if settings.schedule == "certified":
             outcome = certified(
                 engine,

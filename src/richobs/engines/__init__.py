@@ -3,6 +3,16 @@
 from richobs.engines.base import Engine, Outcomes
 from richobs.engines.counted import CountedEngine
 from richobs.engines.ledger import Entry, Ledger
+from richobs.engines.recorded import RecordedEngine, RecordedEnvironment
 from richobs.engines.stream import StreamEngine
 
-__all__ = ["CountedEngine", "Engine", "Entry", "Ledger", "Outcomes", "StreamEngine"]
+__all__ = [
+    "CountedEngine",
+    "Engine",
+    "Entry",
+    "Ledger",
+    "Outcomes",
+    "RecordedEngine",
+    "RecordedEnvironment",
+    "StreamEngine",
+]

@@ -1,0 +1,50 @@
+"""A listener that writes what a run tells to event files for TensorBoard; needs the extra `tensorboard`."""
+
+import math
+import os
+from types import TracebackType
+from typing import Any
+
+from richobs.errors import InvalidInput
+from richobs.outcome import Progress
+
+
+class TensorBoard:
+    """A callback for `learn`: survivors and bounds against episodes, as scalars.
+
+    Use it in a `with` block, or call `close` when the run is over.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]):
+        """Opens the event files in `folder`."""
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError as error:
+            raise InvalidInput(
+                "writing for TensorBoard needs tensorboardX, which is not installed: pip install 'richobs[tensorboard]'."
+            ) from error
+        self._writer: Any = SummaryWriter(os.fspath(folder))
+
+    def __call__(self, progress: Progress) -> None:
+        """Writes one test."""
+        event, at = progress.event, progress.episodes
+        scalars = {"survivors (log10)": event.log_size_after / math.log(10)}
+        if progress.upper is not None and progress.lower is not None:
+            scalars |= {"value/V* at most": progress.upper, "value/policy at least": progress.lower}
+        scalars[f"tests/{event.kind}: statistic"] = event.statistic
+        scalars[f"tests/{event.kind}: threshold"] = event.threshold
+        for name, value in scalars.items():
+            if math.isfinite(value):
+                self._writer.add_scalar(name, value, at)
+
+    def close(self) -> None:
+        """Writes what is left."""
+        self._writer.close()
+
+    def __enter__(self) -> "TensorBoard":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
