@@ -1,13 +1,10 @@
 "use strict";
 (() => {
-  const SUPER = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹", ".": "·" };
-  const raise = (text) => [...String(text)].map((c) => SUPER[c] || c).join("");
-
   /* Numbers as words.py writes them. */
   function scientific(x) {
     const [digits, power] = x.toExponential(2).split("e");
     const shown = digits.replace(/\.?0+$/, "");
-    const times = "10" + raise(Number(power));
+    const times = `10^${Number(power)}`;
     return shown === "1" ? times : `${shown}·${times}`;
   }
   const count = (n) => (Math.abs(n) < 1e9 ? n.toLocaleString("en-US") : scientific(n));
@@ -19,7 +16,10 @@
   function functions(power) {
     if (power === null) return "0";
     if (power < Math.log10(99999.5)) return Math.round(10 ** power).toLocaleString("en-US");
-    return "10" + raise(power.toFixed(1));
+    return `10^${power.toFixed(1)}`;
+  }
+  function raised(text) { // 10^3 with the 3 raised
+    return String(text).split(/(?<=10)\^(-?[\d.]*\d)/).map((part, i) => (i % 2 ? element("sup", {}, part) : part));
   }
   function element(name, attributes = {}, ...children) {
     const made = document.createElement(name);
@@ -53,7 +53,7 @@
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
 
   /* Tables: only one page of rows is ever in the document. */
-  const PAGE = 50;
+  const PAGE = 15;
   const COLUMNS = {
     tests: [["test", count], ["kind"], ["phase"], ["path", null, "path"], ["verdict"], ["statistic", value], ["threshold", value],
       ["episodes", (n, row) => (n === 0 && row[1] === "elimination" ? "shared" : count(n))], ["episodes so far", count], ["survivors before", functions], ["after", functions]],
@@ -88,7 +88,7 @@
       draw();
     }
     function find() {
-      const wanted = search.value.trim().toLowerCase().split(/\s{2,}|,\s*/).filter(Boolean);
+      const wanted = search.value.toLowerCase().match(/\d\S*(?: \d+)*|\S+/g) || []; // words in any order; numbers side by side are a path
       texts = texts || rows.map((row) => columns.map((_, i) => show(row, i)).join("  ").toLowerCase());
       found = wanted.length ? rows.filter((_, i) => wanted.every((w) => texts[i].includes(w))) : rows;
       order();
@@ -98,7 +98,7 @@
       body.replaceChildren(...found.slice(first, last).map((row) => element("tr", {}, ...columns.map(([, format, kind], i) => {
         const cell = i ? element("td") : element("th", { scope: "row" });
         cell.className = kind || (format ? "num" : "");
-        cell.textContent = show(row, i);
+        cell.append(...(format ? raised(show(row, i)) : [show(row, i)]));
         return cell;
       }))));
       heads.forEach((cell, i) => cell.setAttribute("aria-sort", i === sorted ? (down ? "descending" : "ascending") : "none"));
@@ -216,7 +216,7 @@
         way += `M${p.x} ${p.y}C${p.x + 50} ${p.y} ${p.x + 50} ${nodes[j].y} ${nodes[j].x} ${nodes[j].y}`;
       }
       trail.setAttribute("d", way);
-      const list = (pairs) => element("dl", {}, ...pairs.flatMap(([k, v]) => [element("dt", {}, k), element("dd", {}, v)]));
+      const list = (pairs) => element("dl", {}, ...pairs.flatMap(([k, v]) => [element("dt", {}, k), element("dd", {}, ...raised(v))]));
       const what = element("p", { class: "what" });
       const key = document.createElementNS(svg.namespaceURI, "svg");
       for (const [k, v] of [["viewBox", "-9 -9 18 18"], ["width", 18], ["height", 18], ["class", "key"], ["aria-hidden", "true"]]) key.setAttribute(k, v);

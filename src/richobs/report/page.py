@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -51,6 +52,7 @@ def page(runs: Sequence[StoredRun], figures: Sequence[str] = ()) -> str:
         figures: names of files beside the page, to link to.
     """
     import jinja2
+    import markupsafe
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
@@ -59,7 +61,11 @@ def page(runs: Sequence[StoredRun], figures: Sequence[str] = ()) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(count=words.count, value=words.value, functions=words.functions, path=words.path)
+    def raised(text: str) -> str:
+        """Raises what stands behind 10^."""
+        return markupsafe.Markup(re.sub(r"10\^(-?[\d.]*\d)", r"10<sup>\1</sup>", str(markupsafe.escape(text))))
+
+    environment.filters.update(raised=raised, count=words.count, value=words.value, functions=words.functions, path=words.path)
     views = [RunView(run, i + 1) for i, run in enumerate(runs)]
     return environment.get_template("page.html").render(
         runs=views,

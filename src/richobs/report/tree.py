@@ -33,6 +33,7 @@ MARKS = (  # what counts is the first that applies
     Mark("open", "M-6-4.5L0 6.5 6-4.5Z", "survivors disagree, not yet learned"),
     Mark("agreed", _CIRCLE, "survivors agree, nothing to learn"),
     Mark("other", "M-6 0L-3-5.2H3L6 0 3 5.2H-3Z", "another test"),
+    Mark("policies", "M0-7.5L2.2-2.4 7.6-2.2 3.4 1.3 4.8 6.6 0 3.6-4.8 6.6-3.4 1.3-7.6-2.2-2.2-2.4Z", "whole policies tried"),
     Mark("passed", "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0Z", "passed through, no test of its own"),
 )
 MARK = {mark.name: mark for mark in MARKS}
@@ -181,4 +182,4 @@ def _mark(events: Sequence[Event]) -> Mark:
     opinions = [e.verdict for e in about if e.kind == "consensus"]
     if opinions:
         return MARK["agreed" if opinions[-1] == "agree" else "open"]
-    return MARK["other" if about else "passed"]
+    return MARK["other" if about else "policies" if events else "passed"]

@@ -1,22 +1,19 @@
-"""Numbers and short sentences as a reader of the page meets them."""
+"""Numbers and short sentences as a reader of the page meets them; powers are written 10^3, and raised when shown."""
 
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
 def count(n: int) -> str:
-    """Returns a number of things: `3,149`, or `1.23·10¹⁶` where nobody would count the digits."""
+    """Returns a number of things: `3,149`, or `1.23·10^16` where nobody would count the digits."""
     return f"{n:,}" if abs(n) < 10**9 else scientific(n)
 
 
 def scientific(value: float) -> str:
-    """Returns a number as `1.23·10¹⁶`; it may be too large for a float."""
+    """Returns a number as `1.23·10^16`; it may be too large for a float."""
     digits, _, power = f"{value:.2e}".partition("e") if not isinstance(value, int) else _digits_of(value)
     shown = digits.rstrip("0").rstrip(".")
-    times = f"10{str(int(power)).translate(SUPERSCRIPTS)}"
+    times = f"10^{int(power)}"
     return times if shown == "1" else f"{shown}·{times}"
 
 
@@ -45,7 +42,7 @@ def functions(log_size: float) -> str:
         return value(log_size)
     if log_size < math.log(99_999.5):
         return f"{round(math.exp(log_size)):,}"
-    return "10" + f"{log_size / math.log(10):.1f}".translate(SUPERSCRIPTS | {ord("."): "·"})
+    return f"10^{log_size / math.log(10):.1f}"
 
 
 def path(actions: Sequence[int]) -> str:
