@@ -26,6 +26,8 @@ ROOMS = [
     {"envs", "lsvee", "certified"},
     {"learning"},
     {"planning", "certificate"},
+    {"store"},
+    {"report"},
     {"paper"},
     {"cli"},
     {"__main__"},

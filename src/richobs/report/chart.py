@@ -1,5 +1,6 @@
 """Line charts as data for the page: a stretched drawing between labels of fixed size, readable at any width."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ def step_chart(
         if not seen:
             continue
         steps = [at(0.0, seen[0][1])]
-        for (_, before), (x, y) in zip(seen, seen[1:], strict=False):
+        for (_, before), (x, y) in itertools.pairwise(seen):
             steps += [at(x, before), at(x, y)]
         steps.append(at(right, seen[-1][1]))
         corners.append(steps)

@@ -20,6 +20,7 @@ from richobs.store import StoredRun
 BLUE, ORANGE, GREY, INK = "#0072b2", "#c44f00", "#767b84", "#1c1e22"  # Okabe and Ito's, darkened where lines are thin
 COLOURS = {
     "demand": ("#9b3f76", "D"),
+    "idle-demand": ("#ffffff", "D"),
     "eliminated": (ORANGE, "s"),
     "tested": ("#8a6a00", "^"),
     "open": ("#ffffff", "v"),

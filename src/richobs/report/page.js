@@ -115,7 +115,7 @@
 
   /* The tree: levels stretch to a readable distance and no farther, rows stretch as far as one likes. */
   const MARGIN = { left: 26, right: 34, top: 46, bottom: 56 };
-  const WIDEST_LEVEL = 190, CLOSEST = 14, MOST_LABELS = 300;
+  const WIDEST_LEVEL = 190, ROOMY = 44, CLOSEST = 14, MOST_LABELS = 300;
   function tree(box, data) {
     const svg = box.querySelector("svg.tree");
     const world = svg.querySelector(".world"), labels = svg.querySelector(".labels"), levels = svg.querySelector(".levels");
@@ -129,11 +129,12 @@
     svg.setAttribute("preserveAspectRatio", "xMinYMin meet");
     let width = 0, height = 0, zoom = 1, left = 0, top = 0, focus = 0, selected = -1, shown = -1;
     const fitted = () => ({ kx: (width - MARGIN.left - MARGIN.right) / wide, ky: (height - MARGIN.top - MARGIN.bottom) / tall });
+    const widest = (kx) => Math.max(2 * kx, WIDEST_LEVEL / 100);
     function scales() {
       const { kx, ky } = fitted();
-      return { kx: Math.min(kx * zoom, Math.max(kx, WIDEST_LEVEL / 100)), ky: ky * zoom };
+      return { kx: Math.min(kx * zoom, widest(kx)), ky: ky * zoom };
     }
-    const limit = () => Math.max(4, (60 * rows) / Math.max(height, 1), WIDEST_LEVEL / 100 / fitted().kx);
+    const limit = () => { const { kx, ky } = fitted(); return Math.max(2, ROOMY / (20 * ky), widest(kx) / kx); };
     function clamp() {
       const { kx, ky } = scales();
       const slack = (size, whole, before, after) => [Math.min(before, size - after - whole), Math.max(before, size - after - whole)];
@@ -149,10 +150,12 @@
       clamp();
       const { kx, ky } = scales();
       const gap = Math.min(ky * 20, kx * 60);
-      const size = Math.min(1.25, Math.max(0.28, gap / 17));
+      const size = Math.min(1.25, Math.max(0.4, gap / 17));
       world.setAttribute("transform", `translate(${left} ${top}) scale(${kx} ${ky})`);
       world.style.setProperty("--ix", size / kx);
       world.style.setProperty("--iy", size / ky);
+      world.style.setProperty("--rim", size < 0.6 ? 0.3 : 1);
+      world.style.setProperty("--faint", size < 0.6 ? 0.3 : 0.5);
       svg.classList.toggle("zoomed", zoom > 1.01);
       svg.dataset.zoom = zoom.toFixed(3);
       const text = (x, y, words, anchor) => {

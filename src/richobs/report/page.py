@@ -4,7 +4,6 @@ import math
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from richobs.errors import InvalidInput
@@ -61,13 +60,16 @@ def page(runs: Sequence[StoredRun], figures: Sequence[str] = ()) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
     def raised(text: str) -> str:
         """Raises what stands behind 10^."""
         return markupsafe.Markup(re.sub(r"10\^(-?[\d.]*\d)", r"10<sup>\1</sup>", str(markupsafe.escape(text))))
 
-    environment.filters.update(raised=raised, count=words.count, value=words.value, functions=words.functions, path=words.path)
+    environment.filters.update(
+        raised=raised, count=words.count, value=words.value, functions=words.functions, path=words.path
+    )
     views = [RunView(run, i + 1) for i, run in enumerate(runs)]
-    return environment.get_template("page.html").render(
+    html = environment.get_template("page.html").render(
         runs=views,
         comparison=Comparison(views) if len(views) > 1 else None,
         figures=figures,
@@ -75,6 +77,7 @@ def page(runs: Sequence[StoredRun], figures: Sequence[str] = ()) -> str:
         style=(HERE / "page.css").read_text(encoding="utf-8"),
         script=(HERE / "page.js").read_text(encoding="utf-8"),
     )
+    return html.lstrip() + "\n"
 
 
 class Fact(NamedTuple):
@@ -171,8 +174,8 @@ class RunView:
             why = f"{self.run.message} {why}"
         if self.upper is not None and self.lower is not None:
             why += (
-                f" The bounds so far hold with the same probability: V* is at most {words.value(self.upper)}, the best "
-                f"candidate's value at least {words.value(self.lower)}."
+                f" The bounds so far, which hold with probability 1 - delta provided assumptions 1-3: V* is at most "
+                f"{words.value(self.upper)}, the best candidate's value at least {words.value(self.lower)}."
             )
         return why
 
@@ -511,4 +514,3 @@ def _log_share(n: int, most: int) -> float:
 def _plain(x: float) -> float | None:
     """Returns six digits of a number as JSON can hold it."""
     return float(f"{x:.6g}") if math.isfinite(x) else None
-

@@ -26,14 +26,19 @@ class Mark:
 
 
 _CIRCLE = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0Z"
-MARKS = (  # what counts is the first that applies
+MARKS = (
     Mark("demand", "M0-7L7 0 0 7-7 0Z", "functions eliminated, on demand"),
+    Mark("idle-demand", "M0-7L7 0 0 7-7 0Z", "tested on demand, none eliminated"),
     Mark("eliminated", "M-5-5H5V5H-5Z", "functions eliminated"),
     Mark("tested", "M-6 4.5L0-6.5 6 4.5Z", "tested, none eliminated"),
     Mark("open", "M-6-4.5L0 6.5 6-4.5Z", "survivors disagree, not yet learned"),
     Mark("agreed", _CIRCLE, "survivors agree, nothing to learn"),
     Mark("other", "M-6 0L-3-5.2H3L6 0 3 5.2H-3Z", "another test"),
-    Mark("policies", "M0-7.5L2.2-2.4 7.6-2.2 3.4 1.3 4.8 6.6 0 3.6-4.8 6.6-3.4 1.3-7.6-2.2-2.2-2.4Z", "whole policies tried"),
+    Mark(
+        "policies",
+        "M0-7.5L2.2-2.4 7.6-2.2 3.4 1.3 4.8 6.6 0 3.6-4.8 6.6-3.4 1.3-7.6-2.2-2.2-2.4Z",
+        "whole policies tried",
+    ),
     Mark("passed", "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0Z", "passed through, no test of its own"),
 )
 MARK = {mark.name: mark for mark in MARKS}
@@ -120,7 +125,7 @@ def search_tree(events: Sequence[Event], ledger: Iterable[Entry], horizon: int, 
     tests: dict[Path, list[int]] = {(): []}
     for i, event in enumerate(events):
         tests.setdefault(tuple(event.path), []).append(i)
-    through: dict[Path, int] = {path: 0 for path in tests}
+    through: dict[Path, int] = dict.fromkeys(tests, 0)
     for entry in ledger:
         for length in range(len(entry.path) + 1):
             prefix = tuple(entry.path[:length])
@@ -172,13 +177,12 @@ def _mark(events: Sequence[Event]) -> Mark:
     """Returns what happened at a node, by the tests that are about it."""
     about = [e for e in events if e.kind not in OF_POLICIES]
     eliminations = [e for e in about if e.kind == "elimination"]
-    dropped = [e for e in eliminations if e.log_size_after < e.log_size_before]
-    if any(e.phase == "demand" for e in dropped):
-        return MARK["demand"]
-    if dropped:
-        return MARK["eliminated"]
     if eliminations:
-        return MARK["tested"]
+        dropped = [e for e in eliminations if e.log_size_after < e.log_size_before]
+        on_demand = all(e.phase == "demand" for e in dropped or eliminations)
+        if on_demand:
+            return MARK["demand" if dropped else "idle-demand"]
+        return MARK["eliminated" if dropped else "tested"]
     opinions = [e.verdict for e in about if e.kind == "consensus"]
     if opinions:
         return MARK["agreed" if opinions[-1] == "agree" else "open"]

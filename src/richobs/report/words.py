@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+
 def count(n: int) -> str:
     """Returns a number of things: `3,149`, or `1.23·10^16` where nobody would count the digits."""
     return f"{n:,}" if abs(n) < 10**9 else scientific(n)
