@@ -248,7 +248,7 @@ class TestPage:
         assert kinds["Q* survives, and survivors are nearly consistent"].share == pytest.approx(expected)
         # 2 exp(-2 n_1 (epsilon/8)^2) is what Hoeffding leaves for a round, rounding of n_1 aside.
         rounds = kinds["the policy's value is estimated up to epsilon/8"]
-        assert rounds.share / rounds.count == pytest.approx(2 * math.exp(-c.n_1 * c.epsilon**2 / 32), rel=1e-3)
+        assert rounds.share / rounds.times == pytest.approx(2 * math.exp(-c.n_1 * c.epsilon**2 / 32), rel=1e-3)
         assert view.spent_delta < c.delta
 
     def test_what_a_level_saw(self, paper, certified):

@@ -65,9 +65,7 @@ def page(runs: Sequence[StoredRun], figures: Sequence[str] = ()) -> str:
         """Raises what stands behind 10^."""
         return markupsafe.Markup(re.sub(r"10\^(-?[\d.]*\d)", r"10<sup>\1</sup>", str(markupsafe.escape(text))))
 
-    environment.filters.update(
-        raised=raised, count=words.count, value=words.value, functions=words.functions, path=words.path
-    )
+    environment.filters.update(raised=raised, count=words.count, value=words.value)
     views = [RunView(run, i + 1) for i, run in enumerate(runs)]
     html = environment.get_template("page.html").render(
         runs=views,
@@ -117,7 +115,7 @@ class ClaimKind(NamedTuple):
     """All claims of one kind."""
 
     kind: str
-    count: int
+    times: int
     share: float
 
 
@@ -465,7 +463,7 @@ class Comparison:
         for group in groups([v.run for v in views]):
             members = tuple(views[i] for i in group.runs)
             done = [v for v in members if v.finished]
-            cells, middle, coverage = tuple(Cell("–", "") for _ in self.columns), (0.0, 0.0, 0.0), ""
+            cells, middle, coverage = tuple(Cell("", "") for _ in self.columns), (0.0, 0.0, 0.0), ""
             if done:
                 episodes = median([v.run.ledger.total for v in done])
                 cells = (

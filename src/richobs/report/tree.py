@@ -1,7 +1,7 @@
 """The search tree: which paths were visited, what happened there, and where to draw them.
 
-Levels run from left to right and every leaf has a row of its own, so that a long chain costs no height. The layout is one pass over
-the nodes in order of their paths.
+Levels run from left to right and every leaf has a row of its own, so that a long chain costs no height. The layout is one
+pass over the nodes in order of their paths.
 """
 
 import math
@@ -139,7 +139,7 @@ def search_tree(events: Sequence[Event], ledger: Iterable[Entry], horizon: int, 
     for path in paths[1:]:
         children[place[path[:-1]]].append(place[path])
     y, rows = [0.0] * len(paths), 0
-    for i, path in enumerate(paths):  # leaves from top to bottom: a path sorts before those that it begins
+    for i in range(len(paths)):  # leaves from top to bottom: a path sorts before those that it begins
         if not children[i]:
             y[i], rows = rows * ROW, rows + 1
     for i in reversed(range(len(paths))):  # parents after their children, half way between the first and the last

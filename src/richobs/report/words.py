@@ -29,7 +29,7 @@ def _digits_of(n: int) -> tuple[str, str, str]:
 def value(x: float) -> str:
     """Returns a value or a threshold with four digits."""
     if not math.isfinite(x):
-        return "none" if math.isnan(x) else ("−∞" if x < 0 else "∞")
+        return "none" if math.isnan(x) else ("-∞" if x < 0 else "∞")
     if x and not 1e-4 <= abs(x) < 1e6:
         return scientific(float(x))
     return f"{x:.4g}"
@@ -64,9 +64,8 @@ MEANINGS = {
     "elimination": Meaning("who is inconsistent with what was seen?", "risk of the reference", "largest that survives"),
     "rollout": Meaning("does the policy earn what was promised?", "distance from V*'s estimate", "allowed"),
     "trial": Meaning("does the candidate seem to keep its promise?", "promised minus earned", "allowed"),
-    "verification": Meaning("are the bounds close enough?", "U − W", "epsilon asked for"),
+    "verification": Meaning("are the bounds close enough?", "U - W", "epsilon asked for"),
 }
-UNKNOWN = Meaning("", "statistic", "threshold")
 
 PURPOSES = {
     "consensus": "do survivors agree?",
