@@ -25,7 +25,8 @@ def median(sample: Sequence[float]) -> Median:
     """Returns the median with the narrowest symmetric pair of order statistics that covers with probability 0.95.
 
     The k-th smallest and k-th largest of n enclose the law's median with probability at least 1 - 2 P(Bin(n, 1/2) < k),
-    whatever the law. With fewer than six values not even smallest and largest reach 0.95; they are returned with what they do reach.
+    whatever the law. With fewer than six values not even smallest and largest reach 0.95; they are
+    returned with what they do reach.
     """
     ordered, n = sorted(sample), len(sample)
     middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
