@@ -1,0 +1,427 @@
+"""The report in a real browser: what is shown, what answers to mouse, touch and keys, and that nothing is loaded."""
+
+import math
+import re
+import shutil
+
+import pytest
+from runs import cut_short, large, stored
+
+from richobs.report import words, write_report
+
+pytestmark = pytest.mark.browser
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+WIDTHS = (360, 768, 1920)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
+    if CHROMIUM is None:
+        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH (apt-get install chromium)")
+    with playwright.sync_playwright() as tools:
+        browser = tools.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def certified():
+    return stored("lock/5", verify=True)
+
+
+@pytest.fixture(scope="module")
+def pages(certified, tmp_path_factory):
+    """The address of each page, written once."""
+    folder = tmp_path_factory.mktemp("pages")
+    paper = stored("lock/3", schedule="paper")
+    runs = {
+        "certified": [certified],
+        "paper": [paper],
+        "large": [large(tests=10_000)],
+        "several": [*(stored("lock/3", seed=s) for s in range(3)), paper, cut_short(certified, 9)],
+        "stopped": [cut_short(certified, 20, "stopped", "no function is consistent with what was seen.")],
+    }
+    return {name: write_report(r, folder / f"{name}.html", figures=False)[0].as_uri() for name, r in runs.items()}
+
+
+@pytest.fixture
+def visit(browser, pages):
+    """Opens a page; in the end nothing may have gone wrong, and nothing been asked of the network."""
+    contexts, trouble = [], []
+
+    def go(name, width=1280, height=900, fragment="", **options):
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: trouble.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: trouble.append(str(e)))
+        page.on("request", lambda r: trouble.append(r.url) if not r.url.startswith(("file:", "data:")) else None)
+        page.goto(pages[name] + fragment)
+        page.wait_for_function("document.querySelector('svg.tree').dataset.zoom || !document.querySelector('main > div')")
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert trouble == []
+
+
+def node(page, path):
+    return page.locator(f'.node[aria-label^="path {path}:"]').first
+
+
+def details(page):
+    return page.locator(".details").first
+
+
+def settle(page):
+    """Waits until what was asked for has been drawn."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def centre(locator):
+    box = locator.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+class TestClaim:
+    def test_it_is_the_first_thing_said(self, visit, certified):
+        page = visit("certified")
+        claim = page.locator(".statement")
+        assert claim.inner_text() == certified.certificate.claim
+        assert claim.bounding_box()["y"] < 400
+        assert page.get_by_text("Verified.").is_visible()
+        page.get_by_text("7 findings").click()
+        for finding in certified.verification.findings:
+            assert page.locator(".findings", has_text=finding.detail).is_visible()
+
+    def test_the_interval_stands_where_the_bounds_are(self, visit, certified):
+        result = certified.certificate.content["result"]
+        page = visit("certified")
+        rail, span = (page.locator(s).bounding_box() for s in (".rail", ".interval .span"))
+        at = [(x - rail["x"]) / rail["width"] for x in (span["x"], span["x"] + span["width"])]
+        assert at == pytest.approx([result["lower"], result["upper"]], abs=0.005)
+
+    def test_a_run_that_was_stopped_says_why(self, visit):
+        page = visit("stopped")
+        assert page.locator(".statement").inner_text() == "No claim: an error ended this run."
+        assert page.get_by_text("no function is consistent with what was seen.").is_visible()
+
+
+class TestTree:
+    def test_hovering_tells_what_happened(self, visit, certified):
+        page = visit("certified")
+        node(page, "1").scroll_into_view_if_needed()
+        page.mouse.move(*centre(node(page, "1")))
+        said = details(page).inner_text()
+        last = [s.event for s in certified.steps if s.event.path == (1,)][-1]
+        assert "Path 1" in said
+        assert "elimination: kept" in said
+        assert f"largest that survives\n{words.value(last.threshold)}" in said
+        assert "survivors\n" in said
+        through = sum(e.episodes for e in certified.ledger if e.path[:1] == (1,))
+        assert f"episodes through here\n{through:,}" in said
+
+    def test_a_click_stays_and_a_hover_does_not(self, visit):
+        page = visit("certified")
+        node(page, "1").scroll_into_view_if_needed()
+        page.mouse.click(*centre(node(page, "1")))
+        assert node(page, "1").get_attribute("aria-selected") == "true"
+        page.mouse.move(*centre(node(page, "2")))
+        assert "Path 2" in details(page).inner_text()
+        page.locator("h1").hover()
+        assert "Path 1" in details(page).inner_text()
+
+    def test_keys_walk_along_the_tree(self, visit):
+        page = visit("certified")
+        page.locator(".node[tabindex='0']").focus()
+        walked = []
+        for key in ("ArrowRight", "ArrowDown", "ArrowRight", "ArrowLeft", "ArrowUp", "ArrowLeft", "End", "Home"):
+            page.keyboard.press(key)
+            walked.append(details(page).locator(".where").inner_text())
+            assert page.locator(".node[tabindex='0']").count() == 1
+        assert walked[:6] == ["Path 0", "Path 1", "Path 1 0", "Path 1", "Path 0", "The root"]
+        assert walked[7] == "The root"
+        assert page.evaluate("document.activeElement.classList.contains('node')")
+
+    def test_tab_passes_the_tree_in_one_step(self, visit):
+        page = visit("large")
+        page.locator(".zoom button").last.focus()
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.getAttribute('role')") == "treeitem"
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.getAttribute('role')") != "treeitem"
+
+    def test_buttons_keys_and_wheel_zoom(self, visit):
+        page = visit("certified")
+        svg = page.locator("svg.tree")
+        svg.scroll_into_view_if_needed()
+
+        def zoom():
+            settle(page)
+            return float(svg.get_attribute("data-zoom"))
+
+        def gap():
+            return centre(node(page, "2"))[1] - centre(node(page, "1"))[1]
+
+        assert zoom() == 1
+        whole = gap()
+        page.get_by_role("button", name="Zoom in").click()
+        assert zoom() == 1.6
+        assert gap() == pytest.approx(1.6 * whole, rel=0.02)
+        page.get_by_role("button", name="Zoom out").click()
+        assert zoom() == 1
+        node(page, "1").focus()
+        page.keyboard.press("+")
+        assert zoom() == 1.5
+        page.keyboard.press("0")
+        assert zoom() == 1
+        page.mouse.move(*centre(svg))
+        before = page.evaluate("scrollY")
+        page.keyboard.down("Control")
+        page.mouse.wheel(0, -100)
+        page.keyboard.up("Control")
+        assert zoom() > 1.2
+        assert page.evaluate("scrollY") == before
+        page.get_by_role("button", name="Show the whole tree").click()
+        assert zoom() == 1
+
+    def test_the_wheel_alone_scrolls_the_page(self, visit):
+        page = visit("certified")
+        page.locator("svg.tree").scroll_into_view_if_needed()
+        page.mouse.move(*centre(page.locator("svg.tree")))
+        before = page.evaluate("scrollY")
+        page.mouse.wheel(0, 120)
+        page.wait_for_function(f"scrollY > {before}")
+        assert page.locator("svg.tree").get_attribute("data-zoom") == "1.000"
+
+    def test_dragging_pans_and_selects_nothing(self, visit):
+        page = visit("certified")
+        page.locator("svg.tree").scroll_into_view_if_needed()
+        page.get_by_role("button", name="Zoom in").click()
+        settle(page)
+        x, y = centre(node(page, "1"))
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x + 10, y - 30, steps=4)
+        page.mouse.up()
+        settle(page)
+        assert centre(node(page, "1"))[1] == pytest.approx(y - 30, abs=2)
+        assert page.locator(".node[aria-selected='true']").count() == 0
+
+    def test_a_tap_tells_too(self, visit):
+        page = visit("certified", 360, 780, has_touch=True)
+        node(page, "2").scroll_into_view_if_needed()
+        page.touchscreen.tap(*centre(node(page, "2")))
+        assert "Path 2" in details(page).inner_text()
+
+    def test_two_thousand_nodes(self, visit):
+        page = visit("large")
+        svg = page.locator("svg.tree")
+        assert svg.locator(".node").count() == 2000
+        # One element for a node, one for all edges; levels and labels are few, however far one zooms.
+        for _ in range(8):
+            assert svg.locator("*").count() <= 2000 + 4 + 2 + 20 + 300
+            page.get_by_role("button", name="Zoom in").click()
+            settle(page)
+        assert svg.locator(".labels text").count() > 0
+        page.get_by_role("button", name="Show the whole tree").click()
+        settle(page)
+        frame = svg.bounding_box()
+        inside = page.evaluate(
+            """({x, y, width, height}) => [...document.querySelectorAll('.node')].every((n) => {
+                const r = n.getBoundingClientRect();
+                return r.left >= x && r.top >= y && r.right <= x + width && r.bottom <= y + height && r.width >= 2;
+            })""",
+            frame,
+        )
+        assert inside
+        changed = page.evaluate(
+            """async () => {
+                let n = 0;
+                const svg = document.querySelector('svg.tree');
+                const watch = new MutationObserver((all) => { n += all.length; });
+                watch.observe(svg, { subtree: true, childList: true, attributes: true });
+                document.querySelector('[data-zoom=in]').click();
+                await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+                watch.disconnect();
+                return n;
+            }"""
+        )
+        assert 0 < changed < 50  # zooming changes a few attributes, not two thousand
+
+
+class TestTables:
+    def cells(self, page, column, table="tests"):
+        return page.locator(f"[data-table={table}] tbody tr > :nth-child({column})").all_inner_texts()
+
+    def test_numbers_are_written_as_everywhere_else(self, visit, certified):
+        page = visit("certified")
+        for column, expected in (
+            (6, [words.value(float(f"{s.event.statistic:.6g}")) for s in certified.steps]),
+            (7, [words.value(s.event.threshold) for s in certified.steps]),
+            (9, [words.count(s.episodes) for s in certified.steps]),
+            (10, [words.functions(s.event.log_size_before) for s in certified.steps]),
+        ):
+            assert self.cells(page, column) == [text.replace("^", "") for text in expected[:15]]
+
+    def test_sorting(self, visit, certified):
+        page = visit("certified")
+        head = page.locator("[data-table=tests] th", has=page.get_by_role("button", name="threshold"))
+        assert head.get_attribute("aria-sort") == "none"
+        head.get_by_role("button").click()
+        assert head.get_attribute("aria-sort") == "ascending"
+        thresholds = sorted(s.event.threshold for s in certified.steps)
+        assert self.cells(page, 7) == [words.value(x) for x in thresholds[:15]]
+        head.get_by_role("button").press("Enter")
+        assert head.get_attribute("aria-sort") == "descending"
+        assert self.cells(page, 7) == [words.value(x) for x in thresholds[: -16 : -1]]
+        assert page.locator("[data-table=tests] th[aria-sort=none]").count() == 10
+
+    def test_search(self, visit, certified):
+        page = visit("certified")
+        box = page.locator("[data-table=tests]")
+        search, shown = box.get_by_role("searchbox"), box.locator(".shown")
+        total = len(certified.steps)
+        search.fill("trial")
+        trials = [i + 1 for i, s in enumerate(certified.steps) if s.event.kind == "trial"]
+        assert self.cells(page, 1) == [str(i) for i in trials]
+        assert shown.inner_text() == f"1 to {len(trials)} of {len(trials)} found of {total}"
+        search.fill("elimination 1 0 0 1 0")
+        deep = [i + 1 for i, s in enumerate(certified.steps) if s.event.path == (1, 0, 0, 1, 0)]
+        assert self.cells(page, 1) == [str(i) for i in deep]
+        search.fill("nothing like this")
+        assert shown.inner_text() == f"none found of {total}"
+        search.fill("")
+        assert len(self.cells(page, 1)) == 15
+
+    def test_pages_of_ten_thousand_rows(self, visit):
+        page = visit("large")
+        box = page.locator("[data-table=tests]")
+        assert box.locator("tbody tr").count() == 15
+        assert box.locator(".shown").inner_text() == "1 to 15 of 10,000"
+        assert box.locator(".prev").is_disabled()
+        box.locator(".next").click()
+        assert self.cells(page, 1)[0] == "16"
+        box.locator("thead button").first.click()  # from the last to the first
+        assert self.cells(page, 1)[0] == "10,000"
+        box.get_by_role("searchbox").fill("consensus")
+        assert box.locator("tbody tr").count() == 15
+        assert set(self.cells(page, 2)) == {"consensus"}
+
+    def test_claims_and_their_sum(self, visit, certified):
+        page = visit("certified")
+        claims = certified.certificate.content["claims"]
+        assert page.locator("[data-table=claims] .shown").inner_text() == f"1 to 15 of {len(claims)}"
+        total = math.fsum(c[3] for c in claims)
+        assert page.locator(".kinds tfoot").inner_text().split() == ["sum", str(len(claims)), words.value(total)]
+
+
+class TestThemes:
+    def ground(self, page):
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    def test_the_button_turns_light_to_dark_and_back(self, visit):
+        page = visit("certified", color_scheme="light")
+        button = page.get_by_role("button", name="Dark theme")
+        light = self.ground(page)
+        assert button.get_attribute("aria-pressed") == "false"
+        button.click()
+        assert button.get_attribute("aria-pressed") == "true"
+        dark = self.ground(page)
+        assert sum(map(int, re.findall(r"\d+", dark))) < 150 < 600 < sum(map(int, re.findall(r"\d+", light)))
+        page.reload()
+        assert self.ground(page) == dark
+        page.get_by_role("button", name="Dark theme").click()
+        assert self.ground(page) == light
+
+    def test_the_systems_wish_comes_first(self, visit):
+        page = visit("certified", color_scheme="dark")
+        assert page.get_by_role("button", name="Dark theme").get_attribute("aria-pressed") == "true"
+        assert self.ground(page) == "rgb(19, 21, 24)"
+
+    def test_no_motion_where_none_is_wanted(self, visit):
+        page = visit("certified", reduced_motion="reduce")
+        assert page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
+
+
+class TestSeveral:
+    def test_a_link_opens_its_run(self, visit):
+        page = visit("several")
+        assert page.locator("details.run[open]").count() == 0
+        page.get_by_role("link", name="4. lock/3").click()
+        opened = page.locator("details.run[open]")
+        assert opened.get_attribute("id") == "run-4"
+        opened.locator(".tree .node").first.wait_for(state="visible")
+        settle(page)
+        opened.locator(".tree .node").nth(1).focus()
+        assert "Path" in opened.locator(".details").inner_text()
+        assert float(opened.locator("svg.tree").get_attribute("data-zoom")) == 1
+
+    def test_an_address_opens_its_run(self, visit):
+        page = visit("several", fragment="#run-2-tests")
+        assert page.locator("details.run[open]").get_attribute("id") == "run-2"
+        assert page.locator("#run-2-tests").is_visible()
+
+    def test_medians_are_shown(self, visit):
+        page = visit("several")
+        row = page.locator(".compare tbody tr").first
+        assert "3 of 3" in row.inner_text()
+        assert "75%" in row.inner_text()
+        assert page.locator(".striprow .dot").count() == 5
+        assert page.locator(".striprow .dot.open").count() == 1
+
+
+class TestEverywhere:
+    @pytest.mark.parametrize("width", WIDTHS)
+    @pytest.mark.parametrize("name", ["certified", "paper", "large", "several", "stopped"])
+    def test_nothing_sticks_out_sideways(self, visit, name, width):
+        page = visit(name, width, 800)
+        page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        settle(page)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        outside = page.evaluate(
+            """(width) => [...document.querySelectorAll('main *, header *, footer *')].filter((e) => {
+                if (e.closest('.scroll') || e.closest('svg') || e.closest('.hidden')) return false;
+                const r = e.getBoundingClientRect();
+                return r.width && (r.right > width + 1 || r.left < -1);
+            }).map((e) => e.outerHTML.slice(0, 120))""",
+            width,
+        )
+        assert outside == []
+
+    @pytest.mark.parametrize("name", ["certified", "several"])
+    def test_everything_that_acts_has_a_name_and_takes_the_focus(self, visit, name):
+        page = visit(name)
+        page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        wrong = page.evaluate(
+            """() => [...document.querySelectorAll('a, button, input, summary, .node, .scroll')].filter((e) => {
+                if (e.disabled || !e.checkVisibility()) return false;
+                const label = e.closest('label');
+                const name = e.getAttribute('aria-label') || (label || e).textContent.trim();
+                e.focus({ preventScroll: true });
+                return !name || document.activeElement !== e;
+            }).map((e) => e.outerHTML.slice(0, 120))"""
+        )
+        assert wrong == []
+        ids = page.evaluate("[...document.querySelectorAll('[id]')].map((e) => e.id)")
+        assert len(ids) == len(set(ids))
+
+    def test_the_focus_can_be_seen(self, visit):
+        page = visit("certified")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        assert page.locator(".skip").bounding_box()["y"] >= 0
+        page.keyboard.press("Tab")
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        node(page, "1").focus()
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate("parseFloat(getComputedStyle(document.activeElement).strokeWidth)") == 4
+
+    def test_on_paper_every_run_is_open(self, visit):
+        page = visit("several")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        assert page.locator("details:not([open])").count() == 0
+        assert not page.locator("nav").is_visible()

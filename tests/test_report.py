@@ -1,0 +1,441 @@
+"""The report: what it says, and that it says it safely. How it looks in a browser is in test_page.py."""
+
+import dataclasses
+import itertools
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from richobs.certificate import Certificate, Finding, Verification
+from richobs.engines import Ledger
+from richobs.errors import InvalidInput
+from richobs.outcome import Event, Progress
+from richobs.report import chart, page, words, write_report
+from richobs.report.page import RunView
+from richobs.report.seeds import groups, median
+from richobs.report.tree import search_tree
+from runs import cut_short, large, stored
+
+VOID = {"meta", "link", "br", "input"}
+BLOCKS = {"p", "div", "td", "th", "dt", "dd", "li", "small", "a"}
+
+
+class Page(HTMLParser):
+    """A page taken apart; raises where tags do not close in the order in which they opened."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.tags, self.text = [], [], ""
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag in BLOCKS:
+            self.text += " "
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self.open):
+            self.text += data
+
+    @property
+    def said(self):
+        return " ".join(self.text.split())
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+def data_of(html, run=1):
+    return json.loads(re.search(rf'id="run-{run}-data">(.*?)</script>', html, re.DOTALL).group(1))
+
+
+@pytest.fixture(scope="module")
+def certified():
+    return stored("lock/5", verify=True)
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return stored("lock/3", schedule="paper")
+
+
+def event(kind, path, verdict, before=10.0, after=10.0, phase="search"):
+    return Event(kind, phase, path, verdict, 0.25, 0.5, 100, before, after)
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("n", "said"),
+        [(0, "0"), (3149, "3,149"), (10**9, "10^9"), (533503441679264, "5.34·10^14"), (9999 * 10**400, "10^404")],
+    )
+    def test_counts(self, n, said):
+        assert words.count(n) == said
+
+    @pytest.mark.parametrize(
+        ("x", "said"),
+        [(0.0, "0"), (0.42818, "0.4282"), (1.23e-32, "1.23·10^-32"), (math.inf, "∞"), (math.nan, "none"), (0.5, "0.5")],
+    )
+    def test_values(self, x, said):
+        assert words.value(x) == said
+
+    @pytest.mark.parametrize(
+        ("log_size", "said"),
+        [(0.0, "1"), (math.log(1234), "1,234"), (14.76 * math.log(10), "10^14.8"), (-math.inf, "0")],
+    )
+    def test_sizes_of_classes(self, log_size, said):
+        assert words.functions(log_size) == said
+
+
+class TestTree:
+    def test_what_happened_where(self):
+        ledger = Ledger()
+        for path, n in (((0,), 10), ((1,), 20), ((1, 2), 30)):
+            ledger.charge("search", "consensus", path, n)
+        ledger.charge("demand", "rollout", (), 5)
+        events = [
+            event("consensus", (0,), "agree"),
+            event("consensus", (1,), "disagree"),
+            event("consensus", (1, 2), "disagree"),
+            event("elimination", (1,), "kept", 10.0, 8.0),
+            event("rollout", (), "failed", phase="demand"),
+        ]
+        tree = search_tree(events, ledger, horizon=3, n_actions=3)
+        assert [(n.path, n.mark.name, n.through) for n in tree.nodes] == [
+            ((), "policies", 65),
+            ((0,), "agreed", 10),
+            ((1,), "eliminated", 50),
+            ((1, 2), "open", 30),
+        ]
+        assert [(n.x, n.y) for n in tree.nodes] == [(0, 10.0), (100, 0), (100, 20), (200, 20)]
+        assert [n.unvisited for n in tree.nodes] == [(2,), (), (0, 1), ()]
+        assert [n.tests for n in tree.nodes] == [(4,), (0,), (1, 3), (2,)]
+        assert tree.edges.startswith("M0 10C50 10 50 0 100 0")
+        assert tree.nodes[2].label == "path 1: functions eliminated, 2 tests, 50 episodes"
+        assert tree.visited() == [1, 2, 1]
+
+    @pytest.mark.parametrize(
+        ("phase", "after", "mark"),
+        [("search", 9, "eliminated"), ("search", 10, "tested"), ("demand", 9, "demand"), ("demand", 10, "idle-demand")],
+    )
+    def test_eliminations(self, phase, after, mark):
+        tree = search_tree([event("elimination", (0,), "kept", 10, after, phase)], [], 2, 2)
+        assert tree.nodes[1].mark.name == mark
+
+    def test_a_kind_nobody_knows_is_another_test(self):
+        tree = search_tree([event("prophecy", (1,), "maybe")], [], 2, 2)
+        assert tree.nodes[1].mark.words == "another test"
+
+    def test_an_empty_run_is_a_root(self):
+        (root,) = search_tree([], [], 2, 2).nodes
+        assert (root.path, root.mark.name) == ((), "passed")
+
+    def test_a_large_tree_has_a_row_for_every_leaf(self):
+        run = large()
+        tree = search_tree([s.event for s in run.steps], run.ledger, 20, 4)
+        assert len(tree.nodes) == 2000
+        inner = {node.parent for node in tree.nodes}
+        leaves = [node.y for i, node in enumerate(tree.nodes) if i not in inner]
+        assert sorted(leaves) == [20 * i for i in range(tree.rows)]
+        for node in tree.nodes[1:]:
+            parent = tree.nodes[node.parent]
+            assert parent.path == node.path[:-1]
+            assert parent.x == node.x - 100
+
+
+class TestSeeds:
+    def test_intervals_for_the_median(self):
+        # 7 values: 1 - 2/2^7 for the range, 1 - 2 (1 + 7)/2^7 = 0.875 one step inside.
+        assert median([7, 1, 6, 2, 5, 3, 4]) == (4, 1, 7, 1 - 2 / 128)
+        # 9 values: one step inside still covers, with 1 - 2 (1 + 9)/2^9.
+        assert median(range(1, 10)) == (5, 2, 8, 1 - 20 / 512)
+        assert median([3.0, 1.0]) == (2.0, 1.0, 3.0, 0.5)
+        assert median([8]) == (8, 8, 8, 0.0)
+
+    def test_no_narrower_interval_would_do(self):
+        for n in range(6, 60):
+            low = int(median(range(1, n + 1)).low)
+            covered = median(range(1, n + 1)).coverage
+            missed = 2 * sum(math.comb(n, i) for i in range(low)) / 2**n
+            assert covered == pytest.approx(1 - missed)
+            assert covered >= 0.95
+            assert 1 - missed - 2 * math.comb(n, low) / 2**n < 0.95
+
+    def test_runs_that_differ_by_seed_stand_together(self, certified):
+        def other(world=certified.world, **settings):
+            changed = dataclasses.replace(certified.settings, **settings)
+            return dataclasses.replace(certified, world=world, settings=changed)
+
+        runs = [certified, other(seed=1), other(epsilon=0.2), other("lock/5,seed=3"), other("lock/6"), other(workers=2)]
+        assert [g.runs for g in groups(runs)] == [(0, 1, 3, 5), (2,), (4,)]
+        assert groups(runs)[0].name == "lock/5; certified, epsilon 0.1, delta 0.05"
+
+    def test_only_finished_runs_count(self, certified):
+        runs = [
+            certified,
+            *(dataclasses.replace(certified, ledger=spent(n)) for n in (10, 30)),
+            cut_short(certified, 9),
+        ]
+        said = Page(page.page(runs)).said
+        assert "lock/5; certified, epsilon 0.1, delta 0.05 3 of 4 3 30 10 to 3,149" in said
+        assert "75%" in said
+
+
+def spent(n):
+    ledger = Ledger()
+    ledger.charge("certified", "batch", (0,), n)
+    return ledger
+
+
+class TestCharts:
+    @pytest.mark.parametrize(
+        ("low", "high", "expected"),
+        [(0, 10, [0, 2.5, 5, 7.5, 10]), (0, 0.53, [0, 0.2, 0.4]), (0, 3149, [0, 1000, 2000, 3000]), (2, 2, [2])],
+    )
+    def test_ticks_are_round(self, low, high, expected):
+        assert chart.ticks(low, high) == pytest.approx(expected)
+
+    def test_a_step_curve_holds_its_value(self):
+        drawn = chart.step_chart("t", "x", [("", "a", [(0, 4), (5, 2), (10, 1)])], "", show_x=str, top=4)
+        expected = "M0.0 0.0L500.0 0.0L500.0 500.0L1000.0 500.0L1000.0 750.0L1000.0 750.0"
+        assert drawn.lines[0].path == expected
+        assert drawn.lines[0].end == 25
+
+    def test_long_curves_are_thinned_and_keep_their_ends(self):
+        points = [(float(i), float(10_000 - i)) for i in range(10_001)]
+        thin = chart.thinned(points, 0, 10_000)
+        assert len(thin) <= chart.MOST_POINTS + 2
+        assert (thin[0], thin[-1]) == (points[0], points[-1])
+
+
+class TestPage:
+    def test_the_claim_and_the_numbers_behind_it(self, certified):
+        html = page.page([certified])
+        said = Page(html).said
+        result = certified.certificate.content["result"]
+        assert certified.certificate.claim in said
+        assert f"U ≥ V* {words.value(result['upper'])}" in said
+        assert f"W ≤ V(policy) {words.value(result['lower'])}" in said
+        assert f"episodes {result['episodes']:,} in {result['tests']} tests" in said
+        assert "Verified. Everything was derived and drawn again, and agrees." in said
+        assert all(f.detail in said for f in certified.verification.findings)
+
+    def test_shares_of_delta_are_summed(self, certified):
+        claims = certified.certificate.content["claims"]
+        total = math.fsum(row[3] for row in claims)
+        assert f"spend {words.value(total)} of delta = 0.05" in Page(page.page([certified])).said
+        rows = data_of(page.page([certified]))["claims"]
+        assert [row[1] for row in rows] == [claim[0] for claim in claims]
+        assert [row[4] for row in rows] == pytest.approx([claim[3] for claim in claims], rel=1e-5)
+
+    def test_the_papers_shares(self, paper):
+        c, view = paper.plan.constants, RunView(paper, 1)
+        kinds = {k.kind: k for k in view.claim_kinds}
+        searched = [e.event for e in paper.steps if e.event.kind == "elimination"]
+        expected = sum((c.search if e.phase == "search" else c.demand).delta_elimination for e in searched)
+        assert kinds["Q* survives, and survivors are nearly consistent"].share == pytest.approx(expected)
+        # 2 exp(-2 n_1 (epsilon/8)^2) is what Hoeffding leaves for a round, rounding of n_1 aside.
+        rounds = kinds["the policy's value is estimated up to epsilon/8"]
+        assert rounds.share / rounds.times == pytest.approx(2 * math.exp(-c.n_1 * c.epsilon**2 / 32), rel=1e-3)
+        assert view.spent_delta < c.delta
+
+    def test_what_a_level_saw(self, paper, certified):
+        for run in (paper, certified):
+            levels = RunView(run, 1).levels
+            assert [row.level for row in levels] == list(range(run.horizon))
+            eliminated = (run.log_size - run.steps[-1].event.log_size_after) / math.log(10)
+            assert sum(row.dropped for row in levels) == pytest.approx(eliminated)
+        by_level = {}
+        for entry in paper.ledger:
+            if entry.purpose != "rollout":
+                by_level[len(entry.path)] = by_level.get(len(entry.path), 0) + entry.episodes
+        assert {r.level: r.episodes for r in RunView(paper, 1).levels} == by_level
+        played = sum(e.episodes for e in certified.ledger if e.purpose in ("pilot", "batch"))
+        assert {r.episodes for r in RunView(certified, 1).levels} == {played}
+
+    def test_the_plan_stands_beside_what_was_spent(self, certified):
+        bars = RunView(certified, 1).spending
+        assert [b.episodes for b in bars if b.reference] == [
+            certified.plan.max_episodes,
+            math.ceil(certified.plan.theorem_1),
+        ]
+        assert sum(b.episodes for b in bars[:-3]) == bars[-3].episodes == certified.ledger.total
+        assert max(b.width for b in bars) == 100
+        assert not [b for b in RunView(dataclasses.replace(certified, plan=None), 1).spending if b.reference]
+
+    @pytest.mark.parametrize(
+        ("state", "message", "expected"),
+        [
+            ("running", "", "No claim yet: this run has not ended."),
+            ("unfinished", "", "No claim: this run was interrupted before it ended."),
+            ("stopped", "no function is consistent.", "No claim: an error ended this run. no function is consistent."),
+            ("odd", "", "No claim: this run is odd."),
+        ],
+    )
+    def test_runs_without_an_end_say_so(self, certified, state, message, expected):
+        said = Page(page.page([cut_short(certified, 12, state, message)])).said
+        assert expected in said
+        assert "in 12 tests until then" in said
+        assert "Nothing to verify." in said
+        assert "With probability at least" not in said
+
+    def test_a_run_that_did_nothing_has_a_page(self, certified):
+        run = dataclasses.replace(cut_short(certified, 0), ledger=Ledger(), plan=None)
+        assert "0 episodes were spent in 0 tests" in Page(page.page([run])).said
+
+    def test_a_failed_verification_names_what_differs(self, certified):
+        found = Verification((Finding("ledger", True, "sums up"), Finding("run", False, "U is 0.5 <b> in the file")))
+        html = page.page([dataclasses.replace(certified, verification=found)])
+        assert "Verification failed." in Page(html).said
+        assert "run differs: U is 0.5 <b> in the file" in Page(html).said
+        assert "ledger agrees: sums up" in Page(html).said
+
+    def test_a_wider_claim_says_what_was_asked_for(self):
+        run = stored("lock/4", max_episodes=600)
+        said = Page(page.page([run])).said
+        assert "the episodes allowed were spent" in said
+        assert "Asked for was 0.1; the claim is the wider one that holds." in said
+
+    def test_unknown_events_and_odd_numbers_are_shown(self, certified):
+        odd = Progress(Event("prophecy", "later", (3, 3), "maybe", math.nan, math.inf, 7, 3.0, -math.inf), 10**30)
+        html = page.page([dataclasses.replace(certified, steps=(*certified.steps, odd))])
+        row = data_of(html)["tests"][-1]
+        assert row[1:9] == ["prophecy", "later", "3 3", "maybe", None, None, 7, 10**30]
+        assert row[10] is None
+        assert "another test" in Page(html).said
+
+    def test_hostile_names_stay_text(self, certified):
+        nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7*7 }}\u2028"
+        shifty = dataclasses.replace(certified.steps[0].event, kind=nasty, verdict=nasty, phase=nasty)
+        content = {**certified.certificate.content, "claim": nasty, "claims": [[nasty, [0], 1, 0.01, 0.5]]}
+        run = dataclasses.replace(
+            certified,
+            world=nasty,
+            folder=Path(nasty),
+            steps=(Progress(shifty, 1, 0.5, 0.0), *certified.steps),
+            certificate=Certificate(content),
+            verification=Verification((Finding(nasty, False, nasty),)),
+        )
+        for runs in ([run], [run, run]):
+            html = page.page(runs)
+            taken = Page(html)
+            assert len(taken.all("script")) == len(runs) + 1
+            assert taken.all("img") == []
+            assert not any(name.startswith("on") for _, attrs in taken.tags for name in attrs)
+            assert "49" not in taken.all("title")
+            assert data_of(html)["tests"][0][1] == nasty
+            assert nasty.replace("\u2028", " ") in taken.said
+
+    @pytest.mark.parametrize("several", [False, True])
+    def test_nothing_is_loaded_from_anywhere(self, certified, paper, several):
+        html = page.page([certified, paper] if several else [certified], ["report-run-1.png"])
+        assert re.findall(r"(?:https?:)?//[a-z0-9-]+\.[a-z]", html) == []
+        taken = Page(html)
+        targets = [a[k] for _, a in taken.tags for k in ("href", "src", "action", "srcset", "data", "poster") if k in a]
+        assert {t for t in targets if not t.startswith("#")} == {"data:,", "report-run-1.png"}
+        assert "url(" not in html
+        assert "@import" not in html
+        assert "fetch(" not in html
+
+    @pytest.mark.parametrize("several", [False, True])
+    def test_structure_for_those_who_listen(self, certified, paper, several):
+        taken = Page(page.page([certified, paper, cut_short(certified, 5)] if several else [certified]))
+        ids = [a["id"] for _, a in taken.tags if "id" in a]
+        assert len(ids) == len(set(ids))
+        for attrs in (a for _, a in taken.tags):
+            for key in ("aria-labelledby", "aria-controls", "for"):
+                assert attrs.get(key, ids[0]) in ids
+            if attrs.get("href", "").startswith("#"):
+                assert attrs["href"][1:] in ids
+        levels = [int(tag[1]) for tag, _ in taken.tags if re.fullmatch(r"h\d", tag)]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
+        assert {"header", "nav", "main", "footer"} <= {tag for tag, _ in taken.tags}
+        assert all(a.get("scope") in ("col", "row") for a in taken.all("th"))
+        assert taken.all("html")[0]["lang"] == "en"
+        for _, attrs in taken.tags:  # what can be seen as an image has words
+            if attrs.get("role") in ("img", "region", "tree", "treeitem", "group"):
+                assert attrs["aria-label"].strip()
+        for attrs in taken.all("svg"):
+            assert attrs.get("aria-hidden") == "true" or attrs.get("aria-label")
+        assert sum(a.get("role") == "treeitem" and a["tabindex"] == "0" for _, a in taken.tags) == (3 if several else 1)
+
+    def test_ten_thousand_tests_fit(self):
+        html = page.page([large(tests=10_000)])
+        assert len(data_of(html)["tests"]) == 10_000
+        assert len(Page(html).tags) < 3000  # one element for a node, none for a test
+
+
+def colours(block):
+    return dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", block))
+
+
+def contrast(a, b):
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        r, g, b = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_colours_can_be_told_from_their_ground():
+    style = (page.HERE / "page.css").read_text()
+    light, *dark = (colours(block) for block in re.findall(r"\{[^{}]*--bg: [^{}]*\}", style)[:3])
+    assert contrast("#ffffff", "#767676") == pytest.approx(4.54, abs=0.01)  # the textbook's example
+    assert len(dark) == 2
+    assert dark[0] == dark[1]  # by the system's wish and by the button
+    assert light.keys() == dark[0].keys()
+    for theme in (light, dark[0]):
+        for ground in ("bg", "surface", "soft"):
+            for text in ("ink", "muted", "accent", "good", "bad"):  # WCAG AA: 4.5 for text
+                assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground)
+        for ground in ("bg", "surface"):
+            for mark in ("demand", "eliminated", "tested", "agreed", "other", "passed", "focus", "open"):  # 3 for marks
+                assert contrast(theme[mark], theme[ground]) >= 3, (mark, ground)
+
+
+class TestFiles:
+    def test_page_and_figures(self, certified, paper, tmp_path):
+        files = write_report([certified, paper], tmp_path / "out" / "mine.html")
+        names = ["mine.html"]
+        for figure in ("run-1", "tree-1", "run-2", "tree-2", "comparison"):
+            names += [f"mine-{figure}.png", f"mine-{figure}.svg"]
+        assert [f.name for f in files] == names
+        assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(names)
+        for file in files[1:]:
+            begin = file.read_bytes()[:200]
+            assert begin.startswith(b"\x89PNG") if file.suffix == ".png" else b"<?xml" in begin
+        linked = {a["href"] for a in Page(files[0].read_text()).all("a") if not a["href"].startswith("#")}
+        assert linked == set(names[1:])
+
+    def test_the_same_runs_give_the_same_bytes(self, certified, tmp_path):
+        first, second = (write_report([certified], tmp_path / name / "report.html") for name in "ab")
+        assert [f.read_bytes() for f in first] == [f.read_bytes() for f in second]
+
+    def test_a_folder_gets_a_page(self, certified, tmp_path):
+        assert write_report([certified], tmp_path, figures=False) == [tmp_path / "report.html"]
+        assert "Figures beside this page" not in (tmp_path / "report.html").read_text()
+
+    def test_figures_of_runs_without_an_end_and_with_odd_names(self, certified, tmp_path):
+        odd = dataclasses.replace(cut_short(certified, 0), world="$x_{$ </svg>", ledger=Ledger(), plan=None)
+        files = write_report([odd, cut_short(certified, 7)], tmp_path / "r.html")
+        assert all(f.stat().st_size > 500 for f in files)
+
+    def test_no_runs_no_report(self, tmp_path):
+        with pytest.raises(InvalidInput, match="at least one run"):
+            write_report([], tmp_path / "r.html")
