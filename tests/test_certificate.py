@@ -9,8 +9,9 @@ import richobs
 from richobs.certificate import Certificate, certify, verify
 from richobs.errors import InvalidFile
 from richobs.functions import Callables
-from richobs.learning import Settings, _Given, run
+from richobs.learning import Settings, run
 from richobs.policy import LearnedPolicy
+from richobs.session import _Given
 
 
 def certificate_for(id="lock/3", schedule="paper", **settings):

@@ -21,12 +21,13 @@ from rich.table import Table
 import richobs
 from richobs.assumptions import Report, audit, check_assumptions
 from richobs.certificate import Certificate, verify
+from richobs.display import listing, number, summary, watched
 from richobs.envs.registry import WORLDS, config_class, configure, make
 from richobs.envs.world import Problem
 from richobs.errors import InvalidInput, RichObsError, RunStopped
-from richobs.display import listing, number, summary, watched
 from richobs.learning import Settings
-from richobs.planning import CertifiedPlan, SamplePlan, plan, plan_certified
+from richobs.outcome import Callback, Progress
+from richobs.planning import CertifiedPlan, plan, plan_certified
 from richobs.policy import LearnedPolicy
 from richobs.report import write_report
 from richobs.store import (
@@ -204,9 +205,10 @@ class Resume:
                 f"the run in {self.folder} plays an environment that is not one of richobs's worlds, so it cannot be built "
                 "here. Call richobs.learn(env, functions, ..., out=folder) from Python again."
             )
-        given = {"max_episodes": self.max_episodes, "workers": self.workers}
-        changes = {name: value for name, value in given.items() if value is not None}
-        settings = dataclasses.replace(stored.settings, **changes)
+        before = stored.settings
+        settings = dataclasses.replace(
+            before, max_episodes=self.max_episodes or before.max_episodes, workers=self.workers or before.workers
+        )
         return _learn_in(console, self.folder, make(stored.world), settings, self)
 
 
@@ -220,14 +222,16 @@ def _learn_in(
             problem, epsilon=settings.epsilon, delta=settings.delta, n_states=settings.n_states
         ).max_episodes
     with contextlib.ExitStack() as stack:
-        listeners = [
-            stack.enter_context(
-                watched(problem.id, problem.functions.log_size, expected, quiet=asked.quiet or asked.json)
-            )
-        ]
+        show = watched(problem.id, problem.functions.log_size, expected, quiet=asked.quiet or asked.json)
+        listeners: list[Callback] = [stack.enter_context(show)]
         if asked.tensorboard is not None:
             listeners.append(stack.enter_context(TensorBoard(asked.tensorboard)))
-        outcome = run_in(folder, problem, settings, lambda p: [listener(p) for listener in listeners] and None)
+
+        def tell(progress: Progress) -> None:
+            for listener in listeners:
+                listener(progress)
+
+        outcome = run_in(folder, problem, settings, tell)
     stored = StoredRun.read(folder)
     assert stored.certificate is not None, "a run that ended well has a certificate"
     written = [folder / CERTIFICATE, folder / POLICY]

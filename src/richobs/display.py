@@ -74,7 +74,9 @@ class Watch:
             f"{number(p.episodes)} episodes",
         ]
         if p.event.kind == "stage":
-            parts.insert(1, f"batches up to {number(int(p.event.threshold))} episodes, as smaller ones told no survivors apart")
+            parts.insert(
+                1, f"batches up to {number(int(p.event.threshold))} episodes, as smaller ones told no survivors apart"
+            )
         if p.upper is not None and p.lower is not None:
             parts.append(f"V* at most {p.upper:.4f}, policy at least {p.lower:.4f}")
         return "; ".join(parts)
@@ -99,7 +101,9 @@ class Watch:
         if p.upper is not None and p.lower is not None:
             rows.append(("value", f"{_bar(p.lower, p.upper)} policy at least {p.lower:.4f}, V* at most {p.upper:.4f}"))
         if self._stages:
-            rows.append(("struggling", f"batches doubled {self._stages} times, as smaller ones told no survivors apart"))
+            rows.append(
+                ("struggling", f"batches doubled {self._stages} times, as smaller ones told no survivors apart")
+            )
         for name, value in rows:
             table.add_row(f"  {name}", Text(value))
         return Group(head, table)
@@ -210,7 +214,8 @@ def listing(runs: list[tuple[str, StoredRun | str]]) -> Table:
     """Returns runs as a table, one line each; a folder that cannot be read has its fault in words."""
     table = Table(box=None, pad_edge=False)
     for column in ("folder", "world", "schedule", "state", "episodes", "policy >=", "V* <=", "last stored"):
-        table.add_column(column, justify="right" if column in ("episodes", "policy >=", "V* <=") else "left")
+        right = column in ("episodes", "policy >=", "V* <=")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
     for name, run in runs:
         if isinstance(run, str):
             table.add_row(escape(name), Text(run, style="red"))

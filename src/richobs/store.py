@@ -298,7 +298,7 @@ class _Folder:
             self._db.execute("INSERT INTO ends (state, message, at) VALUES (?, ?, ?)", row)
 
     def _check(self, body: bytes, checksum: int, what: str) -> None:
-        if zlib.crc32(body) != checksum:
+        if not isinstance(body, bytes) or zlib.crc32(body) != checksum:
             raise InvalidFile(f"{self._place / DATABASE} is damaged: {what} does not match its checksum.")
 
 
@@ -406,6 +406,9 @@ def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
                 )  # safe against a killed process; a power cut may cost the last draws
                 db.executescript(SCHEMA)
         yield db
+        if write:
+            with contextlib.suppress(sqlite3.Error):  # one plain file, unless someone is reading
+                db.execute("PRAGMA journal_mode = DELETE")
     finally:
         db.close()
 

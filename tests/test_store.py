@@ -1,0 +1,409 @@
+"""Runs on disk: killed at any moment they resume to the same bytes; folders of others and broken ones are left alone."""
+
+import dataclasses
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import richobs
+from richobs.engines import Ledger, RecordedEngine, RecordedEnvironment, StreamEngine
+from richobs.errors import InvalidFile, InvalidInput, StoreError
+from richobs.functions import Layered, TableLevel
+from richobs.learning import Settings
+from richobs.lsvee import PaperConstants
+from richobs.store import StoredRun, _Folder, discard, find_runs, keep_verification, run_in
+from richobs.tabular import Rewards, TabularProcess
+
+CASES = {  # schedule and engine: a world on which a run takes a good part of a second, or as long as it can
+    "certified stream": ("lock/6,noise_bits=12", Settings(seed=1)),
+    "certified counted": ("lock/4,noise_bits=4", Settings(seed=2, engine="counted")),
+    "paper counted": ("lock/4", Settings(schedule="paper", epsilon=0.1)),
+    "paper stream": ("lock/3,noise_bits=1", Settings(schedule="paper", engine="stream")),
+}
+SHRINK = """
+import dataclasses
+from richobs.lsvee import PaperConstants
+
+def shrunk(of=PaperConstants.of):
+    \"""The paper's numbers with samples that a stream can play; the thresholds stay.\"""
+    def fewer(sizes):
+        return dataclasses.replace(sizes, n_test=min(sizes.n_test, 2_000), n_train=min(sizes.n_train, 2_000))
+    def constants(**given):
+        whole = of(**given)
+        return dataclasses.replace(whole, search=fewer(whole.search), demand=fewer(whole.demand))
+    return constants
+"""
+LEARN = """
+import sys, time
+import richobs
+from richobs.learning import Settings
+from richobs.store import run_in
+world, folder, pause, settings = sys.argv[1], sys.argv[2], float(sys.argv[3]), Settings(**eval(sys.argv[4]))
+if settings.engine == "stream":
+    PaperConstants.of = shrunk()
+run_in(folder, richobs.make(world), settings, lambda progress: time.sleep(pause))
+"""
+
+
+@pytest.fixture
+def streamed_paper(monkeypatch):
+    """Sizes for streaming the paper's schedule, here and in the processes that are started."""
+    found = {}
+    exec(SHRINK, found)
+    return lambda: monkeypatch.setattr(PaperConstants, "of", found["shrunk"]())
+
+
+def files_of(folder):
+    return {name: (Path(folder) / name).read_bytes() for name in ("certificate.json", "policy.npz")}
+
+
+def start(world, folder, settings, pause=0.0):
+    asked = repr(dataclasses.asdict(settings))
+    return subprocess.Popen([sys.executable, "-c", SHRINK + LEARN, world, str(folder), str(pause), asked])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_killed_at_random_moments_a_run_ends_with_the_same_bytes(case, tmp_path, streamed_paper):
+    """Real processes, really killed, wherever they happen to be; what is finished at last is what was never interrupted."""
+    world, settings = CASES[case]
+    if settings.engine == "stream":
+        streamed_paper()
+    run_in(tmp_path / "whole", richobs.make(world), settings)
+    tests = len(StoredRun.read(tmp_path / "whole").steps)
+    rng = random.Random(case)
+    killed, seen = 0, 0
+    for _ in range(40):
+        process = start(world, tmp_path / "broken", settings, pause=1.5 / tests)
+        deadline = time.monotonic() + rng.uniform(0.5, 1.6)
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        killed += 1
+        if (tmp_path / "broken" / "config.json").exists():
+            now = StoredRun.read(tmp_path / "broken")
+            assert now.state == "unfinished"
+            assert len(now.steps) >= seen  # nothing that was stored is lost
+            seen = len(now.steps)
+        if killed == 3:
+            run_in(tmp_path / "broken", richobs.make(world), settings)
+            break
+    assert killed >= 1
+    assert files_of(tmp_path / "broken") == files_of(tmp_path / "whole")
+    assert StoredRun.read(tmp_path / "broken").steps == StoredRun.read(tmp_path / "whole").steps
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_stopped_around_draws_a_run_ends_with_the_same_bytes(case, tmp_path, monkeypatch, streamed_paper):
+    """Interrupted right before and right after draws are committed, a few times along the run."""
+    world, settings = CASES[case]
+    if settings.engine == "stream":
+        streamed_paper()
+    problem = richobs.make(world)
+    whole = run_in(tmp_path / "whole", problem, settings)
+    total = sum(entry.requests for entry in whole.ledger)
+    moments = {
+        round(share * total): when
+        for share, when in ((0.0, "before"), (0.3, "after"), (0.6, "before"), (0.99, "after"))
+    }
+    keep, stops = _Folder.keep_draw, []
+
+    def interrupted(self, k, request, answer):
+        when = moments.pop(k, None)
+        if when != "before":
+            keep(self, k, request, answer)
+        if when is not None:
+            stops.append(k)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Folder, "keep_draw", interrupted)
+    while True:
+        try:
+            run_in(tmp_path / "broken", problem, settings)
+            break
+        except KeyboardInterrupt:
+            continue
+    assert len(stops) >= min(total, 3)
+    assert files_of(tmp_path / "broken") == files_of(tmp_path / "whole")
+    assert whole.episodes == StoredRun.read(tmp_path / "broken").ledger.total
+
+
+def test_a_stored_run_is_the_run_itself(tmp_path):
+    problem = richobs.make("lock/4")
+    plain, stored = richobs.learn(problem, seed=5), richobs.learn(problem, seed=5, out=tmp_path / "run")
+    assert richobs.certify(plain, problem).to_json() == (tmp_path / "run" / "certificate.json").read_text()
+    run = StoredRun.read(tmp_path / "run")
+    assert (run.state, run.world, run.settings.seed) == ("finished", "lock/4", 5)
+    assert tuple(p.event for p in run.steps) == stored.trace
+    assert list(run.ledger) == list(stored.ledger)
+    assert run.plan.constants.n_states == 3
+    before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir() if p.suffix in (".json", ".npz")}
+    played = problem.env.episodes
+    again = richobs.learn(problem, seed=5, out=tmp_path / "run")
+    assert again.trace == stored.trace
+    assert problem.env.episodes == played  # nothing is played
+    after = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir() if p.suffix in (".json", ".npz")}
+    assert after == before  # and nothing is written
+
+
+def test_a_run_that_spent_its_episodes_goes_on_with_more(tmp_path):
+    problem = richobs.make("lock/5")
+    short = richobs.learn(problem, out=tmp_path / "run", max_episodes=1000)
+    assert short.epsilon > 0.1
+    played = problem.env.episodes
+    more = richobs.learn(problem, out=tmp_path / "run")
+    whole = richobs.learn(richobs.make("lock/5"))
+    assert more.trace == whole.trace
+    assert problem.env.episodes - played == whole.episodes - short.episodes  # none of the first is repeated
+    assert StoredRun.read(tmp_path / "run").settings.max_episodes is None
+
+
+class Counter:
+    """An environment of somebody else's: it plays what a generator says, counts, and may break down."""
+
+    horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
+
+    def __init__(self, breaks_after=None):
+        self.episodes = 0
+        self.breaks_after = breaks_after
+
+    def _one(self, n):
+        if self.breaks_after is not None and self.episodes + n > self.breaks_after:
+            raise ConnectionError("the line is dead")
+        self.episodes += n
+
+    def draw(self, path, n, rng):
+        self._one(n)
+        return rng.integers(0, 2, n)
+
+    def step(self, path, actions, rng):
+        self._one(len(actions))
+        x = rng.integers(0, 2, len(actions))
+        return x, actions, np.where(actions == x, 0.8, 0.2)
+
+    def rollout(self, policy, n, rng):
+        _, actions, rewards = self.step((), policy.actions(0, rng.integers(0, 2, n)), rng)
+        return richobs.problem.Rollouts(rewards, actions[:, None])
+
+    def play(self, path, n, rng):
+        x, _, rewards = self.step((), np.full(n, path[0]), rng)
+        return richobs.problem.Episodes((x,), rewards[:, None])
+
+
+FUNCTIONS = Layered([TableLevel([[[0.8, 0.2], [0.2, 0.8]], [[0.2, 0.8], [0.8, 0.2]], [[0.7, 0.7], [0.1, 0.1]]])])
+
+
+def test_no_episode_of_somebody_elses_environment_is_played_twice(tmp_path):
+    """Its line goes dead again and again; in all it plays exactly as many episodes as the run reports."""
+    whole = Counter()
+    asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400}
+    expected = richobs.learn(whole, FUNCTIONS, **asked, out=tmp_path / "whole")
+    assert whole.episodes == expected.episodes
+    played = 0
+    for _ in range(200):
+        env = Counter(breaks_after=13)
+        try:
+            outcome = richobs.learn(env, FUNCTIONS, **asked, out=tmp_path / "broken")
+            played += env.episodes
+            break
+        except ConnectionError:
+            played += env.episodes
+    assert played == outcome.episodes == expected.episodes > 13
+    assert files_of(tmp_path / "broken") == files_of(tmp_path / "whole")
+
+
+def test_calls_may_play_several_episodes_at_once(tmp_path):
+    env = Counter()
+    env.at_once = 50
+    sizes = []
+    env._one = lambda n: sizes.append(n)
+    with _Folder.opened(tmp_path, {"settings": {}, "made_with": {}, "environment": {}, "functions": {}}) as record:
+        engine = StreamEngine(RecordedEnvironment(env, record), FUNCTIONS, seed=0, ledger=Ledger())
+        RecordedEngine(engine, record).step((), 120, phase="t", purpose="x")
+    assert sizes == [50, 50, 20]
+
+
+class TestFoldersThatAreLeftAlone:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        richobs.learn(richobs.make("lock/3"), out=tmp_path / "run")
+        return tmp_path / "run"
+
+    @staticmethod
+    def contents(folder):
+        return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "run.lock"}
+
+    @pytest.mark.parametrize(
+        ("other", "sentence"),
+        [
+            ({"seed": 9}, r"its settings has seed = 0, and 9 is asked for.*--out.*--overwrite"),
+            ({"epsilon": 0.2}, r"epsilon = 0\.1, and 0\.2"),
+            ({"schedule": "paper"}, r"schedule = 'certified'"),
+        ],
+    )
+    def test_another_configuration(self, folder, other, sentence):
+        before = self.contents(folder)
+        with pytest.raises(InvalidInput, match=sentence):
+            richobs.learn(richobs.make("lock/3"), out=folder, **other)
+        assert self.contents(folder) == before
+
+    def test_another_world_or_class(self, folder):
+        with pytest.raises(InvalidInput, match=r"its environment has \w+ = .*, and"):
+            richobs.learn(richobs.make("lock/4"), out=folder)
+
+    @pytest.mark.parametrize("name", ["richobs", "numpy"])
+    def test_another_version(self, folder, name):
+        config = json.loads((folder / "config.json").read_text())
+        config["made_with"][name] = "0.0.1"
+        (folder / "config.json").write_text(json.dumps(config))
+        before = self.contents(folder)
+        with pytest.raises(InvalidFile, match=rf"made with {name} 0\.0\.1"):
+            richobs.learn(richobs.make("lock/3"), out=folder)
+        assert self.contents(folder) == before
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "richobs-run", "version": 1}', '{"format": "x"}'])
+    def test_a_damaged_config(self, folder, text):
+        (folder / "config.json").write_text(text)
+        for use in (lambda: StoredRun.read(folder), lambda: richobs.learn(richobs.make("lock/3"), out=folder)):
+            with pytest.raises(InvalidFile, match=r"config\.json is"):
+                use()
+        assert (folder / "config.json").read_text() == text
+
+    def test_a_damaged_database(self, folder):
+        body = bytearray((folder / "run.sqlite").read_bytes())
+        body[100:4000] = bytes(3900)
+        (folder / "run.sqlite").write_bytes(body)
+        for use in (lambda: StoredRun.read(folder), lambda: richobs.learn(richobs.make("lock/3"), out=folder)):
+            with pytest.raises(InvalidFile, match=r"run\.sqlite is damaged"):
+                use()
+        assert (folder / "run.sqlite").read_bytes() == bytes(body)
+
+    def test_a_draw_that_was_tampered_with(self, folder):
+        with sqlite3.connect(folder / "run.sqlite") as db:
+            db.execute("UPDATE draws SET answer = CAST(x'00' || answer AS BLOB) WHERE k = 2")
+        with pytest.raises(InvalidFile, match=r"draw 2 does not match its checksum"):
+            richobs.learn(richobs.make("lock/3"), out=folder)
+
+    def test_a_draw_that_is_not_even_bytes(self, folder):
+        with sqlite3.connect(folder / "run.sqlite") as db:
+            db.execute("UPDATE draws SET answer = 'text' WHERE k = 1")
+        with pytest.raises(InvalidFile, match=r"run\.sqlite is damaged: draw 1"):
+            richobs.learn(richobs.make("lock/3"), out=folder)
+
+    def test_a_record_of_other_code(self, folder):
+        with sqlite3.connect(folder / "run.sqlite") as db:
+            db.execute("""UPDATE draws SET request = '["play", [0], 5, 0, "x", "y"]' WHERE k = 0""")
+        with pytest.raises(InvalidFile, match="made by other code or on another machine"):
+            richobs.learn(richobs.make("lock/3"), out=folder)
+
+    def test_a_database_without_a_config(self, folder):
+        (folder / "config.json").unlink()
+        with pytest.raises(InvalidFile, match=r"run\.sqlite and no config\.json"):
+            richobs.learn(richobs.make("lock/3"), out=folder)
+
+    def test_no_run_at_all(self, tmp_path):
+        with pytest.raises(InvalidFile, match="there is no run in"):
+            StoredRun.read(tmp_path / "nothing")
+
+    def test_a_folder_in_use(self, tmp_path):
+        process = start("lock/8", tmp_path / "run", Settings(), pause=0.2)
+        try:
+            while not (tmp_path / "run" / "config.json").exists():
+                time.sleep(0.02)
+            assert StoredRun.read(tmp_path / "run").state == "running"  # a reader is welcome
+            with pytest.raises(StoreError, match="another process is running in"):
+                richobs.learn(richobs.make("lock/8"), out=tmp_path / "run")
+            with pytest.raises(StoreError, match="another process is running in"):
+                discard(tmp_path / "run")
+        finally:
+            process.kill()
+            process.wait()
+        assert StoredRun.read(tmp_path / "run").state == "unfinished"
+
+    def test_a_folder_that_cannot_be_written(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(StoreError, match="cannot be written"):
+            richobs.learn(richobs.make("lock/3"), out=tmp_path / "file" / "run")
+
+    def test_a_disk_that_is_full(self, tmp_path, monkeypatch):
+        """The database may grow to a few pages only; what fitted stays readable, and the run goes on once there is room."""
+        connect = sqlite3.connect
+
+        def small(*args, **kwargs):
+            db = connect(*args, **kwargs)
+            db.execute("PRAGMA max_page_count = 14")
+            return db
+
+        monkeypatch.setattr(sqlite3, "connect", small)
+        with pytest.raises(StoreError, match=r"cannot be written \(database or disk is full\)\. What was stored stays"):
+            richobs.learn(richobs.make("lock/6"), out=tmp_path / "run")
+        monkeypatch.setattr(sqlite3, "connect", connect)
+        some = StoredRun.read(tmp_path / "run")
+        assert some.state == "unfinished"
+        assert some.ledger.total > 0
+        whole = richobs.learn(richobs.make("lock/6"))
+        assert richobs.learn(richobs.make("lock/6"), out=tmp_path / "run").trace == whole.trace
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+    def test_a_read_only_folder_is_still_readable(self, folder):
+        folder.chmod(0o555)
+        try:
+            assert StoredRun.read(folder).state == "finished"
+            with pytest.raises(StoreError, match="cannot be written"):
+                richobs.learn(richobs.make("lock/3"), out=folder)
+        finally:
+            folder.chmod(0o755)
+
+    def test_discarding_removes_the_run_and_nothing_else(self, folder):
+        (folder / "notes.txt").write_text("mine")
+        discard(folder)
+        assert {p.name for p in folder.iterdir()} == {"notes.txt", "run.lock"}
+
+
+def test_a_run_that_an_error_stops_says_so(tmp_path):
+    process = TabularProcess(
+        start=np.ones(1),
+        transitions=(),
+        emissions=(np.ones((1, 1)),),
+        rewards=(Rewards.deterministic([[[0.0, 0.0]]]),),
+    )
+    env = richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process))
+    wrong = Layered([TableLevel([[[0.9, 0.9]], [[0.8, 0.9]]])])
+    with pytest.raises(richobs.RichObsError, match="no function is consistent"):
+        richobs.learn(env, wrong, out=tmp_path / "run")
+    stored = StoredRun.read(tmp_path / "run")
+    assert stored.state == "stopped"
+    assert "no function is consistent" in stored.message
+    assert stored.certificate is None
+
+
+def test_what_verify_found_belongs_to_the_certificate_it_was_about(tmp_path):
+    problem = richobs.make("lock/3")
+    outcome = richobs.learn(problem, out=tmp_path)
+    assert StoredRun.read(tmp_path).verification is None
+    checked = richobs.verify(richobs.certify(outcome, problem), problem)
+    keep_verification(tmp_path, checked)
+    assert StoredRun.read(tmp_path).verification == checked
+    text = (tmp_path / "certificate.json").read_text()
+    (tmp_path / "certificate.json").write_text(text.replace("within 0.1", "within 0.2"))
+    assert StoredRun.read(tmp_path).verification is None
+
+
+def test_runs_are_found_below_a_folder(tmp_path):
+    for name in ("b", "a/c"):
+        richobs.learn(richobs.make("bandit"), out=tmp_path / name)
+    shutil.copytree(tmp_path / "b", tmp_path / "z")
+    (tmp_path / "z" / "run.sqlite").unlink()
+    assert find_runs(tmp_path) == [tmp_path / "a" / "c", tmp_path / "b"]
