@@ -232,7 +232,10 @@ class TestTree:
             assert svg.locator("*").count() <= 2000 + 4 + 2 + 20 + 300
             page.get_by_role("button", name="Zoom in").click()
             settle(page)
-        assert svg.locator(".labels text").count() > 0
+        frame = svg.bounding_box()
+        labels = [label.bounding_box() for label in svg.locator(".labels text").all()]
+        assert labels
+        assert all(frame["y"] - 40 < at["y"] < frame["y"] + frame["height"] + 40 for at in labels)
         page.get_by_role("button", name="Show the whole tree").click()
         settle(page)
         frame = svg.bounding_box()

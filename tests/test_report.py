@@ -211,7 +211,7 @@ class TestCharts:
         drawn = chart.step_chart("t", "x", [("", "a", [(0, 4), (5, 2), (10, 1)])], "", show_x=str, top=4)
         expected = "M0.0 0.0L500.0 0.0L500.0 500.0L1000.0 500.0L1000.0 750.0L1000.0 750.0"
         assert drawn.lines[0].path == expected
-        assert drawn.lines[0].end == 25
+        assert drawn.lines[0].start == 100
 
     def test_long_curves_are_thinned_and_keep_their_ends(self):
         points = [(float(i), float(10_000 - i)) for i in range(10_001)]

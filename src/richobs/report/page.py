@@ -246,7 +246,7 @@ class RunView:
         if self.finished and abs(end - _power(steps[-1].event.log_size_after)) > 0.05:
             told += f" Counted exactly at the end, {words.functions(self.log_size)} survive."
         charts = [
-            step_chart("Surviving functions, log10", "episodes", [("", "a", sizes)], told, show_x=episodes_axis),
+            step_chart("Surviving functions (log10)", "episodes", [("", "a", sizes)], told, show_x=episodes_axis),
         ]
         upper = [(float(p.episodes), p.upper) for p in steps if p.upper is not None]
         lower = [(float(p.episodes), p.lower) for p in steps if p.lower is not None]
@@ -257,7 +257,7 @@ class RunView:
                 f"{self.run.settings.epsilon!r} was asked for."
             )
             curves = [("V* at most U", "b", upper), ("V(policy) at least W", "c", [(0.0, 0.0), *lower])]
-            charts.append(step_chart("The two bounds, value", "episodes", curves, told, show_x=episodes_axis))
+            charts.append(step_chart("The two bounds", "episodes", curves, told, show_x=episodes_axis))
         return charts
 
     @property
