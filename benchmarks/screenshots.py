@@ -25,7 +25,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as tools:
         (page,) = write_report([certified_run()], Path(folder) / "report.html", figures=False)
         browser = tools.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        take(browser, page, "report.png", width=1280, height=1330, scale=1.25)
+        take(browser, page, "report.png", width=1280, height=1440, scale=1.25)
         take(browser, page, "report-phone.png", width=360, height=1560, scale=1.5)
         browser.close()
 
