@@ -211,7 +211,7 @@ class TestCharts:
         drawn = chart.step_chart("t", "x", [("", "a", [(0, 4), (5, 2), (10, 1)])], "", show_x=str, top=4)
         expected = "M0.0 0.0L500.0 0.0L500.0 500.0L1000.0 500.0L1000.0 750.0L1000.0 750.0"
         assert drawn.lines[0].path == expected
-        assert drawn.lines[0].end == 25
+        assert drawn.lines[0].start == 100
 
     def test_long_curves_are_thinned_and_keep_their_ends(self):
         points = [(float(i), float(10_000 - i)) for i in range(10_001)]
@@ -228,7 +228,7 @@ class TestPage:
         assert certified.certificate.claim in said
         assert f"U ≥ V* {words.value(result['upper'])}" in said
         assert f"W ≤ V(policy) {words.value(result['lower'])}" in said
-        assert f"episodes {result['episodes']:,} in {result['tests']} tests" in said
+        assert f"episodes {result['episodes']:,} in {result['tests']} tests; the paper's plan: 2.01·1018" in said
         assert "Verified. Everything was derived and drawn again, and agrees." in said
         assert all(f.detail in said for f in certified.verification.findings)
 
@@ -345,6 +345,9 @@ class TestPage:
         taken = Page(html)
         targets = [a[k] for _, a in taken.tags for k in ("href", "src", "action", "srcset", "data", "poster") if k in a]
         assert {t for t in targets if not t.startswith("#")} == {"data:,", "report-run-1.png"}
+        (policy,) = [a["content"] for a in taken.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+        assert policy.startswith("default-src 'none';")
+        assert "http" not in policy
         assert "url(" not in html
         assert "@import" not in html
         assert "fetch(" not in html

@@ -26,7 +26,7 @@ class Line(NamedTuple):
     name: str
     style: str  # class in the style sheet
     path: str  # SVG
-    end: float  # percent of the height at which it ends, where its name is written
+    start: float  # percent of the height at which it starts, where its name is written
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def step_chart(
             steps += [at(x, before), at(x, y)]
         steps.append(at(right, seen[-1][1]))
         corners.append(steps)
-        drawn.append(Line(name, style, "M" + "L".join(steps), 100 * seen[-1][1] / top))
+        drawn.append(Line(name, style, "M" + "L".join(steps), 100 * seen[0][1] / top))
     area = ""
     if corners:
         floor = [at(0.0, 0.0), at(right, 0.0)]

@@ -115,7 +115,7 @@
 
   /* The tree: levels stretch to a readable distance and no farther, rows stretch as far as one likes. */
   const MARGIN = { left: 26, right: 34, top: 46, bottom: 56 };
-  const WIDEST_LEVEL = 190, ROOMY = 44, CLOSEST = 14, MOST_LABELS = 300;
+  const WIDEST_LEVEL = 190, ROOMY = 44, CLOSEST = 14;
   function tree(box, data) {
     const svg = box.querySelector("svg.tree");
     const world = svg.querySelector(".world"), labels = svg.querySelector(".labels"), levels = svg.querySelector(".levels");
@@ -176,7 +176,6 @@
           const x = left + n.x * kx, y = top + n.y * ky;
           if (n.parent < 0 || x < -20 || x > width + 20 || y < -20 || y > height + 20) continue;
           seen.push(text(x - 11 * size - 2, y - 3, n.path.split(" ").pop(), "end"));
-          if (seen.length === MOST_LABELS) break;
         }
       }
       labels.replaceChildren(...seen);

@@ -1,5 +1,6 @@
 """The page: what a stored run claims, did and spent, as one HTML file that needs nothing else."""
 
+import functools
 import math
 import pathlib
 import re
@@ -202,6 +203,7 @@ class RunView:
     def facts(self) -> list[Fact]:
         """The numbers behind the claim."""
         run, s = self.run, self.run.settings
+        plan = f"; the paper's plan: {words.count(run.plan.max_episodes)}" if run.plan is not None else ""
         facts = [
             Fact("epsilon", repr(s.epsilon), "how far from optimal the policy may be"),
             Fact("delta", repr(s.delta), "how often it may be farther"),
@@ -217,9 +219,8 @@ class RunView:
                 Fact("V(policy) estimate", words.value(self.result["value_hat"]), "from its last rollouts"),
             ]
         facts += [
-            Fact("episodes", words.count(run.ledger.total), f"in {len(self.events):,} tests"),
+            Fact("episodes", words.count(run.ledger.total), f"in {len(self.events):,} tests{plan}"),
             Fact("functions", words.functions(run.log_size), f"{words.functions(self.log_size)} survive"),
-            Fact("problem", f"H = {run.horizon}, K = {run.n_actions}", "levels, actions"),
         ]
         return facts
 
@@ -230,7 +231,7 @@ class RunView:
             return "yes" if self.run.verification.agrees else "no"
         return "never" if self.finished else "nothing"
 
-    @property
+    @functools.cached_property
     def charts(self) -> list[Chart]:
         """Survivors, and the bounds where the schedule keeps them."""
         steps = self.run.steps
@@ -245,7 +246,7 @@ class RunView:
         if self.finished and abs(end - _power(steps[-1].event.log_size_after)) > 0.05:
             told += f" Counted exactly at the end, {words.functions(self.log_size)} survive."
         charts = [
-            step_chart("Surviving functions, log10", "episodes", [("", "a", sizes)], told, show_x=episodes_axis),
+            step_chart("Surviving functions (log10)", "episodes", [("", "a", sizes)], told, show_x=episodes_axis),
         ]
         upper = [(float(p.episodes), p.upper) for p in steps if p.upper is not None]
         lower = [(float(p.episodes), p.lower) for p in steps if p.lower is not None]
@@ -256,7 +257,7 @@ class RunView:
                 f"{self.run.settings.epsilon!r} was asked for."
             )
             curves = [("V* at most U", "b", upper), ("V(policy) at least W", "c", [(0.0, 0.0), *lower])]
-            charts.append(step_chart("The two bounds, value", "episodes", curves, told, show_x=episodes_axis))
+            charts.append(step_chart("The two bounds", "episodes", curves, told, show_x=episodes_axis))
         return charts
 
     @property
@@ -332,7 +333,7 @@ class RunView:
             for h in range(H)
         ]
 
-    @property
+    @functools.cached_property
     def claims(self) -> list[list[Any]]:
         """Statements that the claim rests on: what, where, episodes, share of delta, number in it."""
         if self.content is None:

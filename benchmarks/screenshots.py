@@ -1,0 +1,77 @@
+"""Takes the documentation's pictures of the report: a certified run on the lock with five levels, on screen and phone.
+
+Run with `python benchmarks/screenshots.py`; it writes `docs/figures/report.png` and `docs/figures/report-phone.png`. It
+needs Chromium (`apt-get install chromium`) and Playwright (`pip install playwright`), which downloads nothing here.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+import richobs
+from richobs.report import write_report
+from richobs.store import StoredRun
+
+TARGET = Path(__file__).parents[1] / "docs" / "figures"
+LARGEST = 400_000  # bytes of a picture
+
+
+def main() -> None:
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        raise SystemExit("no chromium, chromium-browser or google-chrome on the PATH (apt-get install chromium)")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as tools:
+        (page,) = write_report([certified_run()], Path(folder) / "report.html", figures=False)
+        browser = tools.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        take(browser, page, "report.png", width=1280, height=1440, scale=1.25)
+        take(browser, page, "report-phone.png", width=360, height=1560, scale=1.5)
+        browser.close()
+
+
+def certified_run() -> StoredRun:
+    problem = richobs.make("lock/5")
+    steps: list[richobs.Progress] = []
+    outcome = richobs.learn(problem, epsilon=0.1, delta=0.05, seed=0, callback=steps.append)
+    certificate = richobs.certify(outcome, problem)
+    return StoredRun(
+        folder=Path("runs/lock-5"),
+        world=problem.id,
+        settings=outcome.settings,
+        horizon=problem.horizon,
+        n_actions=problem.n_actions,
+        log_size=problem.functions.log_size,
+        state="finished",
+        message="",
+        steps=tuple(steps),
+        ledger=outcome.ledger,
+        certificate=certificate,
+        verification=richobs.verify(certificate, problem),
+        plan=richobs.plan(problem, epsilon=0.1, delta=0.05),
+    )
+
+
+def take(browser: Browser, page: Path, name: str, *, width: int, height: int, scale: float) -> None:
+    """Takes one picture, with the details of a node shown where there is room beside the tree."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, device_scale_factor=scale, color_scheme="light"
+    )
+    tab = context.new_page()
+    tab.goto(page.as_uri())
+    if width > 1000:
+        tab.locator(".node.eliminated").nth(3).focus()
+        tab.keyboard.press("Enter")
+        tab.evaluate("document.activeElement.blur()")
+    tab.evaluate("scrollTo({ top: 0, behavior: 'instant' })")
+    tab.wait_for_timeout(300)
+    tab.screenshot(path=TARGET / name)
+    context.close()
+    size = (TARGET / name).stat().st_size
+    print(f"written to {(TARGET / name).relative_to(Path(__file__).parents[1])}, {size:,} bytes")
+    if size > LARGEST:
+        raise SystemExit(f"{name} has more than {LARGEST:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
