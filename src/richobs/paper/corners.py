@@ -31,7 +31,7 @@ def staircase(*, horizon: int, n_states: int, n_actions: int, members: int = 0, 
 
     From every state action a leads to state a mod M of the next level; the last action leads to state 0. Below the root all
     actions pay a coin that is worth 3/4 of 1/(H-1), the last pays nothing. Function (h, j) goes to state j of level h, where
-    it likes the last action as much as the others. The first round learns one state a level, each further one a single state.
+    it likes the last action as much as the others. The first round learns one state a level, each further one one state.
 
     Args:
         horizon: H, at least 2.

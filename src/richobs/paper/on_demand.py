@@ -7,6 +7,7 @@ put where the theorem still allows it, epsilon/8 away from V* on either side.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from richobs.engines import CountedEngine, Engine, Ledger
 from richobs.engines.base import Outcomes
 from richobs.envs import Problem, make
 from richobs.errors import BrokenPromise
+from richobs.functions import Tables
 from richobs.intervals import binomial_interval
 from richobs.learning import Settings, constants_for
 from richobs.lsvee import PaperConstants
@@ -83,7 +85,7 @@ def pieces(scale: Scale, /) -> list[Plain]:
 def measure(piece: Plain, /) -> Plain:
     """Returns what one piece measured."""
     given = {k: v for k, v in piece.items() if k != "kind"}
-    measured: Plain = {
+    by_kind: dict[str, Callable[..., Plain]] = {
         "test": measure_test,
         "risk": measure_risk,
         "limit": measure_limit,
@@ -91,8 +93,8 @@ def measure(piece: Plain, /) -> Plain:
         "conditional": measure_conditional,
         "rootless": measure_rootless,
         "run": measure_run,
-    }[piece["kind"]](**given)
-    return measured
+    }
+    return by_kind[piece["kind"]](**given)
 
 
 # What the lemmas speak of, exactly
@@ -258,34 +260,32 @@ def measure_test(loss: float, shift: int, runs: int, seed: int) -> Plain:
 
 
 def measure_risk(seed: int, draws: int) -> Plain:
-    """Computes regret and q of survivors in a random world: of the whole class, after the search, and of smaller classes."""
+    """Computes regret and q in a random world, of functions that are Q* with some observations spoiled."""
     rng = keyed_generator(seed, "on-demand", "risk")
     shape = {
         "horizon": int(rng.integers(1, 6)),
         "n_states": int(rng.integers(1, 5)),
         "n_actions": int(rng.integers(2, 4)),
     }
-    class_size = int(rng.integers(2, 9))
-    problem = make("random", seed=seed, class_size=class_size, overlap=float(rng.choice([0.0, 0.5, 1.0])), **shape)
-    demand = Demand(problem, epsilon=EPSILON, delta=DELTA, seed=seed, root=False)
+    problem = make("random", seed=seed, overlap=float(rng.choice([0.0, 0.5, 1.0])), **shape)
+    process = problem.process
+    assert process is not None
     points: list[tuple[float, float]] = []
-    stages = [
-        None,
-        (),
-        *(tuple(int(a) for a in rng.integers(problem.n_actions, size=h)) for h in range(1, problem.horizon)),
-    ]
-    for path in stages:
-        if path is not None:
-            learn_from(demand.search, path, demand.constants.search)
-        unlearned = [~mask for mask in demand.states()]
-        everyone = np.ones(class_size, dtype=bool)
-        for _ in range(draws):
-            policy = GreedyPolicy(problem.functions.member(demand.space.draw(everyone, rng)))
-            points.append((demand.regret(policy), chance_of_visiting(demand.process, policy, unlearned)))
-    margin = policy_risk_margin(demand.constants)
+    for _ in range(draws):
+        share = rng.choice([0.05, 0.2, 0.5])
+        tables = []
+        for truth in process.q_tables:
+            spoiled = np.where(rng.random((len(truth), 1)) < share, rng.random(truth.shape), np.clip(truth, 0, 1))
+            tables.append(np.stack([spoiled, np.clip(truth, 0, 1)]))
+        functions = Tables(tables, codebooks=process.codebooks)
+        constants = constants_for(replace(problem, functions=functions), Settings(epsilon=EPSILON, delta=DELTA))
+        policy = GreedyPolicy(functions.member(0))
+        unlearned = [~mask for mask in learned_states(process, functions, version_space(functions), constants)]
+        regret = problem.optimal_value - process.value(policy)
+        points.append((regret, chance_of_visiting(process, policy, unlearned)))
+    margin = policy_risk_margin(constants)
     worst = max(regret - q - margin for regret, q in points)
-    partly = [(regret, q) for regret, q in points if 0 < q < 1]
-    return {"policies": len(points), "excess": worst, "points": partly[:10], "margin": margin}
+    return {"policies": len(points), "excess": worst, "points": points[:10], "margin": margin}
 
 
 def measure_limit(horizon: int, chance: float) -> Plain:
@@ -368,7 +368,7 @@ def measure_rootless(seed: int) -> Plain:
     }
 
 
-def measure_run(world: str, shift: int, seed: int, **shape: int) -> Plain:
+def measure_run(world: str, shift: int, seed: int, **shape: Any) -> Plain:
     """Runs search and on-demand exploration once, and says what each round was."""
     if world == "staircase":
         problem = staircase(**shape)
@@ -567,6 +567,7 @@ def inside(exact: float, count: int, runs: int) -> bool:
 
 def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /) -> None:
     """Draws the test, the policy risk, the misses and the growth of L."""
+    figure.set_size_inches(11, 7.6)
     axes = figure.subplots(2, 2)
     _draw_test(axes[0, 0], pieces, results)
     _draw_risk(axes[0, 1], pieces, results)
@@ -574,14 +575,13 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
     _draw_growth(axes[1, 1], pieces, results)
     for each in axes.flat:
         each.spines[["top", "right"]].set_visible(False)
-        each.title.set_fontsize(9)
         each.tick_params(labelsize=8)
 
 
 def _draw_test(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]) -> None:
     axes.axvspan(0, 0.25, color=GREEN, alpha=0.12, linewidth=0)
     axes.axvspan(0.75, 1.25, color=ORANGE, alpha=0.12, linewidth=0)
-    for shift, colour, word in ((-1, BLUE, "V* − ε/8"), (0, GREY, "V*"), (1, ORANGE, "V* + ε/8")):
+    for shift, colour, word in ((-1, BLUE, "V* - ε/8"), (0, GREY, "V*"), (1, ORANGE, "V* + ε/8")):
         mine = [(p, r) for p, r in _of("test", pieces, results) if p["shift"] == shift]
         x = [p["loss"] for p, _ in mine]
         axes.plot(x, [r["exact"] for _, r in mine], color=colour, linewidth=1)
@@ -592,7 +592,7 @@ def _draw_test(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]) 
     axes.text(0.125, 0.5, "must\npass", ha="center", va="center", fontsize=8, color=GREEN)
     axes.text(1.0, 0.6, "must fail\n(Lemma: 1, proof: 3/4)", ha="center", va="center", fontsize=8, color=ORANGE)
     axes.set(xlabel="what the policy loses, in ε", ylabel="passes the test", xlim=(0, 1.25))
-    axes.set_title("The test: measured (points), exact law (lines)", loc="left")
+    axes.set_title("The test: measured (points), exact law (lines)", loc="left", fontsize=10)
     axes.legend(frameon=False, fontsize=8, loc="upper right")
 
 
@@ -609,11 +609,11 @@ def _draw_risk(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]) 
     axes.plot(ends, ends + EPSILON / 8, color="black", linewidth=1, label="bound: q + 40√K φH² = q + ε/8")
     axes.set(
         xlabel="q: probability of visiting an unlearned state",
-        ylabel="V* − V(π)",
+        ylabel="V* - V(π)",
         xlim=(-0.02, 1.02),
         ylim=(-0.02, 1.1),
     )
-    axes.set_title("Policy risk: exact on both axes", loc="left")
+    axes.set_title("Policy risk: exact on both axes", loc="left", fontsize=10)
     axes.legend(frameon=False, fontsize=8, loc="upper left")
 
 
@@ -622,7 +622,7 @@ def _draw_misses(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]
     x = [p["chance"] for p, _ in mine]
     n_2 = round(-8 * math.log(mine[0][1]["bound"]) / EPSILON)
     grid = np.linspace(min(x), max(x), 200)
-    axes.plot(grid, (1 - grid * EPSILON / 8) ** n_2, color=BLUE, linewidth=1, label=f"exact: (1 − q)^n₂, n₂ = {n_2}")
+    axes.plot(grid, (1 - grid * EPSILON / 8) ** n_2, color=BLUE, linewidth=1, label=f"exact: (1 - q)^n₂, n₂ = {n_2}")
     bound = mine[0][1]["bound"]
     axes.plot([1, max(x)], [bound, bound], color="black", linewidth=1, label="promised for q ≥ ε/8")
     for p, r in mine:
@@ -636,7 +636,7 @@ def _draw_misses(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]
     axes.plot(at, [r["given_failure"] for r in given], "x", color=ORANGE, label="given that the test fails (exact)")
     axes.set_yscale("log")
     axes.set(xlabel="q, in ε/8", ylabel="all n₂ paths miss", ylim=(0.2 / mine[0][0]["runs"], 1.2))
-    axes.set_title("Progress: holds per round, not given failure", loc="left")
+    axes.set_title("Progress: holds per round, not given failure", loc="left", fontsize=10)
     axes.legend(frameon=False, fontsize=8)
 
 
@@ -661,7 +661,7 @@ def _draw_growth(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]
             label=f"H={H}, M={M}: {r['rounds']} rounds of {r['most']}",
         )
     axes.set(xlabel="round", ylabel="share of states learned before it", ylim=(0, 1.05))
-    axes.set_title("Every failed round learns a state: the staircase", loc="left")
+    axes.set_title("Every failed round learns a state: the staircase", loc="left", fontsize=10)
     axes.legend(frameon=False, fontsize=8, loc="lower right")
 
 
