@@ -54,8 +54,8 @@ GREEN, BLUE, ORANGE, GREY = "#009e73", "#0072b2", "#d55e00", "#777777"  # safe f
 def pieces(scale: Scale, /) -> list[Plain]:
     """Returns the work: the test, the policy risk, the progress of a round, and whole runs."""
     full = scale == "full"
-    losses, chances = (LOSSES, CHANCES) if full else (LOSSES[::4], CHANCES[::2])
-    runs = 1500 if full else 60
+    losses, chances = (LOSSES, CHANCES) if full else ((0.0, 0.25, 0.5, 0.8, 1.2), CHANCES[::2])
+    runs = 1000 if full else 40
     work: list[Plain] = [
         {"kind": "test", "loss": x, "shift": shift, "runs": runs, "seed": 0} for shift in (-1, 0, 1) for x in losses
     ]

@@ -7,6 +7,7 @@ with repeats left out, stands the certified one.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,12 +46,12 @@ SWEEPS: dict[str, tuple[float, ...]] = {  # what is swept, all else at BASE (K a
 FAR = {"M": 1e12, "H": 1e12, "K": 1e12, "1/epsilon": 1e8, "log N": 1e12}  # where logarithms hardly bend an exponent
 THEOREM = {"M": 1.0, "H": 6.0, "K": 2.0, "1/epsilon": 3.0, "log 1/delta": 2.0, "log N": 1.0}
 WHY = {
-    "M": "failed rounds are (M-1)(H-1) + 1 of M H; logarithms of M come on top",
-    "H": "failed rounds and prefixes go with (H-1)^2, not H^2: steeper at small H",
-    "K": "n_train goes with 24 K, K n_test with 2 K^2: K^2 wins above 12 actions",
-    "1/epsilon": "a logarithm of n_2 comes on top",
-    "log 1/delta": "log(6 M H/delta) and log(8 M H N 6 M H^2 n_2/delta): what stands beside 1/delta weighs more",
-    "log N": "log N stands beside log(48 M^2 H^3 n_2/delta), about 25 here",
+    "M": "above 1: logarithms of M, and failed rounds are (M-1)(H-1) + 1, not M H",
+    "H": "above 6: logarithms of H, and rounds times prefixes go with (H-1)^2, not H^2",
+    "K": "below 2: n_train goes with 24 K and K n_test with 2 K^2, so that K^2 wins above 12 actions",
+    "1/epsilon": "above 3: a logarithm of n_2. Without repeats it is 2: n_2 paths, but each learned once",
+    "log 1/delta": "below 2: 1/delta stands beside M H, N and n_2 in both logarithms, which weigh more here",
+    "log N": "below 1: log N stands beside log(48 M^2 H^3 n_2/delta), about 25 here",
 }
 BLUE, SKY, ORANGE, GREEN = "#0072b2", "#56b4e9", "#d55e00", "#009e73"  # safe for colour-blind readers
 
@@ -324,6 +325,11 @@ def _draw_sweep(axes: "Axes", swept: str, mine: Sequence[Plain]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(_symbol(swept))
+    top = axes.get_ylim()[1]
+    if top < 300:
+        marks = [v for v in (1, 2, 5, 10, 20, 50, 100, 200) if v <= top]
+        axes.set_yticks(marks, [str(v) for v in marks])
+    axes.text(0.03, 0.97, fill(WHY[swept], 36), transform=axes.transAxes, va="top", fontsize=7.5, color="#555555")
     ticks = [x[0], x[len(x) // 2], x[-1]] if len(x) > 2 else list(x)
     axes.set_xticks(ticks, [f"{v:.3g}" for v in ticks])
     axes.minorticks_off()
