@@ -1,4 +1,4 @@
-"""Theorem 4 and its lemmas hold in the fast version; and each check goes red when what it checks is broken."""
+"""The guarantee for Explore-on-Demand and its lemmas hold in the fast version; and each check goes red when what it checks is broken."""
 
 import dataclasses
 import json
@@ -104,7 +104,7 @@ class TestEveryCheckCanFail:
     def test_a_test_that_is_too_strict(self, fast, monkeypatch):
         changed(monkeypatch, eps_demand=0.05 * statement.EPSILON)
         assert not verdict(fast, "Termination guarantee", "test")
-        assert not verdict(fast, "Theorem 4: ends", "run")
+        assert not verdict(fast, "The theorem: ends", "run")
 
     def test_calling_bad_states_learned(self, fast, monkeypatch):
         monkeypatch.setattr(statement, "learned_tolerance", lambda constants, level: 1.0)
@@ -145,8 +145,8 @@ class TestEveryCheckCanFail:
     def test_the_root_is_what_was_missing(self, fast, monkeypatch):
         true = statement.Demand
         monkeypatch.setattr(statement, "Demand", lambda *given, root=True, **named: true(*given, **named))
-        assert not verdict(fast, "Theorem 4 as printed lacks", "rootless")
+        assert not verdict(fast, "The theorem as printed lacks", "rootless")
 
     def test_more_episodes_than_allowed(self, fast, monkeypatch):
         monkeypatch.setattr(statement.Demand, "episodes", property(lambda self: 10**30))
-        assert not verdict(fast, "Theorem 4: episodes", "run")
+        assert not verdict(fast, "The theorem: episodes", "run")

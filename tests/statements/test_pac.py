@@ -61,7 +61,7 @@ def test_a_learner_that_answers_at_random_fails_too_often(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "change", "beginning"),
     [
-        ("pac", {"failed": 15}, "paper schedule, delta 0.1"),
+        ("pac", {"failed": 8}, "paper schedule, delta 0.1"),
         ("pac", {"many": 1}, "Episodes stay within the bound"),
         ("pac", {"off": 15}, "Corollary 1"),
         ("sweep", {"printed": 1e40}, "Sweep of H"),

@@ -1,4 +1,4 @@
-"""Theorem 4 of [KAL16] and its four lemmas: on-demand exploration ends, soon, with a near-optimal policy.
+"""The guarantee for Explore-on-Demand ([KAL16], appendix) and its four lemmas: on-demand exploration ends, soon, with a near-optimal policy.
 
 What can be computed is computed: the probability q that a policy visits an unlearned state, the set L of learned states, the
 value of every policy, and the law of the test. What is a probability over runs is counted, with exact intervals. V*-hat is
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAME = "on-demand"
-TITLE = "Theorem 4 (Explore-on-Demand) and its lemmas"
+TITLE = "Theorem (guarantee for Explore-on-Demand) and its four lemmas"
 SAYS = (
     "Given V*-hat within epsilon/8 of V*, on-demand exploration ends within M H rounds with a policy within epsilon of "
     "optimal, with probability 1 - delta: a failed test means unlearned states, and a round that fails learns one."
@@ -497,12 +497,12 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             f"{len(growth)} failed rounds, smallest growth of L {min(growth, default=0)}",
         ),
         Check(
-            "Theorem 4: ends within M H rounds, epsilon-optimal, but with probability delta/2",
+            "The theorem: ends within M H rounds, epsilon-optimal, but with probability delta/2",
             lost_low <= DELTA / 2 and all(r["rounds"] <= r["most"] for _, r in runs),
             f"{lost} of {len(runs)} runs failed, interval [{lost_low:.4f}, {lost_high:.4f}], allowed {DELTA / 2}",
         ),
         Check(
-            "Theorem 4: episodes within M H n_1 + (M H^2 n_2 + M H)(n_train + K n_test), repeats as printed included",
+            "The theorem: episodes within M H n_1 + (M H^2 n_2 + M H)(n_train + K n_test), repeats as printed included",
             all(r["episodes"] <= r["bound"] for _, r in runs),
             f"largest share of the bound {max(r['episodes'] / r['bound'] for _, r in runs):.2f}",
         ),
@@ -512,7 +512,7 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             f"{len(stairs)} runs on {len({(p['horizon'], p['n_states']) for p, _ in stairs})} shapes",
         ),
         Check(
-            "Theorem 4 as printed lacks a premise: where the root was not learned a failed round learns nothing",
+            "The theorem as printed lacks a premise: where the root was not learned a failed round learns nothing",
             alone["failed"] and alone["eliminations"] == 0 and alone["survivors"] > 1.5 and alone["ended_with_root"],
             f"H = 1: no prefixes, {alone['eliminations']} eliminations, {alone['survivors']:.0f} of 2 functions left; "
             "after a search at the root it ends",
