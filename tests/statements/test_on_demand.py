@@ -1,4 +1,4 @@
-"""The guarantee for Explore-on-Demand and its lemmas hold in the fast version; and each check goes red when what it checks is broken."""
+"""The guarantee for Explore-on-Demand and its lemmas: the fast version holds, and each check can go red."""
 
 import dataclasses
 import json
@@ -9,6 +9,7 @@ import pytest
 
 from richobs.lsvee import demand as printed
 from richobs.paper import on_demand as statement
+from richobs.paper import watched
 from richobs.paper.corners import cliff, gap, staircase
 from richobs.problem import GreedyPolicy
 
@@ -50,16 +51,16 @@ class TestByHand:
         problem = cliff(0.2, [0.0, 0.0, 0.0], worth=1.0)
         policy = GreedyPolicy(problem.functions.member(0))
         below = [np.array([False]), np.array([False, True]), np.array([False, True])]
-        assert statement.chance_of_visiting(problem.process, policy, below) == pytest.approx(0.2)
+        assert watched.chance_of_visiting(problem.process, policy, below) == pytest.approx(0.2)
         root = [np.array([True]), *below[1:]]
-        assert statement.chance_of_visiting(problem.process, policy, root) == 1
+        assert watched.chance_of_visiting(problem.process, policy, root) == 1
 
     def test_paths_through_a_state(self):
         """Action 2 leads off the cliff."""
         process = cliff(0.2, [0.0, 0.0], worth=1.0).process
         below = [np.array([False]), np.array([False, True])]
-        assert statement.some_path_visits(process, np.array([[0, 1], [2, 0]]), below)
-        assert not statement.some_path_visits(process, np.array([[0, 2], [1, 2]]), below)
+        assert watched.some_path_visits(process, np.array([[0, 1], [2, 0]]), below)
+        assert not watched.some_path_visits(process, np.array([[0, 2], [1, 2]]), below)
 
     def test_what_the_cliff_costs(self):
         """0.01 at each of three levels, or 0.01 at the root and all the rest below the cliff."""
@@ -88,8 +89,9 @@ class TestByHand:
 
 def changed(monkeypatch, **changes):
     """Makes runs use other constants than the paper's."""
-    true = statement.constants_for
-    monkeypatch.setattr(statement, "constants_for", lambda *given: dataclasses.replace(true(*given), **changes))
+    true = watched.constants_for
+    for module in (watched, statement):
+        monkeypatch.setattr(module, "constants_for", lambda *given: dataclasses.replace(true(*given), **changes))
 
 
 class TestEveryCheckCanFail:
@@ -107,14 +109,14 @@ class TestEveryCheckCanFail:
         assert not verdict(fast, "The theorem: ends", "run")
 
     def test_calling_bad_states_learned(self, fast, monkeypatch):
-        monkeypatch.setattr(statement, "learned_tolerance", lambda constants, level: 1.0)
+        monkeypatch.setattr(watched, "learned_tolerance", lambda constants, level: 1.0)
         assert not verdict(fast, "Policy risk", "risk")
         assert not verdict(fast, "Progress, as the union bound needs it", "run")
 
     def test_looking_at_one_path_only(self, fast, monkeypatch):
-        true = statement.some_path_visits
+        true = watched.some_path_visits
         monkeypatch.setattr(
-            statement, "some_path_visits", lambda process, paths, states: true(process, paths[:1], states)
+            watched, "some_path_visits", lambda process, paths, states: true(process, paths[:1], states)
         )
         assert not verdict(fast, "Progress: where q", "miss")
 

@@ -1,4 +1,4 @@
-"""The guarantee for Explore-on-Demand ([KAL16], appendix) and its four lemmas: on-demand exploration ends, soon, with a near-optimal policy.
+"""The guarantee for Explore-on-Demand ([KAL16], appendix) and its four lemmas: it ends, soon, with a near-optimal policy.
 
 What can be computed is computed: the probability q that a policy visits an unlearned state, the set L of learned states, the
 value of every policy, and the law of the test. What is a probability over runs is counted, with exact intervals. V*-hat is
@@ -8,27 +8,21 @@ put where the theorem still allows it, epsilon/8 away from V* on either side.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from richobs.engines import CountedEngine, Engine, Ledger
-from richobs.engines.base import Outcomes
-from richobs.envs import Problem, make
-from richobs.errors import BrokenPromise
+from richobs.envs import make
 from richobs.functions import Tables
 from richobs.intervals import binomial_interval
 from richobs.learning import Settings, constants_for
 from richobs.lsvee import PaperConstants
-from richobs.lsvee.demand import Found, explore_on_demand
-from richobs.lsvee.dfs import Search, learn_from
-from richobs.moments import Moments
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.corners import cliff, gap, learned_tolerance, staircase
-from richobs.problem import Floats, FunctionClass, GreedyPolicy, Ints, Mask, Path, Policy
+from richobs.paper.watched import SURELY, Demand, chance_of_visiting, learned_states, policy_risk_margin
+from richobs.problem import Floats, GreedyPolicy, Ints
 from richobs.randomness import keyed_generator
-from richobs.tabular import TabularProcess
-from richobs.versions import VersionSpace, version_space
+from richobs.versions import version_space
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +37,6 @@ SAYS = (
 
 EPSILON, DELTA = 0.4, 0.5  # of the whole run; on-demand exploration gets half of delta
 CONFIDENCE = 0.999  # of every interval
-SURELY = 1e-12  # what exact quantities may be off by rounding
 LOSSES = (0.0, 0.125, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 1.0, 1.2)  # epsilons
 CHANCES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)  # of visiting an unlearned state, in epsilon/8
 STAIRS = ((2, 1, 2), (2, 4, 5), (3, 3, 4), (4, 2, 3), (4, 4, 5), (6, 3, 4))  # H, M, K
@@ -97,143 +90,6 @@ def measure(piece: Plain, /) -> Plain:
     return by_kind[piece["kind"]](**given)
 
 
-# What the lemmas speak of, exactly
-
-
-def learned_states(
-    process: TabularProcess, functions: FunctionClass, space: VersionSpace, constants: PaperConstants
-) -> tuple[Mask, ...]:
-    """Returns per level `[S]` the set L(F): states where every survivor's action loses at most the tolerance."""
-    masks = []
-    for h, q in enumerate(process.q_tables):
-        chosen = functions.values(h, process.observations[h]).argmax(axis=2)[space.alive(h)]  # [N, X]
-        loss = q.max(axis=1) - np.take_along_axis(q[None], chosen[:, :, None], axis=2)[..., 0]  # [N, X]
-        worst = (process.emissions[h] @ loss.T).max(axis=1)
-        masks.append(worst <= learned_tolerance(constants, h) + SURELY)
-    return tuple(masks)
-
-
-def chance_of_visiting(process: TabularProcess, policy: Policy, states: Sequence[Mask]) -> float:
-    """Returns the probability that `policy` visits one of the `states` (per level `[S]`) in an episode."""
-    reach = np.zeros(len(process.emissions[-1]))
-    for h in reversed(range(process.horizon)):
-        if h < process.horizon - 1:
-            taken = process.emissions[h] @ np.eye(process.n_actions)[process.actions_of(policy, h)]  # [S, K]
-            reach = np.einsum("sk,skt,t->s", taken, process.transitions[h], reach)
-        reach = np.where(states[h], 1.0, reach)
-    return float(process.start @ reach)
-
-
-def some_path_visits(process: TabularProcess, paths: Ints, states: Sequence[Mask]) -> bool:
-    """Whether one of the action sequences `[n, H]` leads through one of the `states`; transitions are deterministic."""
-    unique = np.unique(paths, axis=0)
-    at = np.full(len(unique), process.start.argmax())
-    for h in range(process.horizon):
-        if states[h][at].any():
-            return True
-        if h < process.horizon - 1:
-            at = process.transitions[h][at, unique[:, h]].argmax(axis=1)
-    return False
-
-
-class Round(NamedTuple):
-    """What one round of on-demand exploration was, seen by someone who knows the world."""
-
-    regret: float  # V* - V(pi_f)
-    chance: float  # q: that pi_f visits an unlearned state
-    learned: int  # states in L before the round
-    accurate: bool  # the estimate of V(pi_f) is within epsilon/8
-    failed: bool
-    missed: bool  # none of the first n_2 paths visits an unlearned state
-
-
-class Watched:
-    """An engine that shows every rollout to an onlooker before the algorithm sees it."""
-
-    def __init__(self, engine: Engine, onlooker: Callable[[Policy, Outcomes], None]):
-        self.name, self.ledger = engine.name, engine.ledger
-        self._engine, self._onlooker = engine, onlooker
-
-    def observe(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
-        """Passes the request on."""
-        return self._engine.observe(path, n, phase=phase, purpose=purpose)
-
-    def step(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
-        """Passes the request on."""
-        return self._engine.step(path, n, phase=phase, purpose=purpose)
-
-    def play(self, path: Path, n: int, members: Sequence[Ints], *, phase: str, purpose: str) -> list[Moments]:
-        """Passes the request on."""
-        return self._engine.play(path, n, members, phase=phase, purpose=purpose)
-
-    def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
-        """Passes the request on and shows the answer."""
-        outcomes = self._engine.rollout(policy, n, first, phase=phase, purpose=purpose)
-        self._onlooker(policy, outcomes)
-        return outcomes
-
-
-class Demand:
-    """On-demand exploration on one problem, watched."""
-
-    def __init__(self, problem: Problem, *, epsilon: float, delta: float, seed: int, root: bool = True):
-        """Prepares a run; `root` searches at the root first, as Algorithm 1 does and as the theorem silently assumes."""
-        assert problem.process is not None
-        self.problem, self.process = problem, problem.process
-        self.constants = constants_for(problem, Settings(epsilon=epsilon, delta=delta))
-        engine = CountedEngine(self.process, problem.functions, seed=seed, ledger=Ledger())
-        self.space = version_space(problem.functions)
-        self.search = Search(Watched(engine, self._watch), self.space, self.constants, verbatim=False)
-        self.rounds: list[Round] = []
-        self.found: Found | None = None
-        self._v_star_hat = math.nan
-        if root:
-            learn_from(self.search, (), self.constants.search)
-        ledger = self.search.engine.ledger
-        self._before = ledger.total + ledger.skipped
-
-    def run(self, shift: float) -> "Demand":
-        """Explores on demand with V*-hat = V* + shift epsilon/8."""
-        self._v_star_hat = self.problem.optimal_value + shift * self.constants.epsilon / 8
-        try:
-            self.found = explore_on_demand(self.search, self.problem.functions, self._v_star_hat)
-        except BrokenPromise:
-            self.found = None  # it did not end within M H rounds, or a policy seemed to beat V*
-        return self
-
-    def states(self) -> tuple[Mask, ...]:
-        """Returns the set L of learned states as things stand."""
-        return learned_states(self.process, self.problem.functions, self.space, self.constants)
-
-    def regret(self, policy: Policy) -> float:
-        """Returns V* - V(pi), exactly."""
-        return self.problem.optimal_value - self.process.value(policy)
-
-    @property
-    def episodes(self) -> int:
-        """What on-demand exploration took so far, as printed: repeats that were left out are counted."""
-        return self.search.engine.ledger.total + self.search.engine.ledger.skipped - self._before
-
-    def _watch(self, policy: Policy, outcomes: Outcomes) -> None:
-        learned = self.states()
-        unlearned = [~mask for mask in learned]
-        regret = self.regret(policy)
-        value = self.problem.optimal_value - regret
-        self.rounds.append(
-            Round(
-                regret=regret,
-                chance=chance_of_visiting(self.process, policy, unlearned),
-                learned=int(sum(mask.sum() for mask in learned)),
-                accurate=abs(outcomes.mean - value) <= self.constants.epsilon / 8,
-                failed=abs(outcomes.mean - self._v_star_hat) > self.constants.eps_demand,
-                missed=not some_path_visits(self.process, outcomes.paths, unlearned),
-            )
-        )
-
-
-# The pieces
-
-
 def measure_test(loss: float, shift: int, runs: int, seed: int) -> Plain:
     """Counts how often a policy that loses `loss` epsilon passes, and computes it: returns are coins."""
     problem = gap(loss * EPSILON)
@@ -245,13 +101,9 @@ def measure_test(loss: float, shift: int, runs: int, seed: int) -> Plain:
         inaccurate += not first.accurate
         broke_risk += first.accurate and not first.failed and loss > 0.75 + SURELY  # the proof's 3/4, which is below 1
         broke_termination += first.accurate and first.failed and loss <= 0.25
-    n = demand.constants.n_1
-    law = _binomial(n, problem.optimal_value - loss * EPSILON)
-    values = np.arange(n + 1) / n
-    v_star_hat = problem.optimal_value + shift * EPSILON / 8
     return {
         "passed": passed,
-        "exact": float(law[np.abs(values - v_star_hat) <= EPSILON / 2].sum()),
+        "exact": _chance_of_passing(loss, shift),
         "inaccurate": inaccurate,
         "broke_risk": broke_risk,
         "broke_termination": broke_termination,
@@ -259,24 +111,36 @@ def measure_test(loss: float, shift: int, runs: int, seed: int) -> Plain:
     }
 
 
+def _chance_of_passing(loss: float, shift: int) -> float:
+    """Returns the probability that the policy of `gap(loss EPSILON)` passes, from the law of its n_1 coins."""
+    problem = gap(loss * EPSILON)
+    n = constants_for(problem, Settings(epsilon=EPSILON, delta=DELTA)).n_1
+    off = np.arange(n + 1) / n - (problem.optimal_value + shift * EPSILON / 8)
+    return float(_binomial(n, problem.optimal_value - loss * EPSILON)[np.abs(off) <= EPSILON / 2].sum())
+
+
 def measure_risk(seed: int, draws: int) -> Plain:
     """Computes regret and q in a random world, of functions that are Q* with some observations spoiled."""
     rng = keyed_generator(seed, "on-demand", "risk")
-    shape = {
-        "horizon": int(rng.integers(1, 6)),
-        "n_states": int(rng.integers(1, 5)),
-        "n_actions": int(rng.integers(2, 4)),
-    }
-    problem = make("random", seed=seed, overlap=float(rng.choice([0.0, 0.5, 1.0])), **shape)
+    problem = make(
+        "random",
+        seed=seed,
+        horizon=int(rng.integers(1, 7)),
+        n_states=int(rng.integers(1, 7)),
+        n_actions=int(rng.integers(2, 5)),
+        n_observations=8,
+        overlap=float(rng.choice([0.0, 0.5, 1.0])),
+    )
     process = problem.process
     assert process is not None
     points: list[tuple[float, float]] = []
     for _ in range(draws):
-        share = rng.choice([0.05, 0.2, 0.5])
+        share, first = rng.choice([0.02, 0.1, 0.5]), rng.integers(3)  # levels below `first` are left as they are
         tables = []
-        for truth in process.q_tables:
-            spoiled = np.where(rng.random((len(truth), 1)) < share, rng.random(truth.shape), np.clip(truth, 0, 1))
-            tables.append(np.stack([spoiled, np.clip(truth, 0, 1)]))
+        for h, truth in enumerate(process.q_tables):
+            known = np.clip(truth, 0, 1)
+            spoil = (rng.random((len(truth), 1)) < share) & (h >= first)
+            tables.append(np.stack([np.where(spoil, rng.random(truth.shape), known), known]))
         functions = Tables(tables, codebooks=process.codebooks)
         constants = constants_for(replace(problem, functions=functions), Settings(epsilon=EPSILON, delta=DELTA))
         policy = GreedyPolicy(functions.member(0))
@@ -285,7 +149,7 @@ def measure_risk(seed: int, draws: int) -> Plain:
         points.append((regret, chance_of_visiting(process, policy, unlearned)))
     margin = policy_risk_margin(constants)
     worst = max(regret - q - margin for regret, q in points)
-    return {"policies": len(points), "excess": worst, "points": points[:10], "margin": margin}
+    return {"policies": len(points), "excess": worst, "points": points, "margin": margin}
 
 
 def measure_limit(horizon: int, chance: float) -> Plain:
@@ -401,11 +265,6 @@ def measure_run(world: str, shift: int, seed: int, **shape: Any) -> Plain:
         "good": all(r.accurate and not (r.failed and r.missed) for r in demand.rounds),
         "low": [r.chance <= epsilon / 8 for r in demand.rounds if r.failed and r.accurate],
     }
-
-
-def policy_risk_margin(constants: PaperConstants) -> float:
-    """Returns 40 sqrt(K) phi H^2, what the policy risk lemma adds to q; it equals epsilon/8."""
-    return 40 * math.sqrt(constants.n_actions) * constants.phi * constants.horizon**2
 
 
 def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
@@ -581,10 +440,11 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
 def _draw_test(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]) -> None:
     axes.axvspan(0, 0.25, color=GREEN, alpha=0.12, linewidth=0)
     axes.axvspan(0.75, 1.25, color=ORANGE, alpha=0.12, linewidth=0)
+    grid = np.linspace(0, 1.2, 97)
     for shift, colour, word in ((-1, BLUE, "V* - ε/8"), (0, GREY, "V*"), (1, ORANGE, "V* + ε/8")):
         mine = [(p, r) for p, r in _of("test", pieces, results) if p["shift"] == shift]
         x = [p["loss"] for p, _ in mine]
-        axes.plot(x, [r["exact"] for _, r in mine], color=colour, linewidth=1)
+        axes.plot(grid, [_chance_of_passing(loss, shift) for loss in grid], color=colour, linewidth=1)
         shares = [r["passed"] / p["runs"] for p, r in mine]
         ends = [binomial_interval(r["passed"], p["runs"], CONFIDENCE) for p, r in mine]
         bars = np.abs(np.array(ends).T - np.array(shares))
@@ -599,7 +459,7 @@ def _draw_test(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]) 
 def _draw_risk(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]) -> None:
     points = np.array([point for _, r in _of("risk", pieces, results) for point in r["points"]]).reshape(-1, 2)
     axes.scatter(
-        points[:, 1], points[:, 0], s=5, color=BLUE, alpha=0.5, linewidth=0, label="survivors in random worlds"
+        points[:, 1], points[:, 0], s=5, color=BLUE, alpha=0.5, linewidth=0, label="functions in random worlds"
     )
     limits = [r for _, r in _of("limit", pieces, results)]
     axes.scatter(
@@ -622,18 +482,19 @@ def _draw_misses(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]
     x = [p["chance"] for p, _ in mine]
     n_2 = round(-8 * math.log(mine[0][1]["bound"]) / EPSILON)
     grid = np.linspace(min(x), max(x), 200)
-    axes.plot(grid, (1 - grid * EPSILON / 8) ** n_2, color=BLUE, linewidth=1, label=f"exact: (1 - q)^n₂, n₂ = {n_2}")
+    axes.plot(
+        grid, (1 - grid * EPSILON / 8) ** n_2, color=BLUE, linewidth=1, label=f"exact: (1 - q)^{n_2}, measured: points"
+    )
     bound = mine[0][1]["bound"]
-    axes.plot([1, max(x)], [bound, bound], color="black", linewidth=1, label="promised for q ≥ ε/8")
     for p, r in mine:
         low, high = binomial_interval(r["missed"], p["runs"], CONFIDENCE)
         floor = 0.3 / p["runs"]
         axes.plot([p["chance"]] * 2, [max(low, floor), high], color=BLUE, linewidth=1)
         if r["missed"]:
             axes.plot(p["chance"], r["missed"] / p["runs"], "o", markersize=4, color=BLUE)
-    given = [r for p, r in _of("conditional", pieces, results)]
-    at = [8 * r["q"] / p["epsilon"] for p, r in _of("conditional", pieces, results)]
-    axes.plot(at, [r["given_failure"] for r in given], "x", color=ORANGE, label="given that the test fails (exact)")
+    given = [(8 * r["q"] / p["epsilon"], r["given_failure"]) for p, r in _of("conditional", pieces, results)]
+    axes.plot(*zip(*given, strict=True), "X", color=ORANGE, linestyle="", label="exact, given that the test fails")
+    axes.plot([1, given[0][0] + 0.3], [bound, bound], color="black", linewidth=1, label="promised for q ≥ ε/8")
     axes.set_yscale("log")
     axes.set(xlabel="q, in ε/8", ylabel="all n₂ paths miss", ylim=(0.2 / mine[0][0]["runs"], 1.2))
     axes.set_title("Progress: holds per round, not given failure", loc="left", fontsize=10)
@@ -658,7 +519,7 @@ def _draw_growth(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]
             markersize=3,
             linewidth=1,
             color=colour,
-            label=f"H={H}, M={M}: {r['rounds']} rounds of {r['most']}",
+            label=f"H={H}, M={M}: {r['rounds']} rounds, allowed {r['most']}",
         )
     axes.set(xlabel="round", ylabel="share of states learned before it", ylim=(0, 1.05))
     axes.set_title("Every failed round learns a state: the staircase", loc="left", fontsize=10)
