@@ -120,6 +120,10 @@ class TestEveryCheckCanFail:
         )
         assert not verdict(fast, "Progress: where q", "miss")
 
+    def test_too_few_paths(self, fast, monkeypatch):
+        changed(monkeypatch, n_2=20)
+        assert not verdict(fast, "Progress: where q", "miss")
+
     def test_rounds_that_learn_nothing(self, fast, monkeypatch):
         monkeypatch.setattr(printed, "learn_from", lambda search, path, numbers: None)
         assert not verdict(fast, "Every failed round", "run")
