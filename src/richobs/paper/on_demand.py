@@ -333,7 +333,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             and all(a <= r["bound"] for a, (_, r) in zip(low, covered, strict=True))
             and all(inside(r["exact"], r["missed"], p["runs"]) for p, r in misses),
             f"bound {covered[0][1]['bound']:.4f}, share of delta {share:.4f}; at q = epsilon/8 measured "
-            f"{covered[0][1]['missed']} of {covered[0][0]['runs']}, interval [{low[0]:.4f}, {high[0]:.4f}], exact {covered[0][1]['exact']:.4f}",
+            f"{covered[0][1]['missed']} of {covered[0][0]['runs']}, interval [{low[0]:.4f}, {high[0]:.4f}], "
+            f"exact {covered[0][1]['exact']:.4f}",
         ),
         Check(
             "Progress, as the union bound needs it: an accurate test that fails comes with q > epsilon/8, and fails and "
