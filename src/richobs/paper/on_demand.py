@@ -57,6 +57,7 @@ def pieces(scale: Scale, /) -> list[Plain]:
         {"kind": "limit", "horizon": H, "chance": q}
         for H in ((1, 2, 3, 4, 6, 10) if full else (1, 3))
         for q in ((0.0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0) if full else (0.0, 0.2, 1.0))
+        if H > 1 or q == 0  # below the root there is nothing to fall off from
     ]
     work += [{"kind": "miss", "chance": c, "runs": 2 * runs, "seed": 0} for c in chances]
     work += [{"kind": "conditional", "epsilon": e} for e in (0.5, 0.3, 0.1)]
@@ -283,7 +284,7 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
     covered = [(p, r) for p, r in misses if r["q"] >= EPSILON / 8 - SURELY]
     low, high = zip(*[binomial_interval(r["missed"], p["runs"], CONFIDENCE) for p, r in covered], strict=True)
     share = DELTA / 2 / 3 / (2 * 2)  # of one round's progress, M = H = 2
-    given = max(conditionals, key=lambda pr: pr[1]["given_failure"] / pr[1]["bound"])[1]
+    given = min((r for _, r in conditionals), key=lambda r: r["given_failure"] / r["bound"])
     growth = [
         after - before
         for _, r in runs
