@@ -51,7 +51,7 @@ WHY = {
     "K": "below 2: n_train goes with 24 K and K n_test with 2 K^2, so that K^2 wins above 12 actions",
     "1/epsilon": "above 3: a logarithm of n_2. Without repeats it is 2: n_2 paths, but each learned once",
     "log 1/delta": "below 2: 1/delta stands beside M H, N and n_2 in both logarithms, which weigh more here",
-    "log N": "below 1: log N stands beside log(48 M^2 H^3 n_2/delta), about 25 here",
+    "log N": "below 1: log N stands beside log(48 M^2 H^3 n_2/delta), about 20 here",
 }
 BLUE, SKY, ORANGE, GREEN = "#0072b2", "#56b4e9", "#d55e00", "#009e73"  # safe for colour-blind readers
 
@@ -257,7 +257,7 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
                 f"{bound:.2f}",
                 "" if far is None else f"{far:.2f}",
                 f"{THEOREM[swept]:g}",
-                f"{certified:.2f}",
+                f"{round(certified, 2) + 0.0:.2f}",
             )
         )
     for p, r in sweep:
@@ -295,7 +295,7 @@ def failures(pieces: Sequence[Plain], results: Sequence[Plain]) -> list[tuple[st
 
 def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /) -> None:
     """Draws one panel per sweep, the exponents side by side, and the failures."""
-    figure.set_size_inches(14, 7.4)
+    figure.set_size_inches(15, 8.4)
     axes = figure.subplots(2, 4)
     for each, swept in zip([*axes[0, :3], *axes[1, :3]], SWEEPS, strict=True):
         _draw_sweep(each, swept, [r for p, r in _of("sweep", pieces, results) if p["swept"] == swept])
@@ -329,17 +329,16 @@ def _draw_sweep(axes: "Axes", swept: str, mine: Sequence[Plain]) -> None:
     if top < 300:
         marks = [v for v in (1, 2, 5, 10, 20, 50, 100, 200) if v <= top]
         axes.set_yticks(marks, [str(v) for v in marks])
-    axes.text(0.03, 0.97, fill(WHY[swept], 36), transform=axes.transAxes, va="top", fontsize=7.5, color="#555555")
     ticks = [x[0], x[len(x) // 2], x[-1]] if len(x) > 2 else list(x)
     axes.set_xticks(ticks, [f"{v:.3g}" for v in ticks])
     axes.minorticks_off()
     first, last = mine[0], mine[-1]
-    axes.set_title(
-        f"{_symbol(swept)}: exponent {exponent(list(x), [r['printed'] for r in mine]):.2f}, theorem {THEOREM[swept]:g}\n"
-        f"paper {first['printed']:.0e} to {last['printed']:.0e}, certified {middle[0]:,.0f} to {middle[-1]:,.0f}",
-        loc="left",
-        fontsize=9,
-    )
+    numbers = f"paper {first['printed']:.0e} to {last['printed']:.0e} episodes,"
+    numbers += f"\ncertified {middle[0]:,.0f} to {middle[-1]:,.0f}"
+    note = f"{numbers}\n\n{fill(_symbol(WHY[swept]), 34)}"
+    axes.text(0.03, 0.98, note, transform=axes.transAxes, va="top", fontsize=8, color="#444444")
+    slope = exponent(list(x), [r["printed"] for r in mine])
+    axes.set_title(f"{_symbol(swept)}: exponent {slope:.2f}, theorem {THEOREM[swept]:g}", loc="left", fontsize=10)
 
 
 def _symbol(swept: str) -> str:
@@ -370,7 +369,7 @@ def _draw_exponents(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Pla
     axes.set_yticks(range(len(SWEEPS)), [_symbol(s) for s in reversed(SWEEPS)])
     axes.set_ylim(-0.5, len(SWEEPS) + 1.6)
     axes.set_xlabel("exponent")
-    axes.set_title("Exponents fitted over each sweep", loc="left", fontsize=9)
+    axes.set_title("Exponents fitted over each sweep", loc="left", fontsize=10)
     axes.legend(frameon=False, fontsize=8, loc="upper right")
 
 
@@ -382,12 +381,13 @@ def _draw_failures(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plai
         axes.plot([low, high], [row, row], color=colour, linewidth=3, solid_capstyle="butt")
         axes.plot(failed / total, row, "o", color=colour, markersize=4)
         axes.plot(delta, row, "|", color="black", markersize=18)
-        axes.text(0.0, row + 0.12, f"{failed} of {total} failed", fontsize=8, color=colour, va="bottom")
+        said = f"{failed} of {total} failed: at most {high:.4f}"
+        axes.text(0.12, row, said, fontsize=9, color=colour, va="center")
     axes.set_yticks(range(len(counts)), [f"{schedule}\nδ = {delta}" for schedule, delta, _, _ in reversed(counts)])
     axes.set_ylim(-0.5, len(counts) - 0.3)
     axes.set_xlim(-0.01, max(DELTAS) * 1.1)
-    axes.set_xlabel("probability of failure; bar: 99.9% interval; |: δ")
-    axes.set_title(f"PAC over random worlds, ε = {EPSILON}", loc="left", fontsize=9)
+    axes.set_xlabel("failures (bar: interval); the mark is δ")
+    axes.set_title(f"PAC over random worlds, ε = {EPSILON}", loc="left", fontsize=10)
 
 
 def _of(kind: str, pieces: Sequence[Plain], results: Sequence[Plain]) -> Iterator[tuple[Plain, Plain]]:
