@@ -1,0 +1,158 @@
+"""The guarantee for Explore-on-Demand and its lemmas: the fast version holds, and each check can go red."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from richobs.lsvee import demand as printed
+from richobs.paper import on_demand as statement
+from richobs.paper import watched
+from richobs.paper.corners import cliff, gap, staircase
+from richobs.problem import GreedyPolicy
+
+
+@pytest.fixture(scope="module")
+def fast():
+    work = statement.pieces("fast")
+    return work, [json.loads(json.dumps(statement.measure(p))) for p in work]
+
+
+def verdict(fast, beginning, *again):
+    """Whether the check that begins so holds, with pieces of the kinds in `again` measured again."""
+    work, results = fast
+    results = [statement.measure(p) if p["kind"] in again else r for p, r in zip(work, results, strict=True)]
+    (check,) = (c for c in statement.conclude(work, results).checks if c.what.startswith(beginning))
+    return check.holds
+
+
+def test_every_check_holds(fast):
+    conclusion = statement.conclude(*fast)
+    assert [c for c in conclusion.checks if not c.holds] == []
+    assert len({c.what for c in conclusion.checks}) == len(conclusion.checks) == 13
+    assert all(len(row) == len(conclusion.columns) for row in conclusion.rows)
+
+
+def test_the_figure_has_its_four_panels(fast):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    statement.draw(figure, *fast)
+    FigureCanvasAgg(figure).draw()
+    assert len(figure.axes) == 4
+
+
+class TestByHand:
+    def test_the_chance_of_visiting_a_state(self):
+        """Off the cliff with probability 0.2; the chain is left aside."""
+        problem = cliff(0.2, [0.0, 0.0, 0.0], worth=1.0)
+        policy = GreedyPolicy(problem.functions.member(0))
+        below = [np.array([False]), np.array([False, True]), np.array([False, True])]
+        assert watched.chance_of_visiting(problem.process, policy, below) == pytest.approx(0.2)
+        root = [np.array([True]), *below[1:]]
+        assert watched.chance_of_visiting(problem.process, policy, root) == 1
+
+    def test_paths_through_a_state(self):
+        """Action 2 leads off the cliff."""
+        process = cliff(0.2, [0.0, 0.0], worth=1.0).process
+        below = [np.array([False]), np.array([False, True])]
+        assert watched.some_path_visits(process, np.array([[0, 1], [2, 0]]), below)
+        assert not watched.some_path_visits(process, np.array([[0, 2], [1, 2]]), below)
+
+    def test_what_the_cliff_costs(self):
+        """0.01 at each of three levels, or 0.01 at the root and all the rest below the cliff."""
+        problem = cliff(0.2, [0.01] * 3, worth=0.97)
+        assert problem.optimal_value == pytest.approx(1)
+        policy = GreedyPolicy(problem.functions.member(0))
+        assert problem.process.value(policy) == pytest.approx(0.8 * 0.97)
+
+    def test_the_staircase(self):
+        problem = staircase(horizon=3, n_states=2, n_actions=3)
+        assert problem.optimal_value == pytest.approx(0.75)
+        values = [problem.process.value(GreedyPolicy(problem.functions.member(i))) for i in range(4)]
+        assert values == pytest.approx([0.375, 0.375, 0.375, 0.75])
+        assert problem.process.reactivity_conflict() is None
+
+    def test_draws_without_hits(self):
+        """Of 6 episodes 3 hit; the first 2 all miss in C(4, 3) of C(6, 3) orders."""
+        ratio = statement._log_choose(4, np.array([3])) - statement._log_choose(6, np.array([3]))
+        assert math.exp(ratio[0]) == pytest.approx(0.2)
+        assert statement._binomial(3, 0.25) == pytest.approx([27 / 64, 27 / 64, 9 / 64, 1 / 64])
+
+    def test_the_bandit_of_the_test(self):
+        problem = gap(0.3)
+        assert problem.process.value(GreedyPolicy(problem.functions.member(0))) == pytest.approx(0.45)
+
+
+def changed(monkeypatch, **changes):
+    """Makes runs use other constants than the paper's."""
+    true = watched.constants_for
+    for module in (watched, statement):
+        monkeypatch.setattr(module, "constants_for", lambda *given: dataclasses.replace(true(*given), **changes))
+
+
+class TestEveryCheckCanFail:
+    def test_too_few_rollouts(self, fast, monkeypatch):
+        changed(monkeypatch, n_1=8, n_2=8)
+        assert not verdict(fast, "Both, as probabilities", "test")
+
+    def test_a_test_that_lets_too_much_pass(self, fast, monkeypatch):
+        changed(monkeypatch, eps_demand=1.3 * statement.EPSILON)
+        assert not verdict(fast, "Risk bound upon termination", "test")
+
+    def test_a_test_that_is_too_strict(self, fast, monkeypatch):
+        changed(monkeypatch, eps_demand=0.05 * statement.EPSILON)
+        assert not verdict(fast, "Termination guarantee", "test")
+        assert not verdict(fast, "The theorem: ends", "run")
+
+    def test_calling_bad_states_learned(self, fast, monkeypatch):
+        monkeypatch.setattr(watched, "learned_tolerance", lambda constants, level: 1.0)
+        assert not verdict(fast, "Policy risk", "risk")
+        assert not verdict(fast, "Progress, as the union bound needs it", "run")
+
+    def test_looking_at_one_path_only(self, fast, monkeypatch):
+        true = watched.some_path_visits
+        monkeypatch.setattr(
+            watched, "some_path_visits", lambda process, paths, states: true(process, paths[:1], states)
+        )
+        assert not verdict(fast, "Progress: where q", "miss")
+
+    def test_too_few_paths(self, fast, monkeypatch):
+        changed(monkeypatch, n_2=20)
+        assert not verdict(fast, "Progress: where q", "miss")
+
+    def test_rounds_that_learn_nothing(self, fast, monkeypatch):
+        monkeypatch.setattr(printed, "learn_from", lambda search, path, numbers: None)
+        assert not verdict(fast, "Every failed round", "run")
+
+    def test_stairs_that_are_no_stairs(self, fast, monkeypatch):
+        monkeypatch.setattr(statement, "staircase", lambda **shape: staircase(product=True, **shape))
+        assert not verdict(fast, "Rounds can be many", "run")
+
+    def test_a_law_that_is_off(self, fast, monkeypatch):
+        true = statement._binomial
+        monkeypatch.setattr(statement, "_binomial", lambda n, p: true(n, p - 0.1))
+        assert not verdict(fast, "The test is what theory says", "test")
+
+    def test_independent_paths_would_save_the_printed_lemma(self, fast, monkeypatch):
+        """Were the n_2 paths drawn anew, they would all miss with probability (1 - q)^n_2, whatever the test said."""
+        work, results = fast
+        kinds = [p["kind"] for p in work]
+        anew = [
+            {**r, "given_failure": (1 - r["q"]) ** 62} if kind == "conditional" else r
+            for kind, r in zip(kinds, results, strict=True)
+        ]
+        (check,) = (c for c in statement.conclude(work, anew).checks if c.what.startswith("Progress as printed"))
+        assert not check.holds
+
+    def test_the_root_is_what_was_missing(self, fast, monkeypatch):
+        true = statement.Demand
+        monkeypatch.setattr(statement, "Demand", lambda *given, root=True, **named: true(*given, **named))
+        assert not verdict(fast, "The theorem as printed lacks", "rootless")
+
+    def test_more_episodes_than_allowed(self, fast, monkeypatch):
+        monkeypatch.setattr(statement.Demand, "episodes", property(lambda self: 10**30))
+        assert not verdict(fast, "The theorem: episodes", "run")
