@@ -2,6 +2,7 @@
 
 import json
 import platform
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,7 +41,7 @@ def publish(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequen
         table.add_column(column)
     for row in rows:
         table.add_row(*(f"{v:,.3g}" if isinstance(v, float) else str(v) for v in row))
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
     RESULTS.mkdir(exist_ok=True)
     result = {
         "title": title,

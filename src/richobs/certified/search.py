@@ -274,7 +274,8 @@ def _round(search: Search) -> bool:
     policy = LearnedPolicy(search.functions, member)
     size, n = search.space.log_bound, search.tuning.trials
     tried = search.engine.rollout(policy, n, n, phase="certified", purpose="trial")
-    promising = tried.mean + 2 * math.sqrt(max(tried.variance, 0.05) / n) >= search.guess - search.epsilon
+    doubt = min(0.05, 0.005 / search.epsilon)  # a large epsilon must not make a policy promising that earned nothing
+    promising = tried.mean + 2 * math.sqrt(max(tried.variance, doubt) / n) >= search.guess - search.epsilon
     verdict = "promising" if promising else "failed"
     search.note("trial", (), verdict, search.guess - tried.mean, search.epsilon, n, size)
     if promising and _verify(search, member, policy):

@@ -15,7 +15,7 @@ import numpy as np
 from richobs.envs import make
 from richobs.errors import BrokenPromise
 from richobs.intervals import binomial_interval
-from richobs.learning import learn
+from richobs.session import learn
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.corners import staircase
 from richobs.planning import SamplePlan, plan
