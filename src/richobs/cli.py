@@ -8,13 +8,17 @@ import json
 import math
 import pathlib
 import sys
+import time
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 
 import richobs
@@ -25,10 +29,13 @@ from richobs.envs.world import Problem
 from richobs.errors import InvalidInput, RichObsError, RunStopped
 from richobs.learning import Settings, run
 from richobs.outcome import Callback, Outcome, Progress
+from richobs.paper import Scale
+from richobs.paper import runner as paper
 from richobs.planning import SamplePlan, plan
 from richobs.policy import LearnedPolicy
 
 Result = TypeVar("Result")
+SECONDS_BETWEEN_LINES = 10.0  # of progress where there is no terminal
 MOST_STREAMED = 10**11  # episodes per request that are streamed without being asked twice: some hours
 
 TAKEN = {f.name for f in dataclasses.fields(Settings)}  # options of a run; a world's own are then called world_...
@@ -290,7 +297,56 @@ class Worlds:
         return 0
 
 
-COMMANDS = {"plan": Plan, "learn": Learn, "verify": Verify, "check": Check, "audit": Audit, "worlds": Worlds}
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """Run statements of the paper: measure, draw, and write a page. What was measured before is not measured again."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Which statements, by name; none means all."""
+    fast: bool = False
+    """The small versions that the tests run, in seconds instead of minutes."""
+    out: pathlib.Path = pathlib.Path("runs/paper")
+    """Folder for figures, results and the page."""
+    workers: int = 2
+    """Processes that measure; they never change a byte of the results."""
+    quiet: bool = False
+    """Print nothing while it runs, and only verdicts at the end."""
+    json: bool = False
+    """Print JSON instead of verdicts."""
+
+    def run(self, console: Console) -> int:
+        """Prints which checks hold; the exit status is 1 if any does not."""
+        if self.workers < 1:
+            raise InvalidInput(f"--workers must be at least 1; got {self.workers}.")
+        scale: Scale = "fast" if self.fast else "full"
+        try:
+            with _statements_watched(quiet=self.quiet or self.json) as watch:
+                reports = paper.run(self.names, scale=scale, out=self.out, workers=self.workers, watch=watch)
+        except KeyboardInterrupt:
+            Console(stderr=True).print(f"stopped; what was finished is in {self.out}, and the same command goes on.")
+            raise
+        if self.json:
+            console.print_json(json.dumps([r.as_json() for r in reports]))
+        else:
+            marks = {True: "[green]holds[/]", False: "[bold red]does not hold as printed[/]"}
+            for report in reports:
+                console.print(f"[bold]{report.name}[/]: {escape(report.title)}")
+                for check in report.conclusion.checks:
+                    detail = "" if self.quiet else f" [dim]{escape(check.detail)}[/]"
+                    console.print(f"  {marks[check.holds]}: {escape(check.what)}{detail}")
+            console.print(f"\nwrote {self.out / 'index.html'}")
+        return 0 if all(r.conclusion.holds for r in reports) else 1
+
+
+COMMANDS = {
+    "plan": Plan,
+    "learn": Learn,
+    "verify": Verify,
+    "check": Check,
+    "audit": Audit,
+    "worlds": Worlds,
+    "paper": Paper,
+}
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -399,6 +455,46 @@ def _watched(work: Callable[[Callback], Result], expected: int | None, *, quiet:
             )
 
         return work(show)
+
+
+@contextmanager
+def _statements_watched(*, quiet: bool) -> Iterator[paper.Watch]:
+    """Yields what shows how far the statements are: bars with the time left on a terminal, a line now and then elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    if quiet:
+        yield lambda step: None
+    elif console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Bars(*columns, console=console, transient=True) as bars:
+            rows: dict[str, TaskID] = {}
+
+            def show(step: paper.Step) -> None:
+                if step.statement not in rows:
+                    rows[step.statement] = bars.add_task(step.statement, total=step.total)
+                bars.update(rows[step.statement], completed=step.done)
+
+            yield show
+    else:
+        begin = last = time.monotonic()
+        first: dict[str, int] = {}  # pieces found done when the run began
+        now: dict[str, paper.Step] = {}
+
+        def tell(step: paper.Step) -> None:
+            nonlocal last
+            first.setdefault(step.statement, step.done)
+            now[step.statement] = step
+            clock = time.monotonic()
+            if step.report is None and clock - last < SECONDS_BETWEEN_LINES:
+                return
+            last = clock
+            new = sum(s.done - first[n] for n, s in now.items())
+            left = sum(s.total - s.done for s in now.values())
+            eta = f", about {math.ceil(left * (clock - begin) / new)} s left" if new and left else ""
+            console.print(
+                f"{step.statement}: {step.done} of {step.total} pieces{' (done)' if step.report else ''}{eta}"
+            )
+
+        yield tell
 
 
 def _summary(problem: Problem, outcome: Outcome, sizes: SamplePlan | None) -> Table:
