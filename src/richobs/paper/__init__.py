@@ -9,6 +9,15 @@ from richobs.paper.base import Check, Conclusion, Plain, Scale, Statement
 __all__ = ["STATEMENTS", "Check", "Conclusion", "Plain", "Scale", "Statement", "load"]
 
 STATEMENTS: dict[str, str] = {  # name -> module, in the paper's order
+    "td-loss": "richobs.paper.td_loss",
+    "squared-loss-deviation": "richobs.paper.deviation",
+    "estimation-error": "richobs.paper.estimation",
+    "bias-accumulation": "richobs.paper.bias",
+    "instantaneous-risk": "richobs.paper.risk",
+    "td-elim": "richobs.paper.td_elim",
+    "consensus": "richobs.paper.consensus",
+    "dfs-learn": "richobs.paper.dfs_learn",
+    "v-star": "richobs.paper.v_star",
 }
 
 

@@ -51,7 +51,12 @@ def measure(piece: Plain, /) -> Plain:
     """Counts runs in which two survivors differed by more than the bound."""
     node = node_of(piece)
     promise = Promise.of(
-        n=piece["n"], phi=piece["phi"], tau=piece["tau"], delta=piece["delta"], n_actions=piece["actions"], size=len(node.f)
+        n=piece["n"],
+        phi=piece["phi"],
+        tau=piece["tau"],
+        delta=piece["delta"],
+        n_actions=piece["actions"],
+        size=len(node.f),
     )
     return tally(piece, node, piece["n"], promise)
 
@@ -93,7 +98,9 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
     both = [(p, r) for p, r in zip(pieces, results, strict=True) if p["node"] == "biased"]
     cases = sorted({(p["actions"], p["tau"]) for p, _ in both})
     for axes, (K, tau), colour in zip(panels, cases, (BLUE, GREEN, GREEN), strict=False):
-        mine = [(r["n"], r["worst"]["bias"], r["bound"]["bias"]) for p, r in both if (p["actions"], p["tau"]) == (K, tau)]
+        mine = [
+            (r["n"], r["worst"]["bias"], r["bound"]["bias"]) for p, r in both if (p["actions"], p["tau"]) == (K, tau)
+        ]
         n, worst, bound = zip(*mine, strict=True)
         axes.plot(n, bound, color=ORANGE, label="the lemma's bound")
         axes.plot(n, worst, color=colour, marker="o", markersize=4, label="largest kept")

@@ -33,7 +33,15 @@ def pieces(scale: Scale, /) -> list[Plain]:
     runs, sizes, seeds = (120, 5, 4) if scale == "fast" else (300, 17, 60)
     common = {"phi": PHI, "tau": 0.0, "delta": DELTA, "runs": runs, "seed": 0}
     sweep = [
-        {"kind": "sweep", "node": "biased", "actions": K, "n": int(n), "tilt": tilt, "steps": _steps(1e-4, 60), **common}
+        {
+            "kind": "sweep",
+            "node": "biased",
+            "actions": K,
+            "n": int(n),
+            "tilt": tilt,
+            "steps": _steps(1e-4, 60),
+            **common,
+        }
         for K in (2, 5)
         for tilt in (0.0, 1.0)
         for n in np.geomspace(1e2, 1e10, sizes).round()
@@ -45,7 +53,15 @@ def pieces(scale: Scale, /) -> list[Plain]:
         for seed in range(seeds)
     ]
     divided = [
-        {"kind": "divided", "node": "biased", "actions": 2, "n": n, "tilt": 1.0, "slack": part, "steps": _steps(0.0, 60)}
+        {
+            "kind": "divided",
+            "node": "biased",
+            "actions": 2,
+            "n": n,
+            "tilt": 1.0,
+            "slack": part,
+            "steps": _steps(0.0, 60),
+        }
         | common
         for n in (FEW, MANY)
         for part in (DIVIDED if scale == "full" else (0.0003, 0.1, 1.0))
@@ -62,7 +78,12 @@ def measure(piece: Plain, /) -> Plain:
     """Counts runs in which Q* was lost or a function with too much excess loss was kept."""
     node = node_of(piece)
     promise = Promise.of(
-        n=piece["n"], phi=piece["phi"], tau=piece["tau"], delta=piece["delta"], n_actions=piece["actions"], size=len(node.f)
+        n=piece["n"],
+        phi=piece["phi"],
+        tau=piece["tau"],
+        delta=piece["delta"],
+        n_actions=piece["actions"],
+        size=len(node.f),
     )
     return tally(piece, node, piece["n"], promise)
 
@@ -107,9 +128,15 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
     left, right = figure.subplots(1, 2, width_ratios=[1.3, 1])
     both = list(zip(pieces, results, strict=True))
     for (K, tilt), colour, marker in (((2, 1.0), BLUE, "o"), ((5, 1.0), GREEN, "s")):
-        mine = [(r["n"], r["worst"]["loss"]) for p, r in both if p["kind"] == "sweep" and p["actions"] == K and p["tilt"] == tilt]
+        mine = [
+            (r["n"], r["worst"]["loss"])
+            for p, r in both
+            if p["kind"] == "sweep" and p["actions"] == K and p["tilt"] == tilt
+        ]
         left.plot(*zip(*mine, strict=True), color=colour, marker=marker, markersize=4, label=f"largest kept, K = {K}")
-    bound = [(r["n"], r["bound"]["loss"]) for p, r in both if p["kind"] == "sweep" and p["actions"] == 2 and p["tilt"] == 1.0]
+    bound = [
+        (r["n"], r["bound"]["loss"]) for p, r in both if p["kind"] == "sweep" and p["actions"] == 2 and p["tilt"] == 1.0
+    ]
     left.plot(*zip(*bound, strict=True), color=ORANGE, label="the lemma's bound")
     left.axhline(6 * PHI**2, color=GREY, linestyle=":", linewidth=1)
     left.text(110, 6 * PHI**2 * 1.25, "$6\\,\\varphi^2$", color="#555555", fontsize=9)
@@ -120,10 +147,17 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
         mine = [(p["slack"], r["lost"], r["runs"]) for p, r in both if p["kind"] == "divided" and p["n"] == n]
         share = [lost / runs for _, lost, runs in mine]
         ends = [binomial_interval(lost, runs, CONFIDENCE) for _, lost, runs in mine]
-        bars = [[max(0.0, s - e[0]) for s, e in zip(share, ends, strict=True)], [e[1] - s for s, e in zip(share, ends, strict=True)]]
-        right.errorbar([x for x, *_ in mine], share, bars, color=colour, marker="o", markersize=4, capsize=2, label=label)
+        bars = [
+            [max(0.0, s - e[0]) for s, e in zip(share, ends, strict=True)],
+            [e[1] - s for s, e in zip(share, ends, strict=True)],
+        ]
+        right.errorbar(
+            [x for x, *_ in mine], share, bars, color=colour, marker="o", markersize=4, capsize=2, label=label
+        )
     right.axhline(DELTA / 2, color=ORANGE, linewidth=1.4)
     right.text(1.0, DELTA / 2 + 0.02, "$\\delta/2$", color="#8a5f00", ha="right", fontsize=9)
-    right.set(xscale="log", xlabel="part of the printed threshold", ylabel="Q* eliminated (share of runs)", ylim=(-0.03, 1.03))
+    right.set(
+        xscale="log", xlabel="part of the printed threshold", ylabel="Q* eliminated (share of runs)", ylim=(-0.03, 1.03)
+    )
     right.set_title("How much of the threshold it takes")
     right.legend()

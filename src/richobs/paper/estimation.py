@@ -48,7 +48,9 @@ def measure(piece: Plain, /) -> Plain:
     nothing = np.zeros((bits, 1))
     node = Node(np.full(len(rows), 1 / len(rows)), np.zeros(1), f, nothing, nothing, top=1.0)
     bound = math.sqrt(2 * math.log(2 * bits / piece["delta"]) / n)
-    errors = np.array([td_elim(node, n, 10.0, piece["seed"], bits, n, i).error for i in range(piece["runs"])])  # none dies
+    errors = np.array(
+        [td_elim(node, n, 10.0, piece["seed"], bits, n, i).error for i in range(piece["runs"])]
+    )  # none dies
     return {
         "bound": bound,
         "over": [int((errors > part * bound).sum()) for part in PARTS],
@@ -109,14 +111,19 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
         some = [row for row in mine if row[3]]
         share = [row[5] for row in some]
         ends = [binomial_interval(row[3], row[4], CONFIDENCE) for row in some]
-        bars = [[s - e[0] for s, e in zip(share, ends, strict=True)], [e[1] - s for s, e in zip(share, ends, strict=True)]]
+        bars = [
+            [s - e[0] for s, e in zip(share, ends, strict=True)],
+            [e[1] - s for s, e in zip(share, ends, strict=True)],
+        ]
         axes.errorbar([row[2] for row in some], share, bars, color=colour, fmt="o", markersize=5, capsize=3)
     axes.axhline(DELTA, color=ORANGE)
     axes.text(1.21, DELTA * 1.3, "$\\delta$", color="#8a5f00", ha="right")
     axes.axvline(1.0, color=INK, linewidth=1, linestyle="--")
-    axes.text(0.99, 3e-9, "the lemma's bound", rotation=90, ha="right", va="bottom", fontsize=9)
+    axes.text(1.005, 1e-5, "the lemma's bound", rotation=90, ha="left", va="bottom", fontsize=9)
     axes.axvline(0.5, color=INK, linewidth=1, linestyle=":")
     axes.text(0.49, 3e-9, "Hoeffding for values in [0, 1]", rotation=90, ha="right", va="bottom", fontsize=9)
-    axes.set(yscale="log", ylim=(1e-9, 2), xlim=(0.05, 1.23), xlabel="error / bound", ylabel="probability of a larger error")
+    axes.set(
+        yscale="log", ylim=(1e-9, 2), xlim=(0.05, 1.23), xlabel="error / bound", ylabel="probability of a larger error"
+    )
     axes.set_title("Estimating the values of N functions at once")
     axes.legend(loc="upper right", bbox_to_anchor=(0.97, 0.85))

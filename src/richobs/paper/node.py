@@ -108,7 +108,9 @@ class Node:
     def risk(self) -> Floats:
         """`[N]` V*(p) - V^f*(p, pi_f): what one action of pi_f loses (ties go to the smallest action)."""
         chosen = self.f.argmax(axis=2)  # [N, X]
-        return (self.f[0].max(axis=1) - np.take_along_axis(self.f[0][None], chosen[..., None], axis=2)[..., 0]) @ self.law
+        return (
+            self.f[0].max(axis=1) - np.take_along_axis(self.f[0][None], chosen[..., None], axis=2)[..., 0]
+        ) @ self.law
 
     @property
     def estimation_gap(self) -> float:

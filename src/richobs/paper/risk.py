@@ -11,7 +11,7 @@ import numpy as np
 
 from richobs.intervals import binomial_interval
 from richobs.paper.base import Check, Conclusion, Plain, Scale
-from richobs.paper.figures import BLUE, GREEN, ORANGE, RED
+from richobs.paper.figures import BLUE, ORANGE, RED
 from richobs.paper.node import Promise, node_of, tally
 
 if TYPE_CHECKING:
@@ -55,7 +55,12 @@ def measure(piece: Plain, /) -> Plain:
     """Counts runs in which a survivor's action lost more than the bound."""
     node = node_of(piece)
     promise = Promise.of(
-        n=piece["n"], phi=piece["phi"], tau=piece["tau"], delta=piece["delta"], n_actions=piece["actions"], size=len(node.f)
+        n=piece["n"],
+        phi=piece["phi"],
+        tau=piece["tau"],
+        delta=piece["delta"],
+        n_actions=piece["actions"],
+        size=len(node.f),
     )
     return tally(piece, node, piece["n"], promise)
 
@@ -89,15 +94,18 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
     panels = figure.subplots(1, 3, sharey=True)
     both = [(p, r) for p, r in zip(pieces, results, strict=True) if p["node"] == "misled"]
     cases = sorted({(p["actions"], p["tau"]) for p, _ in both})
-    for axes, (K, tau), colour in zip(panels, cases, (BLUE, GREEN, GREEN), strict=False):
+    for axes, (K, tau) in zip(panels, cases, strict=True):
         mine = [(p, r) for p, r in both if (p["actions"], p["tau"]) == (K, tau)]
         sizes = sorted({r["n"] for _, r in mine})
         axes.plot(sizes, [next(r["bound"]["risk"] for _, r in mine if r["n"] == n) for n in sizes], color=ORANGE)
-        for kept, look, label in ((True, {"color": colour, "marker": "o"}, "kept"), (False, {"color": RED, "marker": "x"}, "dropped")):
+        for kept, look, label in (
+            (True, {"color": BLUE, "marker": "o"}, "kept"),
+            (False, {"color": RED, "marker": "x"}, "dropped"),
+        ):
             some = [(r["n"], p["loss"]) for p, r in mine if (r["kept"][1] > 0) == kept]
             axes.scatter(*zip(*some, strict=True), s=18, linewidths=1.2 if not kept else 0, label=label, **look)
         axes.plot([], [], color=ORANGE, label="the lemma's bound")
         axes.set(xscale="log", yscale="log", xlabel="samples n")
         axes.set_title(f"K = {K}, $\\tau_1$ = {tau:g}")
-    panels[-1].legend(loc="upper right")
+    panels[0].legend(loc="upper right")
     panels[0].set_ylabel("loss of the misled function's action")

@@ -40,11 +40,23 @@ def pieces(scale: Scale, /) -> list[Plain]:
         tau = 20 * levels * root  # tau_1 of a node with `levels` levels below its children
         room = 8 * root  # of two functions, beyond what the preconditions alone allow
         parts = np.linspace(0.26, 1.3, 40)
-        result.append({"kind": "bias", "node": "biased", "actions": K, "tau": tau, "steps": (parts * room / 2).tolist(), **common})
+        result.append(
+            {"kind": "bias", "node": "biased", "actions": K, "tau": tau, "steps": (parts * room / 2).tolist(), **common}
+        )
         bound = 4 * math.sqrt(2) * root + 2 * PHI + 2 * tau
         for part in np.linspace(0.3, 1.3, 21).round(3) if scale == "full" else (0.5, 1.0, 1.1):
             loss = float(2 * (PHI + tau) + part * (bound - 2 * (PHI + tau)))
-            result.append({"kind": "risk", "node": "misled", "actions": K, "tau": tau, "part": float(part), "loss": loss, **common})
+            result.append(
+                {
+                    "kind": "risk",
+                    "node": "misled",
+                    "actions": K,
+                    "tau": tau,
+                    "part": float(part),
+                    "loss": loss,
+                    **common,
+                }
+            )
     result += [
         {"kind": "random", "node": "drawn", "actions": 2 + seed % 4, "size": 40, "tau": 0.04 * (seed % 3), **common}
         | {"seed": seed}
@@ -84,7 +96,11 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
         return sum(c for c, _ in counts), max(binomial_interval(c, n, CONFIDENCE)[1] for c, n in counts)
 
     def check(what: str, name: str, found: tuple[int, float]) -> Check:
-        ratio = f"; the largest is {max(r['worst'][name] / r['bound'][name] for _, r in met):.3f} of its bound" if name else ""
+        ratio = (
+            f"; the largest is {max(r['worst'][name] / r['bound'][name] for _, r in met):.3f} of its bound"
+            if name
+            else ""
+        )
         detail = f"Failed in {found[0]} of {runs:,} runs (exact {CONFIDENCE:.0%} interval up to {found[1]:.4f} a node){ratio}."
         return Check(what, found[1] <= delta, detail)
 
@@ -102,7 +118,19 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             check("estimation bound", "error", end("over", "error")),
             check("all four at once, with probability at least 1 - delta", "", end("any")),
         ),
-        columns=("node", "K", "tau_1", "N", "n_train", "Q* lost", "bias", "risk", "estimation", "runs", "estimates off by (phi)"),
+        columns=(
+            "node",
+            "K",
+            "tau_1",
+            "N",
+            "n_train",
+            "Q* lost",
+            "bias",
+            "risk",
+            "estimation",
+            "runs",
+            "estimates off by (phi)",
+        ),
         rows=tuple(
             (p["kind"], p["actions"], p["tau"], r["size"], r["n"], r["lost"])
             + (*(r["over"][name] for name in ("bias", "risk", "error")), r["runs"], r["estimation_gap"])
@@ -125,7 +153,11 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
                 kept = np.minimum(r["kept"][1 : 1 + half], r["kept"][1 + half :]) / r["runs"]
                 x = (2 * np.array(p["steps"]) + 2 * PHI + tau) / r["bound"]["bias"]
                 left.plot(x, kept, color=colour, marker=marker, markersize=3, label=f"K = {K}")
-        risk = [(p["loss"] / r["bound"]["risk"], r["kept"][1] / r["runs"]) for p, r in both if (p["kind"], p["actions"], p["tau"]) == ("risk", K, tau)]
+        risk = [
+            (p["loss"] / r["bound"]["risk"], r["kept"][1] / r["runs"])
+            for p, r in both
+            if (p["kind"], p["actions"], p["tau"]) == ("risk", K, tau)
+        ]
         if risk:
             middle.plot(*zip(*risk, strict=True), color=colour, marker=marker, markersize=3, label=f"K = {K}")
     for axes, title, label in (
@@ -136,8 +168,12 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
         axes.text(0.985, 0.5, "the theorem's bound", color="#8a5f00", rotation=90, ha="right", va="center", fontsize=9)
         axes.set(xlabel=label, ylabel="kept (share of runs)", ylim=(-0.04, 1.04), xlim=(0.3, 1.2))
         axes.set_title(title)
-        axes.legend(loc="lower left")
-    beyond = [(r["estimation_gap"] if p["tilt"] > 1 else p["tilt"], r["lost"], r["runs"]) for p, r in both if p["kind"] == "beyond"]
+        axes.legend(loc="center left")
+    beyond = [
+        (r["estimation_gap"] if p["tilt"] > 1 else p["tilt"], r["lost"], r["runs"])
+        for p, r in both
+        if p["kind"] == "beyond"
+    ]
     share = [lost / runs for _, lost, runs in beyond]
     ends = [binomial_interval(lost, runs, CONFIDENCE) for _, lost, runs in beyond]
     bars = [[s - e[0] for s, e in zip(share, ends, strict=True)], [e[1] - s for s, e in zip(share, ends, strict=True)]]
@@ -146,5 +182,7 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
     right.text(0.97, 0.5, "the precondition", color="#8a5f00", rotation=90, ha="right", va="center", fontsize=9)
     right.axhline(DELTA, color=INK, linestyle=":", linewidth=1)
     right.text(0.0, DELTA + 0.02, "$\\delta$", fontsize=9)
-    right.set(xlabel="error of Q*'s child estimates ($\\varphi$)", ylabel="Q* eliminated (share of runs)", ylim=(-0.04, 1.04))
+    right.set(
+        xlabel="error of Q*'s child estimates ($\\varphi$)", ylabel="Q* eliminated (share of runs)", ylim=(-0.04, 1.04)
+    )
     right.set_title("Beyond the precondition")

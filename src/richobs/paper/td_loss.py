@@ -38,7 +38,9 @@ def pieces(scale: Scale, /) -> list[Plain]:
         {"kind": "random", "seed": seed, "horizon": h, "states": m, "actions": k, "phi": 10.0 ** -(1 + seed % 3)}
         for seed, (h, m, k) in enumerate(shapes)
     ]
-    edge = [{"kind": "edge", "actions": k, "phi": phi, "error": 1.0} for k in (1, 2, 5) for phi in (0.03, 0.003, 0.0003)]
+    edge = [
+        {"kind": "edge", "actions": k, "phi": phi, "error": 1.0} for k in (1, 2, 5) for phi in (0.03, 0.003, 0.0003)
+    ]
     rare = [{"kind": "rare", "chance": 2.0**-i, "phi": 1e-4} for i in range(1, 15)]
     return random + edge + rare
 
@@ -154,7 +156,9 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
                 x += [32 * m + 64 * p["phi"] ** 2 for m in r["mean"]]
                 y += r["variance"]
         some = [(a, b) for a, b in zip(x, y, strict=True) if b > 1e-14]
-        left.scatter(*zip(*some, strict=True), s=size, color=colour, marker=marker, alpha=0.6, linewidths=0, label=label)
+        left.scatter(
+            *zip(*some, strict=True), s=size, color=colour, marker=marker, alpha=0.6, linewidths=0, label=label
+        )
     ends = np.array([1e-6, 100.0])
     left.plot(ends, ends, color=ORANGE, label="the lemma's bound")
     left.plot(ends, ends / 8, color=GREY, linestyle="--", linewidth=1, label="an eighth of it")
