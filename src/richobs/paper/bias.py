@@ -1,7 +1,7 @@
 """Lemma (bias accumulation): functions that survive TD-Elim agree on the node's value, up to what their children allow.
 
-Pairs of functions over- and underrate the best action by the same; both conditions hold with equality. The lemma is about any
-sample size n, so what survives is compared with the bound along n.
+Pairs of functions over- and underrate the best action by the same; both conditions hold with equality. The lemma is
+about any sample size n, so what survives is compared with the bound along n.
 """
 
 import math
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 NAME = "bias-accumulation"
 TITLE = "Lemma (bias accumulation)"
 SAYS = (
-    "If child values are estimated up to phi and functions differ on them by at most tau_1, then on the event of the previous "
+    "If child values are estimated up to phi and functions differ on them by at most tau_1, then on the event "
+    "of the previous "
     "lemma any two functions that TD-Elim keeps differ on the node's value by at most "
     "2 sqrt(K) sqrt(7 phi^2 + 120 log(2N/delta)/n_train) + 2 phi + tau_1."
 )
@@ -84,11 +85,21 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
         ),
         columns=("node", "K", "n", "N", "tau_1", "exceeded", "runs", "largest difference", "bound"),
         rows=tuple(
-            (p["node"], p["actions"], r["n"], r["size"], p["tau"], r["over"]["bias"], r["runs"])
-            + (r["worst"]["bias"], r["bound"]["bias"])
+            (
+                p["node"],
+                p["actions"],
+                r["n"],
+                r["size"],
+                p["tau"],
+                r["over"]["bias"],
+                r["runs"],
+                r["worst"]["bias"],
+                r["bound"]["bias"],
+            )
             for p, r in zip(pieces, results, strict=True)
         ),
-        sample=f"{pieces[0]['runs']:,} runs a point, phi = {PHI:g}, delta = {DELTA:g}; differences of values are exact; seed 0.",
+        sample=f"{pieces[0]['runs']:,} runs a point, phi = {PHI:g}, delta = {DELTA:g}; differences of values "
+        "are exact; seed 0.",
     )
 
 

@@ -1,8 +1,8 @@
 """Theorem (guarantee for Consensus): its three parts, at thresholds that are tight.
 
 Two functions err in opposite directions on every sample, so their estimated difference is off by exactly twice the error of
-each: the triangle inequality in parts (ii) and (iii) is an equality. Smaller samples than printed make the event (i) fail now
-and then, which shows that (ii) and (iii) rest on it.
+each: the triangle inequality in parts (ii) and (iii) is an equality. Smaller samples than printed make the event (i)
+fail now and then, which shows that (ii) and (iii) rest on it.
 """
 
 import math
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 NAME = "consensus"
 TITLE = "Theorem (guarantee for Consensus)"
 SAYS = (
-    "With n_test = 2 log(2N/delta)/phi^2 samples and a tolerance eps_test of at least 2 phi + tau_2: (i) with probability at "
-    "least 1 - delta all values are estimated up to phi; on that event (ii) functions that differ by at most tau_2 pass, and "
+    "With n_test = 2 log(2N/delta)/phi^2 samples and a tolerance eps_test of at least 2 phi + tau_2: (i) with "
+    "probability at "
+    "least 1 - delta all values are estimated up to phi; on that event (ii) functions that differ by at most "
+    "tau_2 pass, and "
     "(iii) functions that pass differ by at most 2 phi + eps_test."
 )
 PHI, DELTA, CONFIDENCE = 0.02, 0.1, 0.99
@@ -146,7 +148,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
         ),
         columns=("n / n_test", "n", "difference (phi)", "(i) failed", "passed", "runs"),
         rows=tuple((p["share"], r["n"], r["spread"] / p["phi"], r["bad"], r["passed"], r["runs"]) for p, r in both),
-        sample=f"{pieces[0]['runs']:,} runs a point, N = {SIZE}, phi = {PHI:g}, tau_2 = 5 phi, eps_test = 7 phi, delta = {DELTA:g}; "
+        sample=f"{pieces[0]['runs']:,} runs a point, N = {SIZE}, phi = {PHI:g}, tau_2 = 5 phi, eps_test = 7 "
+        f"phi, delta = {DELTA:g}; "
         "seed 0.",
     )
 
@@ -174,8 +177,7 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
     left.set_title("A sharp test between two promises")
     left.legend(loc="lower left", bbox_to_anchor=(0.2, 0.02))
     for share, colour in zip(SHARES, (INK, BLUE, ORANGE, RED), strict=True):
-        mine = [r for p, r in both if p["share"] == share and abs(r["spread"] / PHI - 5) < 1e-6]
-        for r in mine:
+        for r in (r for p, r in both if p["share"] == share and p["gap"] == 0):
             right.scatter(r["errors"], r["seen"], s=8, color=colour, alpha=0.7, linewidths=0)
     right.plot([0, 4], [0, 8], color=GREY, linewidth=1)
     right.text(2.9, 6.4, "twice the error", rotation=0, color="#555555", fontsize=9, ha="right")

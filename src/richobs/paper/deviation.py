@@ -1,7 +1,7 @@
 """Lemma (squared loss deviation bounds): Q* survives TD-Elim, and whoever else does has a small excess loss E Y(f).
 
-The lemma is about any sample size n. At each the class holds functions of every excess loss, estimates are off by exactly phi,
-and what survives is compared with the bound. Divided thresholds show how much of the printed one is needed.
+The lemma is about any sample size n. At each the class holds functions of every excess loss, estimates are off by
+exactly phi, and what survives is compared with the bound. Divided thresholds show how much of the printed one is needed.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 from richobs.intervals import binomial_interval
 from richobs.paper.base import Check, Conclusion, Plain, Scale
-from richobs.paper.figures import BLUE, GREEN, GREY, ORANGE, RED
+from richobs.paper.figures import BLUE, GREEN, GREY, ORANGE, RED, plot_shares
 from richobs.paper.node import Promise, node_of, tally
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 NAME = "squared-loss-deviation"
 TITLE = "Lemma (squared loss deviation bounds)"
 SAYS = (
-    "If child values are estimated up to phi, then with probability at least 1 - delta/2 TD-Elim keeps Q*, and every function "
+    "If child values are estimated up to phi, then with probability at least 1 - delta/2 TD-Elim keeps Q*, and "
+    "every function "
     "that it keeps has E Y(f) at most 6 phi^2 + 120 log(2N/delta) / n_train."
 )
 PHI, DELTA, CONFIDENCE = 1e-3, 0.1, 0.99
@@ -97,8 +98,17 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
     ratio = max(r["worst"]["loss"] / r["bound"]["loss"] for _, r in printed)
     runs = sum(r["runs"] for _, r in printed)
     rows = tuple(
-        (p["kind"], p["actions"], r["n"], r["size"], p.get("slack", 1.0), r["lost"], r["over"]["loss"], r["runs"])
-        + (r["worst"]["loss"] / r["bound"]["loss"],)
+        (
+            p["kind"],
+            p["actions"],
+            r["n"],
+            r["size"],
+            p.get("slack", 1.0),
+            r["lost"],
+            r["over"]["loss"],
+            r["runs"],
+            r["worst"]["loss"] / r["bound"]["loss"],
+        )
         for p, r in zip(pieces, results, strict=True)
     )
     return Conclusion(
@@ -106,13 +116,15 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             Check(
                 "Q* survives with probability at least 1 - delta/2",
                 worst_lost <= allowed,
-                f"Lost in {sum(r['lost'] for _, r in printed)} of {runs:,} runs; the exact {CONFIDENCE:.0%} interval ends at "
+                f"Lost in {sum(r['lost'] for _, r in printed)} of {runs:,} runs; the exact {CONFIDENCE:.0%} "
+                "interval ends at "
                 f"{worst_lost:.4f} where it is widest, and {allowed:g} is allowed.",
             ),
             Check(
                 "every survivor has E Y <= 6 phi^2 + 120 log(2N/delta)/n",
                 worst_over <= allowed,
-                f"Exceeded in {sum(r['over']['loss'] for _, r in printed)} of {runs:,} runs; the largest E Y of a survivor is "
+                f"Exceeded in {sum(r['over']['loss'] for _, r in printed)} of {runs:,} runs; the largest E Y of "
+                "a survivor is "
                 f"{ratio:.3f} of its bound.",
             ),
         ),
@@ -144,16 +156,8 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
     left.set_title("What survives has a small excess loss")
     left.legend()
     for n, colour, label in ((FEW, BLUE, "$10^4$ samples"), (MANY, RED, "$10^9$ samples")):
-        mine = [(p["slack"], r["lost"], r["runs"]) for p, r in both if p["kind"] == "divided" and p["n"] == n]
-        share = [lost / runs for _, lost, runs in mine]
-        ends = [binomial_interval(lost, runs, CONFIDENCE) for _, lost, runs in mine]
-        bars = [
-            [max(0.0, s - e[0]) for s, e in zip(share, ends, strict=True)],
-            [e[1] - s for s, e in zip(share, ends, strict=True)],
-        ]
-        right.errorbar(
-            [x for x, *_ in mine], share, bars, color=colour, marker="o", markersize=4, capsize=2, label=label
-        )
+        divided = [(p["slack"], r["lost"], r["runs"]) for p, r in both if p["kind"] == "divided" and p["n"] == n]
+        plot_shares(right, divided, CONFIDENCE, color=colour, label=label)
     right.axhline(DELTA / 2, color=ORANGE, linewidth=1.4)
     right.text(1.0, DELTA / 2 + 0.02, "$\\delta/2$", color="#8a5f00", ha="right", fontsize=9)
     right.set(

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 NAME = "dfs-learn"
 TITLE = "Theorem (guarantee for DFS-Learn)"
 SAYS = (
-    "With probability at least 1 - delta the conclusions of the theorem for TD-Elim hold with tau_1 = 20 (H - h) sqrt(K) phi "
+    "With probability at least 1 - delta the conclusions of the theorem for TD-Elim hold with tau_1 = 20 (H - "
+    "h) sqrt(K) phi "
     "at every node of level h on which DFS-Learn called it. It calls TD-Elim T <= M H times, Consensus at most M K H times, "
     "and plays at most 3*10^6 T H^4 K/eps^2 log(8NMH/delta) + 3*10^5 T H^4 K^2/eps^2 log(4NMKH/delta) episodes."
 )
@@ -261,8 +262,10 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             Check(
                 "at every node learned the conclusions of the theorem for TD-Elim hold, with probability at least 1 - delta",
                 end <= delta,
-                f"Broken in {failed} of {searches} searches with {eliminations:,} eliminations (exact {CONFIDENCE:.0%} interval "
-                f"up to {end:.4f}). Largest parts of the bounds: bias {worst['bias']:.2f}, risk {worst['risk']:.2f}, estimates "
+                f"Broken in {failed} of {searches} searches with {eliminations:,} eliminations (exact "
+                f"{CONFIDENCE:.0%} interval "
+                f"up to {end:.4f}). Largest parts of the bounds: bias {worst['bias']:.2f}, risk "
+                f"{worst['risk']:.2f}, estimates "
                 f"{worst['estimation']:.3f}.",
             ),
             Check(
@@ -283,7 +286,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
                     for r in results
                 ),
                 f"T is at most {max(r['T'] / (r['M'] * r['H']) for r in results):.2f} M H, tests at most "
-                f"{max(r['tests'] / (r['M'] * r['K'] * r['H']) for r in results):.2f} M K H; Consensus disagreed on a learned "
+                f"{max(r['tests'] / (r['M'] * r['K'] * r['H']) for r in results):.2f} M K H; Consensus "
+                "disagreed on a learned "
                 f"state {sum(r['again'] for r in results)} times.",
             ),
             Check(
@@ -320,11 +324,16 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
                 r["M"] * r["H"],
                 r["tests"],
                 r["M"] * r["K"] * r["H"],
+                claim_ratio(r),
+                r["worst"]["bias"],
+                r["worst"]["risk"],
+                r["episodes"],
+                r["displayed"],
             )
-            + (claim_ratio(r), r["worst"]["bias"], r["worst"]["risk"], r["episodes"], r["displayed"])
             for p, r in zip(pieces, results, strict=True)
         ),
-        sample=f"{searches} searches over random processes, seeds 0 to {searches - 1}, epsilon = 0.1 or 0.9, delta = {DELTA:g}; "
+        sample=f"{searches} searches over random processes, seeds 0 to {searches - 1}, epsilon = 0.1 or 0.9, "
+        f"delta = {DELTA:g}; "
         "values of functions and policies are exact.",
     )
 

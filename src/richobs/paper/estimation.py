@@ -13,7 +13,7 @@ import numpy as np
 
 from richobs.intervals import binomial_interval
 from richobs.paper.base import Check, Conclusion, Plain, Scale
-from richobs.paper.figures import BLUE, GREEN, GREY, INK, ORANGE
+from richobs.paper.figures import BLUE, GREEN, GREY, INK, ORANGE, plot_shares
 from richobs.paper.node import Node, td_elim
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 NAME = "estimation-error"
 TITLE = "Lemma (estimation error)"
 SAYS = (
-    "With probability at least 1 - delta the samples of TD-Elim estimate the node's value under every function that it keeps "
+    "With probability at least 1 - delta the samples of TD-Elim estimate the node's value under every function "
+    "that it keeps "
     "up to sqrt(2 log(2N/delta)/n_train)."
 )
 DELTA, CONFIDENCE = 0.1, 0.9999  # many intervals are looked at together
@@ -84,7 +85,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             Check(
                 "the error exceeds the bound with probability at most delta",
                 printed <= delta,
-                f"Exactly {printed:.1e} at most, {delta:g} allowed. Half the bound would do ({half:.3f}): values lie in [0, 1], "
+                f"Exactly {printed:.1e} at most, {delta:g} allowed. Half the bound would do ({half:.3f}): "
+                "values lie in [0, 1], "
                 "and the proof uses [-1, 1].",
             ),
             Check(
@@ -109,13 +111,8 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
         parts = [row[2] for row in mine]
         axes.plot(parts, [max(row[-1], 1e-12) for row in mine], color=colour, label=f"N = {bits}", zorder=1)
         some = [row for row in mine if row[3]]
-        share = [row[5] for row in some]
-        ends = [binomial_interval(row[3], row[4], CONFIDENCE) for row in some]
-        bars = [
-            [s - e[0] for s, e in zip(share, ends, strict=True)],
-            [e[1] - s for s, e in zip(share, ends, strict=True)],
-        ]
-        axes.errorbar([row[2] for row in some], share, bars, color=colour, fmt="o", markersize=5, capsize=3)
+        points = [(row[2], row[3], row[4]) for row in some]
+        plot_shares(axes, points, CONFIDENCE, color=colour, linestyle="none", markersize=5, capsize=3)
     axes.axhline(DELTA, color=ORANGE)
     axes.text(1.21, DELTA * 1.3, "$\\delta$", color="#8a5f00", ha="right")
     axes.axvline(1.0, color=INK, linewidth=1, linestyle="--")

@@ -1,14 +1,16 @@
 """How figures look: one style, colours that colour-blind readers can tell apart, and the sample printed underneath."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from richobs.files import write_atomically
+from richobs.intervals import binomial_interval
 from richobs.paper.base import Plain, Statement
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, the names being what they are used for here.
@@ -57,6 +59,17 @@ def save_figure(
         for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
             with write_atomically(folder / f"{statement.NAME}.{kind}") as stream:
                 figure.savefig(stream, format=kind, metadata=metadata)
+
+
+def plot_shares(axes: "Axes", points: Iterable[tuple[float, int, int]], confidence: float, **look: Any) -> None:
+    """Plots (x, count, trials) as shares of the trials, with exact binomial intervals."""
+    x, counts, trials = zip(*points, strict=True)
+    shares = [c / n for c, n in zip(counts, trials, strict=True)]
+    ends = [binomial_interval(c, n, confidence) for c, n in zip(counts, trials, strict=True)]
+    below = [max(0.0, share - low) for share, (low, _) in zip(shares, ends, strict=True)]
+    above = [max(0.0, high - share) for share, (_, high) in zip(shares, ends, strict=True)]
+    plain: dict[str, Any] = {"marker": "o", "markersize": 4, "capsize": 2}
+    axes.errorbar(x, shares, [below, above], **(plain | look))
 
 
 def _print_under(figure: "Figure", sample: str) -> None:

@@ -1,8 +1,9 @@
 """One node with everything about it known: what TD-Elim does there, and exactly what its lemmas speak of.
 
-A node is a process of two levels: one state whose action a leads to a state of its own, and N functions of which the first is
-Q*. So child values, their estimates and the law of every sample are chosen freely and exactly: the preconditions of the
-theorem for TD-Elim can be met with equality. Shapes: N functions, X observations, K actions, R points of a reward.
+A node is a process of two levels: one state whose action a leads to a state of its own, and N functions of which the
+first is Q*. So child values, their estimates and the law of every sample are chosen freely and exactly: the
+preconditions of the theorem for TD-Elim can be met with equality. Shapes: N functions, X observations, K actions, R
+points of a reward.
 """
 
 import math

@@ -81,8 +81,16 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
         ),
         columns=("node", "K", "n", "tau_1", "loss / bound", "misled function kept", "bound exceeded", "runs"),
         rows=tuple(
-            (p["node"], p["actions"], r["n"], p["tau"], p.get("part"), r["kept"][1] if "part" in p else None)
-            + (r["over"]["risk"], r["runs"])
+            (
+                p["node"],
+                p["actions"],
+                r["n"],
+                p["tau"],
+                p.get("part"),
+                r["kept"][1] if "part" in p else None,
+                r["over"]["risk"],
+                r["runs"],
+            )
             for p, r in zip(pieces, results, strict=True)
         ),
         sample=f"{pieces[0]['runs']:,} runs a point, phi = {PHI:g}, delta = {DELTA:g}; losses are exact; seed 0.",

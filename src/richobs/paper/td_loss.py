@@ -1,7 +1,7 @@
 """Lemma (properties of TD squared loss): the mean of Y(f) is an identity, its variance at most 32 E Y + 64 phi^2.
 
-Both sides are computed exactly, for random processes and classes, for nodes whose estimates are off by exactly phi, and for a
-family on which the variance comes closest to its bound.
+Both sides are computed exactly, for random processes and classes, for nodes whose estimates are off by exactly phi, and
+for a family on which the variance comes closest to its bound.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,7 @@ from richobs.envs.registry import make
 from richobs.functions import Layered, TableLevel
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.figures import BLUE, GREEN, GREY, ORANGE, RED
-from richobs.paper.node import Node, biased, loss_law
-from richobs.problem import Floats
+from richobs.paper.node import LossLaw, Node, biased, loss_law
 from richobs.randomness import keyed_generator
 from richobs.tabular import Rewards
 
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
 NAME = "td-loss"
 TITLE = "Lemma (properties of TD squared loss)"
 SAYS = (
-    "If child values are estimated up to phi, then E Y(f) is the mean squared difference of f's and Q*'s TD targets less the "
+    "If child values are estimated up to phi, then E Y(f) is the mean squared difference of f's and Q*'s TD "
+    "targets less the "
     "mean squared error of Q*'s child values, and Var Y(f) is at most 32 E Y(f) + 64 phi^2."
 )
 ROUNDING = 1e-12  # of sums of numbers up to 4
@@ -59,7 +59,7 @@ def measure(piece: Plain, /) -> Plain:
     }
 
 
-def _random(piece: Plain) -> list[tuple[Floats, Floats, Floats]]:
+def _random(piece: Plain) -> list[LossLaw]:
     """Every state of a random process, with random members of its class and estimates that are off by phi."""
     problem = make(
         "random",
@@ -87,20 +87,18 @@ def _random(piece: Plain) -> list[tuple[Floats, Floats, Floats]]:
             off = piece["phi"] * rng.choice([-1.0, 1.0], v_children.shape) if h < process.horizon - 1 else 0.0
             v_hat = np.clip(v_children + off, 0, 1)  # a mean of values in [0, 1] lies there
             rewards = Rewards(process.rewards[h].values[s], process.rewards[h].probs[s])
-            laws.append(tuple(loss_law(process.emissions[h][s], rewards, f, v_hat, v_star)))
+            laws.append(loss_law(process.emissions[h][s], rewards, f, v_hat, v_star))
     return laws
 
 
-def _edge(piece: Plain) -> list[tuple[Floats, Floats, Floats]]:
+def _edge(piece: Plain) -> list[LossLaw]:
     """Estimates off by exactly phi, TD errors from none to many phi."""
     phi = piece["phi"]
     steps = phi * np.array([0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 8.0])
-    return [
-        tuple(biased(piece["actions"], phi, 0.0, steps, error=piece["error"], tilt=t).loss) for t in (1.0, -1.0, 0.0)
-    ]
+    return [biased(piece["actions"], phi, 0.0, steps, error=piece["error"], tilt=t).loss for t in (1.0, -1.0, 0.0)]
 
 
-def _rare(piece: Plain) -> list[tuple[Floats, Floats, Floats]]:
+def _rare(piece: Plain) -> list[LossLaw]:
     """A rare observation at which f is wrong by 2, all that is possible: the closest the variance comes to its bound.
 
     There r = 1 and f - V^f = -1; elsewhere r = 0 and f - V^f = 0. So Y is 4 or 0: E Y = 4p and Var Y = 16 p (1 - p).
@@ -108,7 +106,7 @@ def _rare(piece: Plain) -> list[tuple[Floats, Floats, Floats]]:
     law = np.array([piece["chance"], 1 - piece["chance"]])
     f = np.array([[[1.0], [0.0]], [[0.0], [1.0]]])
     children = np.array([[0.0], [1.0]])
-    return [tuple(Node(law, np.zeros(1), f, children, children, top=1.0).loss)]
+    return [Node(law, np.zeros(1), f, children, children, top=1.0).loss]
 
 
 def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
@@ -137,7 +135,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
         ),
         columns=("processes", "cases", "largest error of the identity", "largest Var Y / bound"),
         rows=tuple(rows),
-        sample=f"Exact expectations, nothing sampled: {cases:,} pairs of a state and a function, in {len(results)} processes.",
+        sample=f"Exact expectations, nothing sampled: {cases:,} pairs of a state and a function, in "
+        f"{len(results)} processes.",
     )
 
 

@@ -79,13 +79,15 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             Check(
                 "every survivor's estimate is within epsilon/8 of V*, with probability at least 1 - delta",
                 end <= pieces[0]["delta"],
-                f"Not in {failed} of {len(results)} searches (exact {CONFIDENCE:.0%} interval up to {end:.4f}); the largest error "
+                f"Not in {failed} of {len(results)} searches (exact {CONFIDENCE:.0%} interval up to {end:.4f}); "
+                "the largest error "
                 f"is {max(errors):.4f} epsilon.",
             ),
             Check(
                 "phi/sqrt(12) + 8 phi sqrt(K) + 2 phi + 20 (H-1) sqrt(K) phi <= epsilon/8",
                 max(sums) <= 1 / 8,
-                f"For H up to 100 and K up to 50 at most {max(sums):.4f} epsilon, and below epsilon/(16 H) ({sharper:.3f} of it).",
+                f"For H up to 100 and K up to 50 at most {max(sums):.4f} epsilon, and below epsilon/(16 H) "
+                f"({sharper:.3f} of it).",
             ),
             Check(
                 "errors stay below what the proof adds up",
@@ -104,7 +106,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             (p["class"], r["H"], r["K"], r["M"], p["epsilon"], e, r["episodes"], r["with_bound"])
             for p, r, e in zip(pieces, results, errors, strict=True)
         ),
-        sample=f"{len(results)} searches over random processes, seeds 0 to {len(results) - 1}, epsilon = 0.1 or 0.9, delta = "
+        sample=f"{len(results)} searches over random processes, seeds 0 to {len(results) - 1}, epsilon = 0.1 or "
+        "0.9, delta = "
         f"{DELTA:g}; the worst survivor of each.",
     )
 
@@ -125,17 +128,17 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
             x + rng.uniform(-0.2, 0.2, len(x)), y, s=8, marker=marker, color=colour, alpha=0.6, linewidths=0, label=name
         )
     H = np.arange(1, 9)
-    left.plot(H, [proof(h, 1) for h in H], color=RED, linestyle="--", label="sum in the proof, K = 1")
+    left.plot(H, [proof(int(h), 1) for h in H], color=RED, linestyle="--", label="sum in the proof, K = 1")
     left.axhline(1 / 8, color=ORANGE)
     left.text(8.4, 0.135, "$\\epsilon/8$", color="#8a5f00", ha="right")
     left.set(yscale="log", ylim=(3e-7, 1), xlabel="horizon H", ylabel="largest error of $\\hat{V}^*$ / $\\epsilon$")
     left.set_title("Every survivor knows V*")
     left.legend(loc="lower left")
     points = [(rate(p, r), r["episodes"], r["with_bound"]) for p, r in zip(pieces, results, strict=True)]
-    x, y, bound = zip(*points, strict=True)
-    right.scatter(x, bound, s=6, color=ORANGE, alpha=0.6, linewidths=0, label="bound with T = M H")
-    right.scatter(x, y, s=6, color=BLUE, alpha=0.6, linewidths=0, label="episodes played")
-    ends = np.array([min(x), max(x)])
+    rates, played, bound = zip(*points, strict=True)
+    right.scatter(rates, bound, s=6, color=ORANGE, alpha=0.6, linewidths=0, label="bound with T = M H")
+    right.scatter(rates, played, s=6, color=BLUE, alpha=0.6, linewidths=0, label="episodes played")
+    ends = np.array([min(rates), max(rates)])
     right.plot(ends, ends * 3e6, color=GREY, linewidth=1, linestyle=":", label="$3\\cdot 10^6$ times the rate")
     right.set(xscale="log", yscale="log", xlabel="$M H^5 K^2/\\epsilon^2\\,\\log(NMHK/\\delta)$", ylabel="episodes")
     right.set_title("Episodes")
