@@ -91,7 +91,7 @@ def measure(piece: Plain, /) -> Plain:
 
 def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
     """Checks both halves in every piece whose threshold is the printed one."""
-    printed = [(p, r) for p, r in zip(pieces, results, strict=True) if p.get("slack", 1.0) == 1.0]
+    printed = [(p, r) for p, r in zip(pieces, results, strict=True) if p["kind"] != "divided" or p["slack"] == 1.0]
     allowed = printed[0][0]["delta"] / 2
     worst_lost = max(binomial_interval(r["lost"], r["runs"], CONFIDENCE)[1] for _, r in printed)
     worst_over = max(binomial_interval(r["over"]["loss"], r["runs"], CONFIDENCE)[1] for _, r in printed)

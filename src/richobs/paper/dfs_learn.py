@@ -51,7 +51,7 @@ def pieces(scale: Scale, /) -> list[Plain]:
     return [
         {
             "seed": seed,
-            "class": ("wide", "mixed", "sparse")[seed % 3],
+            "class": ("wide", "beyond", "mixed", "sparse")[seed % 4],
             "horizon": int(rng.integers(1, 7)),
             "states": int(rng.integers(1, 5)),
             "actions": int(rng.integers(1, 5)),
@@ -155,8 +155,9 @@ def close_class(process: TabularProcess, phi: float, kind: str, seed: int) -> li
     Args:
         process: whose Q*.
         phi: the scale.
-        kind: "wide" functions may all pass every consensus test; "mixed" ones also drift, are noisy, or are far from Q*;
-            "sparse" ones are each wrong about one state only, so that every state has to be learned.
+        kind: "wide" functions may all pass every consensus test; of those "beyond", some just do not; "mixed" ones also
+            drift, are noisy, or are far from Q*; "sparse" ones are each wrong about one state only, so that every state
+            has to be learned.
         seed: of the noise.
     """
     rng = keyed_generator(seed, "close class")
@@ -165,7 +166,7 @@ def close_class(process: TabularProcess, phi: float, kind: str, seed: int) -> li
     for h, q in enumerate(process.q_tables):
         to_go = H - h
         best = np.eye(q.shape[1])[q.argmax(axis=1)]
-        parts = WIDE if kind == "mixed" else WIDE[:-1]
+        parts = WIDE if kind in ("beyond", "mixed") else WIDE[:-1]
         members = [q, *(q + sign * part * 10 * (to_go - 0.25) * root for part in parts for sign in (1.0, -1.0))]
         members += [q + scale * root * rng.normal(size=q.shape) for scale in (0.3, 1.0, 3.0)]
         if kind == "mixed":

@@ -48,7 +48,7 @@ def measure(piece: Plain, /) -> Plain:
     f = (rows[None, :, None] >> np.arange(bits)[:, None, None] & 1).astype(float)  # [N, X, 1]
     nothing = np.zeros((bits, 1))
     node = Node(np.full(len(rows), 1 / len(rows)), np.zeros(1), f, nothing, nothing, top=1.0)
-    bound = math.sqrt(2 * math.log(2 * bits / piece["delta"]) / n)
+    bound = math.sqrt(piece.get("constant", 2) * math.log(2 * bits / piece["delta"]) / n)
     errors = np.array(
         [td_elim(node, n, 10.0, piece["seed"], bits, n, i).error for i in range(piece["runs"])]
     )  # none dies
