@@ -79,7 +79,9 @@ def marks(folder):
 def start(fake, out, **environment):
     environment = {**os.environ, **environment}
     command = [sys.executable, "-c", PROGRAM, str(fake), "--out", str(out)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 def wait_for_marks(fake, count):
@@ -165,7 +167,7 @@ def test_after_kill_9_nothing_finished_is_measured_again(fake, tmp_path):
 def test_control_c_leaves_what_is_finished(fake, tmp_path):
     stopped = start(fake, tmp_path / "out", FAKE_WAIT="0.15")
     wait_for_marks(fake, 3)
-    stopped.send_signal(signal.SIGINT)
+    os.killpg(stopped.pid, signal.SIGINT)  # as a terminal does: to the workers too
     _, said = stopped.communicate(timeout=30)
     assert stopped.returncode == 130
     assert "what was finished is in" in said

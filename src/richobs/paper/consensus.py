@@ -92,8 +92,8 @@ def measure(piece: Plain, /) -> Plain:
         "iii": sum(g and p for g, p in pairs) if far else 0,
         "ii_without": sum(not g and not p for g, p in pairs) if close else 0,
         "iii_without": sum(not g and p for g, p in pairs) if far else 0,
-        "errors": [e / phi for e in errors[:200]],
-        "seen": [(s - spread) / phi for s in seen[:200]],
+        "errors": [e / phi for e in errors[:200]] if piece["gap"] == 0 else [],  # for the figure
+        "seen": [(s - spread) / phi for s in seen[:200]] if piece["gap"] == 0 else [],
         "exact_bad": beyond(n, phi / SWING),
     }
 

@@ -7,6 +7,8 @@ from typing import Any
 from richobs.paper.base import Plain, Scale
 from richobs.version import __version__
 
+ROWS = 60  # of a table that the page shows
+
 
 def render(reports: Sequence[tuple[Plain, str]], scale: Scale) -> str:
     """Returns the page of reports, each with its drawing as SVG."""
@@ -18,7 +20,7 @@ def render(reports: Sequence[tuple[Plain, str]], scale: Scale) -> str:
     environment.filters["shown"] = shown
     drawings = [base64.b64encode(svg.encode()).decode() for _, svg in reports]
     return environment.get_template("page.html").render(
-        reports=[report for report, _ in reports], drawings=drawings, scale=scale, version=__version__
+        reports=[report for report, _ in reports], drawings=drawings, scale=scale, version=__version__, most=ROWS
     )
 
 

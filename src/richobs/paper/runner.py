@@ -159,9 +159,8 @@ def _one_thread_each() -> Iterator[None]:
 
 
 def _begin() -> None:
-    """Makes a worker end quietly when it is interrupted or terminated, and when whoever started it is gone."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: os._exit(130))
+    """Leaves interruptions to whoever started the worker, and ends it when that process is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
 

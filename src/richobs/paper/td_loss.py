@@ -156,7 +156,14 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
                 y += r["variance"]
         some = [(a, b) for a, b in zip(x, y, strict=True) if b > 1e-14]
         left.scatter(
-            *zip(*some, strict=True), s=size, color=colour, marker=marker, alpha=0.6, linewidths=0, label=label
+            *zip(*some, strict=True),
+            s=size,
+            color=colour,
+            marker=marker,
+            alpha=0.6,
+            linewidths=0,
+            rasterized=True,
+            label=label,
         )
     ends = np.array([1e-6, 100.0])
     left.plot(ends, ends, color=ORANGE, label="the lemma's bound")
