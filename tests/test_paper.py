@@ -200,6 +200,14 @@ def test_a_damaged_file_is_said_to_be(fake, tmp_path, capsys, where):
     assert "paper.sqlite is damaged or is no file of `richobs paper`" in capsys.readouterr().err
 
 
+def test_a_changed_number_is_noticed(fake, tmp_path, capsys):
+    assert main(["paper", "--out", str(tmp_path), "--quiet"]) == 0
+    with sqlite3.connect(tmp_path / "paper.sqlite") as db:
+        db.execute("UPDATE measured SET result = replace(result, '49', '48')")
+    assert main(["paper", "--out", str(tmp_path)]) == 2
+    assert 'what is stored of {"n":7,"wait":0.0} was changed' in capsys.readouterr().err
+
+
 def test_a_file_of_another_program_is_left_alone(fake, tmp_path, capsys):
     with sqlite3.connect(tmp_path / "paper.sqlite") as db:
         db.execute("CREATE TABLE recipes (name TEXT)")

@@ -4,6 +4,7 @@ A piece is known by its statement, its plain values and the version of richobs, 
 and nothing is measured twice.
 """
 
+import hashlib
 import json
 import sqlite3
 from pathlib import Path
@@ -20,6 +21,10 @@ LAYOUT = 1
 def canonical(value: Any) -> str:
     """Returns plain values as JSON, always in the same words; refuses what JSON does not have (NaN, NumPy's numbers)."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.blake2b(repr(texts).encode(), digest_size=16).hexdigest()
 
 
 class Store:
@@ -59,16 +64,22 @@ class Store:
         key = (statement, canonical(piece), __version__)
         try:
             row = self._db.execute(
-                "SELECT result FROM measured WHERE statement = ? AND piece = ? AND version = ?", key
+                "SELECT result, digest FROM measured WHERE statement = ? AND piece = ? AND version = ?", key
             ).fetchone()
-            return None if row is None else dict(json.loads(row[0]))
+            if row is None:
+                return None
+            if row[1] != _digest(*key, row[0]):
+                raise ValueError(f"what is stored of {key[1]} was changed")
+            return dict(json.loads(row[0]))
         except (sqlite3.DatabaseError, ValueError, TypeError) as error:
             raise self._damaged(error) from error
 
     def add(self, statement: str, piece: Plain, result: str) -> None:
         """Commits what was measured of a piece, as canonical JSON."""
         key = (statement, canonical(piece), __version__)
-        self._db.execute("INSERT OR REPLACE INTO measured VALUES (?, ?, ?, ?)", (*key, result))
+        self._db.execute(
+            "INSERT OR REPLACE INTO measured VALUES (?, ?, ?, ?, ?)", (*key, result, _digest(*key, result))
+        )
 
     def _open(self) -> None:
         # The lock is taken with the first transaction and held until the connection closes, or the process dies.
@@ -80,7 +91,7 @@ class Store:
         if mark == 0 and tables == 0:
             self._db.execute(
                 "CREATE TABLE measured (statement TEXT, piece TEXT, version TEXT, result TEXT NOT NULL, "
-                "PRIMARY KEY (statement, piece, version))"
+                "digest TEXT NOT NULL, PRIMARY KEY (statement, piece, version))"
             )
             self._db.execute(f"PRAGMA application_id = {APPLICATION}")
             self._db.execute(f"PRAGMA user_version = {LAYOUT}")
