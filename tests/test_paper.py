@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
@@ -172,7 +173,7 @@ def test_control_c_leaves_what_is_finished(fake, tmp_path):
     assert stopped.returncode == 130
     assert "what was finished is in" in said
     assert "Traceback" not in said
-    with sqlite3.connect(tmp_path / "out" / "paper.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "out" / "paper.sqlite")) as db:
         assert 2 <= db.execute("SELECT count(*) FROM measured").fetchone()[0] < 8
 
 
@@ -180,7 +181,7 @@ def test_a_second_process_is_refused(fake, tmp_path, capsys):
     first = start(fake, tmp_path / "out", FAKE_WAIT="0.3")
     wait_for_marks(fake, 1)
     assert main(["paper", "--out", str(tmp_path / "out")]) == 2
-    assert "another `richobs paper` is writing" in capsys.readouterr().err
+    assert "another process, perhaps another `richobs paper`, is using" in capsys.readouterr().err
     first.communicate(timeout=60)
     assert first.returncode == 0
 
@@ -202,14 +203,14 @@ def test_a_damaged_file_is_said_to_be(fake, tmp_path, capsys, where):
 
 def test_a_changed_number_is_noticed(fake, tmp_path, capsys):
     assert main(["paper", "--out", str(tmp_path), "--quiet"]) == 0
-    with sqlite3.connect(tmp_path / "paper.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "paper.sqlite", isolation_level=None)) as db:
         db.execute("UPDATE measured SET result = replace(result, '49', '48')")
     assert main(["paper", "--out", str(tmp_path)]) == 2
     assert 'what is stored of {"n":7,"wait":0.0} was changed' in capsys.readouterr().err
 
 
 def test_a_file_of_another_program_is_left_alone(fake, tmp_path, capsys):
-    with sqlite3.connect(tmp_path / "paper.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "paper.sqlite", isolation_level=None)) as db:
         db.execute("CREATE TABLE recipes (name TEXT)")
     before = (tmp_path / "paper.sqlite").read_bytes()
     assert main(["paper", "--out", str(tmp_path)]) == 2

@@ -47,7 +47,8 @@ class Store:
             if "locked" not in str(error):
                 raise InvalidFile(f"{self.file} cannot be used: {error}.") from error
             raise InvalidInput(
-                f"another `richobs paper` is writing to {folder}. Wait until it is done, or choose another --out."
+                f"another process, perhaps another `richobs paper`, is using {self.file}. Wait until it is done, or choose "
+                "another --out."
             ) from error
         except (sqlite3.DatabaseError, InvalidFile) as error:
             self._db.close()
