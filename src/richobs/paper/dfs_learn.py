@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from richobs.engines import CountedEngine, Ledger
+from richobs.engines.base import Outcomes
 from richobs.envs.registry import make
 from richobs.errors import BrokenPromise
 from richobs.functions import Layered, TableLevel
@@ -23,7 +24,7 @@ from richobs.moments import Moments
 from richobs.outcome import Progress
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.figures import BLUE, GREEN, GREY, ORANGE
-from richobs.problem import Floats, Path
+from richobs.problem import Floats, Ints, Path, Policy
 from richobs.randomness import keyed_generator
 from richobs.tabular import TabularProcess
 from richobs.versions import version_space
@@ -106,6 +107,14 @@ class Witness:
             for a in range(self.K):
                 self._note("precondition", self.spread((*path, a)), tau)
         return moments
+
+    def play(self, path: Path, n: int, members: Sequence[Ints], *, phase: str, purpose: str) -> list[Moments]:
+        """Plays a path; DFS-Learn never asks for it."""
+        return self.inner.play(path, n, members, phase=phase, purpose=purpose)
+
+    def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
+        """Plays a policy; DFS-Learn never asks for it."""
+        return self.inner.rollout(policy, n, first, phase=phase, purpose=purpose)
 
     def tau(self, h: int) -> float:
         """tau_1 at level h, counted from 0: 20 (eta - 1) sqrt(K) phi with eta = H - h actions to go."""
@@ -200,7 +209,7 @@ def measure(piece: Plain, /) -> Plain:
     witness = Witness(
         CountedEngine(process, functions, seed=piece["seed"], ledger=Ledger()), process, tables, constants.phi
     )
-    search = Search(witness, version_space(functions), used, piece["verbatim"], witness.told)  # type: ignore[arg-type]
+    search = Search(witness, version_space(functions), used, piece["verbatim"], witness.told)
     witness.search = search
     start = (0,) * (H // 2) if piece["below"] else ()
     stopped = ""
@@ -343,7 +352,12 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
     calls = {(r["M"] * r["H"], r["T"]) for r in results}
     counts = [sum((r["M"] * r["H"], r["T"]) == c for r in results) for c in calls]
     middle.scatter(
-        *zip(*calls, strict=True), s=[8 + 3 * c for c in counts], color=GREEN, alpha=0.7, linewidths=0, rasterized=True
+        *zip(*calls, strict=True),
+        s=[12 * math.sqrt(c) for c in counts],
+        color=GREEN,
+        alpha=0.7,
+        linewidths=0,
+        rasterized=True,
     )
     top = max(m for m, _ in calls) + 1
     middle.plot([0, top], [0, top], color=ORANGE, label="T = M H")

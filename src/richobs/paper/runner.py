@@ -81,8 +81,8 @@ def run(
         workers: processes that measure.
         watch: told whenever a piece or a statement is done.
     """
-    statements = {name: load(name) for name in names}
-    statements = {name: statements.get(name) or load(name) for name in STATEMENTS if name in names or not names}
+    chosen = set(names) or set(STATEMENTS)
+    statements = {name: load(name) for name in sorted(chosen, key=[*STATEMENTS, *names].index)}  # refuses unknown names
     pieces = {name: statement.pieces(scale) for name, statement in statements.items()}
     reports: dict[str, Report] = {}
     with Store(out) as store:

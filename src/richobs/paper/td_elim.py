@@ -177,7 +177,7 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
         axes.text(0.985, 0.5, "the theorem's bound", color="#8a5f00", rotation=90, ha="right", va="center", fontsize=9)
         axes.set(xlabel=label, ylabel="kept (share of runs)", ylim=(-0.04, 1.04), xlim=(0.3, 1.2))
         axes.set_title(title)
-        axes.legend(loc="center left")
+        axes.legend(loc="upper left", bbox_to_anchor=(0.36, 1.0))
     beyond = [(p["tilt"], r["lost"], r["runs"]) for p, r in both if p["kind"] == "beyond"]
     plot_shares(right, beyond, CONFIDENCE, color=RED)
     right.axvline(1.0, color=ORANGE)
