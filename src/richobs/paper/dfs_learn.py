@@ -295,7 +295,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
                     r["T"] <= r["M"] * r["H"] and r["tests"] <= r["M"] * r["K"] * r["H"] and not r["twice"]
                     for r in results
                 ),
-                f"T is at most {max(r['T'] / (r['M'] * r['H']) for r in results):.2f} M H, tests at most "
+                f"T is at most {max(r['T'] / (1 + r['M'] * (r['H'] - 1)) for r in results):.2f} (1 + M (H-1)), tests are at "
+                "most "
                 f"{max(r['tests'] / (r['M'] * r['K'] * r['H']) for r in results):.2f} M K H; Consensus "
                 "disagreed on a learned "
                 f"state {sum(r['again'] for r in results)} times.",
