@@ -27,8 +27,9 @@ ROOMS = [
     {"learning"},
     {"planning", "certificate", "tensorboard"},
     {"store"},
-    {"session", "display", "report"},
+    {"session", "report"},
     {"paper"},
+    {"display"},
     {"cli"},
     {"__main__"},
 ]

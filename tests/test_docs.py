@@ -13,6 +13,7 @@ from richobs.assumptions import check_assumptions
 from richobs.cli import main
 from richobs.envs import WORLDS
 from richobs.envs.gym import WorldEnv
+from richobs.paper import STATEMENTS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -63,13 +64,24 @@ def test_links_lead_somewhere():
 def test_the_paper_map_names_tests_that_exist():
     text = (ROOT / "docs/paper-map.md").read_text()
     current = ""
-    names = re.findall(r"`(test_\w+\.py)?((?:::\w+)+)`", text)
+    names = re.findall(r"`((?:\w+/)?test_\w+\.py)?((?:::\w+)+)`", text)
     assert len(names) > 10
     for file, parts in names:
         current = file or current
         source = (ROOT / "tests" / current).read_text()
         for part in parts.strip(":").split("::"):
             assert re.search(rf"\b(def|class) {part}\b", source), f"{current}{parts}"
+
+
+def test_the_paper_map_has_every_statement_that_can_be_run():
+    text = (ROOT / "docs/paper-map.md").read_text()
+    named = re.findall(
+        r"^\|[^|]*\| `richobs paper ([a-z0-9-]+)` \| `([\w.]+)` \|.*\[figure\]\(figures/paper/([a-z0-9-]+)\.png\)",
+        text,
+        re.M,
+    )
+    assert {name: module for name, module, _ in named} == STATEMENTS
+    assert all(name == figure for name, _, figure in named)
 
 
 def test_the_paper_map_names_code_that_exists():

@@ -21,12 +21,14 @@ from rich.table import Table
 import richobs
 from richobs.assumptions import Report, audit, check_assumptions
 from richobs.certificate import Certificate, verify
-from richobs.display import listing, number, summary, watched
+from richobs.display import listing, number, statements_watched, summary, watched
 from richobs.envs.registry import WORLDS, config_class, configure, make
 from richobs.envs.world import Problem
 from richobs.errors import InvalidInput, RichObsError, RunStopped
 from richobs.learning import Settings
 from richobs.outcome import Callback, Progress
+from richobs.paper import Scale
+from richobs.paper import runner as paper
 from richobs.planning import CertifiedPlan, plan, plan_certified
 from richobs.policy import LearnedPolicy
 from richobs.report import write_report
@@ -450,6 +452,47 @@ class Worlds:
         return 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """Run statements of the paper: measure, draw, and write a page. What was measured before is not measured again."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Which statements, by name; none means all."""
+    fast: bool = False
+    """The small versions that the tests run, in seconds instead of minutes."""
+    out: pathlib.Path = pathlib.Path("runs/paper")
+    """Folder for figures, results and the page."""
+    workers: int = 2
+    """Processes that measure; they never change a byte of the results."""
+    quiet: bool = False
+    """Print nothing while it runs, and only verdicts at the end."""
+    json: bool = False
+    """Print JSON instead of verdicts."""
+
+    def run(self, console: Console) -> int:
+        """Prints which checks hold; the exit status is 1 if any does not."""
+        if self.workers < 1:
+            raise InvalidInput(f"--workers must be at least 1; got {self.workers}.")
+        scale: Scale = "fast" if self.fast else "full"
+        try:
+            with statements_watched(quiet=self.quiet or self.json) as watch:
+                reports = paper.run(self.names, scale=scale, out=self.out, workers=self.workers, watch=watch)
+        except KeyboardInterrupt:
+            Console(stderr=True).print(f"stopped; what was finished is in {self.out}, and the same command goes on.")
+            raise
+        if self.json:
+            console.print_json(json.dumps([r.as_json() for r in reports]))
+        else:
+            marks = {True: "[green]holds[/]", False: "[bold red]does not hold as printed[/]"}
+            for report in reports:
+                console.print(f"[bold]{report.name}[/]: {escape(report.title)}")
+                for check in report.conclusion.checks:
+                    detail = "" if self.quiet else f" [dim]{escape(check.detail)}[/]"
+                    console.print(f"  {marks[check.holds]}: {escape(check.what)}{detail}")
+            console.print(f"\nwrote {self.out / 'index.html'}")
+        return 0 if all(r.conclusion.holds for r in reports) else 1
+
+
 COMMANDS = {
     "plan": Plan,
     "learn": Learn,
@@ -461,6 +504,7 @@ COMMANDS = {
     "check": Check,
     "audit": Audit,
     "worlds": Worlds,
+    "paper": Paper,
 }
 
 

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
 from richobs.outcome import Callback, Progress
+from richobs.paper import runner
 from richobs.problem import Path
 from richobs.store import StoredRun
 
@@ -135,6 +138,46 @@ def watched(title: str, log_size: float, expected: int | None = None, *, quiet: 
         return
     with Live(watch, console=console, refresh_per_second=5, transient=True):
         yield watch
+
+
+@contextlib.contextmanager
+def statements_watched(*, quiet: bool) -> Iterator[runner.Watch]:
+    """Yields what shows how far the statements are: bars with the time left on a terminal, a line now and then elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    if quiet:
+        yield lambda step: None
+    elif console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Bars(*columns, console=console, transient=True) as bars:
+            rows: dict[str, TaskID] = {}
+
+            def show(step: runner.Step) -> None:
+                if step.statement not in rows:
+                    rows[step.statement] = bars.add_task(step.statement, total=step.total)
+                bars.update(rows[step.statement], completed=step.done)
+
+            yield show
+    else:
+        begin = last = time.monotonic()
+        first: dict[str, int] = {}  # pieces found done when the run began
+        now: dict[str, runner.Step] = {}
+
+        def tell(step: runner.Step) -> None:
+            nonlocal last
+            first.setdefault(step.statement, step.done)
+            now[step.statement] = step
+            clock = time.monotonic()
+            if step.report is None and clock - last < EVERY:
+                return
+            last = clock
+            new = sum(s.done - first[n] for n, s in now.items())
+            left = sum(s.total - s.done for s in now.values())
+            eta = f", about {math.ceil(left * (clock - begin) / new)} s left" if new and left else ""
+            console.print(
+                f"{step.statement}: {step.done} of {step.total} pieces{' (done)' if step.report else ''}{eta}"
+            )
+
+        yield tell
 
 
 def summary(run: StoredRun) -> RenderableType:

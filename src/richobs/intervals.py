@@ -3,15 +3,20 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 
 def binomial_interval(successes: int, trials: int, confidence: float) -> tuple[float, float]:
     """Returns the exact (Clopper-Pearson) two-sided interval for a probability."""
     tail = (1 - confidence) / 2
 
+    outcomes = np.arange(trials + 1)
+    factorials = np.array([math.lgamma(i + 1) for i in range(trials + 1)])  # logarithms
+    choose = factorials[-1] - factorials - factorials[::-1]
+
     def at_most(p: float, k: int) -> float:
-        choose = [math.lgamma(trials + 1) - math.lgamma(i + 1) - math.lgamma(trials - i + 1) for i in range(k + 1)]
-        logs = [c + i * math.log(p) + (trials - i) * math.log1p(-p) for i, c in enumerate(choose)]
-        return math.fsum(map(math.exp, logs))
+        logs = choose + outcomes * math.log(p) + (trials - outcomes) * math.log1p(-p)
+        return float(np.exp(logs[: k + 1]).sum())
 
     def solve(below: Callable[[float], bool]) -> float:
         low, high = 0.0, 1.0

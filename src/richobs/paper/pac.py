@@ -15,11 +15,11 @@ import numpy as np
 from richobs.envs import make
 from richobs.errors import BrokenPromise
 from richobs.intervals import binomial_interval
-from richobs.session import learn
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.corners import staircase
 from richobs.planning import SamplePlan, plan
 from richobs.randomness import keyed_generator
+from richobs.session import learn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

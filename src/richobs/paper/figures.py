@@ -1,0 +1,81 @@
+"""How figures look: one style, colours that colour-blind readers can tell apart, and the sample printed underneath."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from richobs.files import write_atomically
+from richobs.intervals import binomial_interval
+from richobs.paper.base import Plain, Statement
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, the names being what they are used for here.
+INK, BLUE, ORANGE, GREEN, SKY, RED, PINK, GREY = (
+    "#222222", "#0072b2", "#e69f00", "#009e73", "#56b4e9", "#d55e00", "#cc79a7", "#8c8c8c",
+)  # fmt: skip
+
+STYLE: Any = {
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#666666",
+    "axes.labelcolor": INK,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "text.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "lines.linewidth": 1.6,
+    "svg.fonttype": "path",
+}
+SIZE = (9.0, 4.2)  # inches, unless the statement sets its own
+
+
+def save_figure(
+    statement: Statement, pieces: Sequence[Plain], results: Sequence[Plain], sample: str, folder: Path
+) -> None:
+    """Draws a statement and writes NAME.png and NAME.svg."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    # The salt makes names inside the SVG the same every time.
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": statement.NAME}):
+        figure = Figure(figsize=SIZE, dpi=160, layout="constrained")
+        FigureCanvasAgg(figure)
+        statement.draw(figure, pieces, results)
+        _print_under(figure, sample)
+        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+            with write_atomically(folder / f"{statement.NAME}.{kind}") as stream:
+                figure.savefig(stream, format=kind, metadata=metadata)
+
+
+def plot_shares(axes: "Axes", points: Iterable[tuple[float, int, int]], confidence: float, **look: Any) -> None:
+    """Plots (x, count, trials) as shares of the trials, with exact binomial intervals."""
+    x, counts, trials = zip(*points, strict=True)
+    shares = [c / n for c, n in zip(counts, trials, strict=True)]
+    ends = [binomial_interval(c, n, confidence) for c, n in zip(counts, trials, strict=True)]
+    below = [max(0.0, share - low) for share, (low, _) in zip(shares, ends, strict=True)]
+    above = [max(0.0, high - share) for share, (_, high) in zip(shares, ends, strict=True)]
+    plain: dict[str, Any] = {"marker": "o", "markersize": 4, "capsize": 2}
+    axes.errorbar(x, shares, [below, above], **(plain | look))
+
+
+def _print_under(figure: "Figure", sample: str) -> None:
+    """Prints the line about the sample below everything else."""
+    width, height = figure.get_size_inches()
+    lines = textwrap.wrap(sample, int(width * 15))
+    room = (0.17 * len(lines) + 0.08) / height
+    figure.set_layout_engine("constrained", rect=(0, room, 1, 1 - room))
+    figure.text(0.012, 0.05 / height, "\n".join(lines), fontsize=8, color="#555555", va="bottom")

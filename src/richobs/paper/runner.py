@@ -1,0 +1,206 @@
+"""Runs statements: shares their pieces among processes, stores each as it ends, then concludes, draws and writes the page.
+
+What is written depends on the pieces alone, never on who measured them or in which order: results are read back from the
+store in the order of the pieces.
+"""
+
+import importlib
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from richobs.errors import RichObsError
+from richobs.files import write_atomically
+from richobs.paper import STATEMENTS, load
+from richobs.paper.base import Conclusion, Plain, Scale, Statement
+from richobs.paper.figures import save_figure
+from richobs.paper.page import render
+from richobs.paper.store import Store, canonical
+from richobs.version import __version__
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # workers are processes already
+
+
+class PieceFailed(RichObsError):
+    """A piece whose measurement raised an error or took its process down."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far a statement is; `report` once it is done."""
+
+    statement: str
+    done: int
+    total: int
+    report: "Report | None" = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of one statement; equal for equal pieces, whoever measured them."""
+
+    name: str
+    title: str
+    says: str
+    scale: Scale
+    conclusion: Conclusion
+    richobs: str = __version__
+
+    def as_json(self) -> Plain:
+        """Returns the report as plain values."""
+        return {**asdict(self), "holds": self.conclusion.holds}
+
+
+Watch = Callable[[Step], None]
+
+
+def evaluate(statement: Statement, scale: Scale) -> tuple[list[Plain], list[Plain], Conclusion]:
+    """Measures a statement here and now, nothing stored; returns pieces, results and the conclusion."""
+    pieces = statement.pieces(scale)
+    results = [json.loads(canonical(statement.measure(piece))) for piece in pieces]
+    return pieces, results, statement.conclude(pieces, results)
+
+
+def run(
+    names: Sequence[str], *, scale: Scale, out: Path, workers: int = 2, watch: Watch = lambda step: None
+) -> list[Report]:
+    """Runs statements and writes their figures, results and the page.
+
+    Args:
+        names: of statements; none means all. Order and repetition do not matter.
+        scale: "full", or "fast" for what the tests run.
+        out: folder for everything that is written; what it holds already is not measured again.
+        workers: processes that measure.
+        watch: told whenever a piece or a statement is done.
+    """
+    chosen = set(names) or set(STATEMENTS)
+    statements = {name: load(name) for name in sorted(chosen, key=[*STATEMENTS, *names].index)}  # refuses unknown names
+    pieces = {name: statement.pieces(scale) for name, statement in statements.items()}
+    reports: dict[str, Report] = {}
+    with Store(out) as store:
+        found = {name: [store.find(name, piece) for piece in pieces[name]] for name in statements}
+        missing = [(name, i) for name, results in found.items() for i, r in enumerate(results) if r is None]
+        left = {name: sum(r is None for r in results) for name, results in found.items()}
+
+        def told(name: str) -> None:
+            total = len(pieces[name])
+            watch(Step(name, total - left[name], total))
+            if left[name] == 0:
+                reports[name] = _report(statements[name], scale, pieces[name], store, out)
+                watch(Step(name, total, total, reports[name]))
+
+        for name in statements:
+            told(name)
+        for name, i, result in _measured(missing, pieces, workers):
+            store.add(name, pieces[name][i], result)
+            left[name] -= 1
+            told(name)
+    _write(out / "index.html", render(_all_reports(out, scale), scale))
+    return [reports[name] for name in statements]
+
+
+def _measured(
+    missing: Sequence[tuple[str, int]], pieces: dict[str, list[Plain]], workers: int
+) -> Iterator[tuple[str, int, str]]:
+    """Yields (statement, number of the piece, result) as processes finish them, in any order."""
+    if not missing:
+        return
+    before = set(multiprocessing.active_children())
+    with _one_thread_each():
+        pool = ProcessPoolExecutor(
+            min(workers, len(missing)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin
+        )
+        try:
+            futures: dict[Future[str], tuple[str, int]] = {
+                pool.submit(_measure, STATEMENTS[name], pieces[name][i]): (name, i) for name, i in missing
+            }
+            for future in as_completed(futures):
+                name, i = futures[future]
+                try:
+                    result = future.result()
+                except BrokenProcessPool as error:
+                    raise PieceFailed(
+                        "a process that was measuring died, perhaps for want of memory. What was finished is stored; the "
+                        "same command goes on from there, and fewer --workers need less."
+                    ) from error
+                except Exception as error:
+                    what = f"{type(error).__name__}: {error}"
+                    raise PieceFailed(f"{name}: measuring {canonical(pieces[name][i])} failed. {what}") from error
+                yield name, i, result
+        except BaseException:  # an interruption among them: what is running is worth less than a prompt end
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in set(multiprocessing.active_children()) - before:
+                child.terminate()
+            raise
+        pool.shutdown()
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Gives processes started meanwhile one thread each: sums are then the same for any number of workers."""
+    kept = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _begin() -> None:
+    """Leaves interruptions to whoever started the worker, and ends it when that process is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _measure(module: str, piece: Plain) -> str:
+    """Measures one piece in a worker."""
+    result: Plain = importlib.import_module(module).measure(piece)
+    return canonical(result)
+
+
+def _report(statement: Statement, scale: Scale, pieces: list[Plain], store: Store, out: Path) -> Report:
+    """Concludes from what is stored, and writes results and figure."""
+    results = [r for r in (store.find(statement.NAME, piece) for piece in pieces) if r is not None]
+    conclusion = statement.conclude(pieces, results)
+    report = Report(statement.NAME, statement.TITLE, statement.SAYS, scale, conclusion)
+    save_figure(statement, pieces, results, conclusion.sample, out)
+    measured = [{"piece": piece, "result": result} for piece, result in zip(pieces, results, strict=True)]
+    text = json.dumps({**report.as_json(), "measured": measured}, indent=1, allow_nan=False)
+    _write(out / f"{statement.NAME}.json", text + "\n")
+    return report
+
+
+def _all_reports(out: Path, scale: Scale) -> list[tuple[Plain, str]]:
+    """Returns what the folder holds of every statement at this scale, from this or earlier runs, with its drawing."""
+    result = []
+    for name in STATEMENTS:
+        file, drawing = out / f"{name}.json", out / f"{name}.svg"
+        if file.exists() and drawing.exists():
+            report = json.loads(file.read_text())
+            if (report["scale"], report["richobs"]) == (scale, __version__):
+                result.append((report, drawing.read_text()))
+    return result
+
+
+def _write(target: Path, text: str) -> None:
+    with write_atomically(target) as stream:
+        stream.write(text.encode())

@@ -1,0 +1,58 @@
+"""Lemma (properties of TD squared loss)."""
+
+import numpy as np
+import pytest
+
+from richobs.paper import td_loss
+from richobs.paper.figures import save_figure
+from richobs.paper.node import Node, biased, drawn, loss_law
+from richobs.paper.runner import evaluate
+from richobs.tabular import Rewards
+
+
+def test_the_lemma(tmp_path):
+    pieces, results, conclusion = evaluate(td_loss, "fast")
+    assert conclusion.holds, conclusion.checks
+    save_figure(td_loss, pieces, results, conclusion.sample, tmp_path)
+    assert (tmp_path / "td-loss.png").stat().st_size > 10_000
+
+
+def test_mean_and_variance_by_hand():
+    """One observation and action, r is 0 or 1 with probability 1/2, no children: Q* = 1/2, f = 1.
+
+    Y = (1 - r)^2 - (1/2 - r)^2 is 3/4 where r = 0 and -1/4 where r = 1: mean 1/4 = (f - Q*)^2, variance 1/4.
+    """
+    fair = Rewards.bernoulli(np.full((1, 1), 0.5))
+    law = loss_law(np.ones(1), fair, np.array([[[0.5]], [[1.0]]]), np.zeros((2, 1)), np.zeros(1))
+    np.testing.assert_allclose(law.mean, [0, 0.25])
+    np.testing.assert_allclose(law.variance, [0, 0.25])
+    np.testing.assert_allclose(law.identity, [0, 0.25])
+
+
+def test_the_rare_family_by_hand():
+    """Y is 4 with probability 1/4, else 0: mean 1, variance 3, and the bound is 32."""
+    result = td_loss.measure({"kind": "rare", "chance": 0.25, "phi": 0.0})
+    assert result["mean"] == pytest.approx([1.0])
+    assert result["variance"] == pytest.approx([3.0])
+    assert result["ratio"] == pytest.approx(3 / 32)
+
+
+@pytest.mark.parametrize("node", [biased(3, 0.01, 0.02, np.array([0.0, 0.05])), drawn(3, 0.001, 0.02, 20, seed=5)])
+def test_the_first_function_of_a_node_is_q_star(node: Node):
+    np.testing.assert_allclose(node.process.q_tables[0], node.f[0], atol=1e-15)
+    children = node.process.predicted_values(node.functions.member(1))[1]  # [K] one state behind each action
+    np.testing.assert_allclose(children, node.v_children[1])
+    assert node.process.predicted_values(node.functions.member(1))[0][0] == pytest.approx(node.values[1])
+
+
+def test_estimates_worse_than_phi_break_the_variance_bound():
+    beyond = {"kind": "edge", "actions": 1, "phi": 0.03, "error": 1.5}
+    conclusion = td_loss.conclude([beyond], [td_loss.measure(beyond)])
+    assert [c.holds for c in conclusion.checks] == [True, False]
+
+
+def test_the_identity_needs_the_true_values_of_the_children():
+    node = biased(2, 0.01, 0.0, np.array([0.05]))
+    rewards = Rewards(node.process.rewards[0].values[0], node.process.rewards[0].probs[0])
+    wrong = loss_law(node.law, rewards, node.f, node.v_hat, node.v_star + 0.1)
+    assert np.abs(wrong.mean - wrong.identity).max() > 1e-3
