@@ -25,7 +25,7 @@ ROOMS = [
     {"outcome"},
     {"envs", "lsvee", "certified"},
     {"learning"},
-    {"planning", "certificate"},
+    {"planning", "certificate", "baselines"},
     {"paper"},
     {"cli"},
     {"__main__"},
