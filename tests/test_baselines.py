@@ -194,7 +194,7 @@ class TestTabular:
         assert enough_visits(10, 2, 0.2, 0.05, top=0.5) == 300
         m, epsilon_1 = delayed_q_visits(4, 2, 0.9, 0.1)
         assert epsilon_1 == pytest.approx(0.05)
-        assert m == 1836  # log(3 * 4 * 81 / 0.1) / 0.005
+        assert m == 1837  # log(3 * 4 * 81 / 0.1) / 0.005 = 1836.4
 
     @pytest.mark.parametrize("stochastic", [False, True])
     def test_rmax_learns(self, stochastic):
