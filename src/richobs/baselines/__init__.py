@@ -3,7 +3,7 @@
 from richobs.baselines.arms import Arms, Choice, PathArms
 from richobs.baselines.delayed_q import delayed_q, delayed_q_visits
 from richobs.baselines.epsilon_greedy import EpsilonGreedy
-from richobs.baselines.lanes import Lanes, Learner, TablePolicy, train
+from richobs.baselines.lanes import Lanes, Learner, TablePolicy, greedy_values, train
 from richobs.baselines.median_elimination import median_elimination
 from richobs.baselines.observed import Learned, ObservedStates, Tally
 from richobs.baselines.regressor_elimination import Elimination, regressor_elimination
@@ -29,6 +29,7 @@ __all__ = [
     "delayed_q",
     "delayed_q_visits",
     "enough_visits",
+    "greedy_values",
     "median_elimination",
     "printed_visits",
     "regressor_elimination",

@@ -4,7 +4,7 @@ Each lane is a run of its own with its own table; playing them together only sha
 levels, observations and rewards, never a state.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -64,21 +64,9 @@ class Lanes:
                 state = self._move[level].draw((state, a), self.runs, rng)
         return Play(tuple(seen), tuple(acted), tuple(paid))
 
-    def values(self, learner: Learner, rng: np.random.Generator) -> Floats:
-        """Returns `[R]` what the greedy policy of each lane earns, exactly; ties are broken once, at random."""
-        process = self.process
-        worth = np.zeros((self.runs, 1))
-        for level in reversed(range(self.horizon)):
-            q = learner.q[level]
-            chosen = random_argmax(q.reshape(-1, self.n_actions), rng).reshape(q.shape[:2])  # [R, X]
-            picks = np.eye(self.n_actions)[chosen]  # [R, X, K]
-            emission = process.emissions[level]
-            now = np.einsum("sx,sxk,rxk->rs", emission, process.rewards[level].mean, picks)
-            if level < self.horizon - 1:
-                moves = np.einsum("sx,rxk,skt->rst", emission, picks, process.transitions[level])
-                now = now + np.einsum("rst,rt->rs", moves, worth)
-            worth = now
-        return worth @ process.start
+    def values(self, learner: Learner) -> Floats:
+        """Returns `[R]` what the greedy policy of each lane earns, exactly."""
+        return greedy_values(self.process, learner.q)
 
 
 class TablePolicy:
@@ -96,6 +84,26 @@ def train(lanes: Lanes, learner: Learner, episodes: int, rng: np.random.Generato
     """Plays and learns `episodes` more in every lane."""
     for _ in range(episodes):
         learner.learn(lanes.play(learner, rng))
+
+
+def greedy_values(process: TabularProcess, q: Sequence[Floats]) -> Floats:
+    """Returns `[R]` what the greedy policies of R tables earn, exactly; ties are broken at random, which leaves luck out.
+
+    Args:
+        process: the truth.
+        q: per level `[R, X, K]`.
+    """
+    worth = np.zeros((len(q[0]), 1))
+    for level in reversed(range(process.horizon)):
+        best = q[level] == q[level].max(axis=2, keepdims=True)
+        picks = best / best.sum(axis=2, keepdims=True)  # [R, X, K]
+        emission = process.emissions[level]
+        now = np.einsum("sx,sxk,rxk->rs", emission, process.rewards[level].mean, picks)
+        if level < process.horizon - 1:
+            later = np.einsum("skt,rt->rsk", process.transitions[level], worth)
+            now = now + np.einsum("rsk,rsk->rs", np.einsum("sx,rxk->rsk", emission, picks), later)
+        worth = now
+    return worth @ process.start
 
 
 def random_argmax(values: Floats, rng: np.random.Generator) -> Ints:

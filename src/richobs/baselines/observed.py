@@ -88,16 +88,13 @@ class Counts:
             for total, new in zip(getattr(self, name), getattr(tally, name), strict=True):
                 total += new
 
-    def plan(self, visits: int, unknown: float) -> tuple[Ints, ...]:
-        """Returns what is optimal if pairs seen `visits` times are as they were so far, and all others worth `unknown`."""
-        worth = np.zeros(0)
-        policy: list[Ints] = []
+    def values(self, visits: int, unknown: float) -> list[Floats]:
+        """Returns per level `[S, K]` Q* if pairs seen `visits` times are as they were so far, and others worth `unknown`."""
+        values: list[Floats] = []
         for level in reversed(range(len(self.visits))):
-            q = self.rewards[level] + (self.moves[level] @ worth if policy else 0.0)
-            q = np.where(self.visits[level] >= visits, q / np.maximum(self.visits[level], 1), unknown)
-            policy.insert(0, q.argmax(axis=1))
-            worth = q.max(axis=1)
-        return tuple(policy)
+            q = self.rewards[level] + (self.moves[level] @ values[0].max(axis=1) if values else 0.0)
+            values.insert(0, np.where(self.visits[level] >= visits, q / np.maximum(self.visits[level], 1), unknown))
+        return values
 
     def next_batch(self, policy: tuple[Ints, ...], wanted: Sequence[Floats]) -> int:
         """Returns how many episodes of `policy` can be played before a pair on its way has had the visits it wants.

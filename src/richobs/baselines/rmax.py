@@ -46,7 +46,7 @@ def rmax(game: ObservedStates, visits: int, rng: np.random.Generator, *, max_rou
     counts = Counts(game.sizes, game.n_actions)
     policy: tuple[Ints, ...] = ()
     for _ in range(max_rounds):
-        policy = counts.plan(visits, unknown=1.0)
+        policy = tuple(q.argmax(axis=1) for q in counts.values(visits, unknown=1.0))
         n = counts.next_batch(policy, [np.maximum(visits - v, 0) for v in counts.visits])
         if n == 0:
             return Learned(policy, game.episodes, True)

@@ -32,7 +32,7 @@ def uniform_exploration(
     process: TabularProcess,
     looks: list[int],
     rng: np.random.Generator,
-    good: Callable[[tuple[Ints, ...]], bool],
+    good: Callable[[list[Floats]], bool],
 ) -> int | None:
     """Returns after how many random episodes the plan over (level, observation) is good; None if it never is.
 
@@ -40,21 +40,22 @@ def uniform_exploration(
         process: played; its observations are treated as states.
         looks: numbers of episodes after which to plan, increasing.
         rng: of everything.
-        good: judges a policy, per level `[X]` the action.
+        good: judges the values planned with, per level `[X, K]`; what was never tried is worth 0.
     """
     sizes, K = [e.shape[1] for e in process.emissions], process.n_actions
     counts = Counts(sizes, K)
-    played = 0
+    played, lanes = 0, Lanes(process, 1)
     for look in looks:
         while played < look:
             n = min(CHUNK, look - played)
-            play = Lanes(process, n).play(_Anything(K), rng)
+            lanes.runs = n
+            play = lanes.play(_Anything(K), rng)
             for level, (x, a, r) in enumerate(zip(*play, strict=True)):
                 np.add.at(counts.visits[level], (x, a), 1)
                 np.add.at(counts.rewards[level], (x, a), r)
                 if level < len(sizes) - 1:
                     np.add.at(counts.moves[level], (x, a, play.observations[level + 1]), 1)
             played += n
-        if good(counts.plan(1, unknown=0.0)):
+        if good(counts.values(1, unknown=0.0)):
             return look
     return None

@@ -267,7 +267,8 @@ def answers(piece: Plain) -> Plain:
         lanes = Lanes(problem.process, piece["runs"])
         tables = EpsilonGreedy(lanes)
         train(lanes, tables, budget, rng)
-        counts["right"] = int((lanes.values(tables, rng) > problem.optimal_value - EPSILON / 2).sum())
+        chance = (lanes.values(tables) - 0.5) / EPSILON  # that ties, broken at random, give the secret policy
+        counts["right"] = int((rng.random(piece["runs"]) < chance).sum())
         counts["wrong"] = piece["runs"] - counts["right"]
         return counts
     for run in range(piece["runs"]):
