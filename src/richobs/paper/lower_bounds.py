@@ -83,7 +83,7 @@ def pieces(scale: Scale, /) -> list[Plain]:
     work += [{"kind": "optimum", "n_arms": n, "epsilon": 0.1, "budget": T} for n, T in deepest.items()]
     runs = 400 if full else 60
     for H in (4, 6, 8, 10) if full else (4, 6):
-        for times in (0.25, 1, 4, 16, 64, 256) if full else (1, 256):
+        for times in (0.25, 1, 4, 16, 64, 256) if full else (1, 256)[: 1 + (H == 4)]:
             budget = math.floor(times * wall(2**H, EPSILON))
             for learner in COLOURS:
                 slow = learner.startswith(("eps", "LSVEE"))

@@ -85,9 +85,9 @@ def pieces(scale: Scale, /) -> list[Plain]:
                     "at": at,
                     "seed": seed,
                     "runs": (10 if full else 3) if lanes else 1,
-                    "cap": (20_000 if full else 300) if lanes else None,
+                    "cap": (10_000 if full else 300) if lanes else None,
                 }
-                for seed in range(1 if lanes or not full else 10)
+                for seed in range(1 if lanes or not full else 5)
             )
 
     bandit, tabular = (PAPER, CERTIFIED, REGRESSOR), (PAPER, CERTIFIED, RMAX, RMAX_PRINTED, DELAYED, UCB, UCB_TUNED)
@@ -147,7 +147,7 @@ def _tabular(learner: str) -> Callable[[Problem, float, np.random.Generator], An
 
 
 def _ucb(problem: Problem, epsilon: float, runs: int, cap: int, c: float, rng: np.random.Generator) -> Plain:
-    """Returns when each run's greedy policy became epsilon-optimal for good, as far as the cap shows."""
+    """Returns when each run's greedy policy became epsilon-optimal and stayed so, for half of the cap at least."""
     assert problem.process is not None
     lanes = Lanes(problem.process, runs)
     learner = UcbQ(lanes, cap, DELTA, c)
@@ -159,7 +159,7 @@ def _ucb(problem: Problem, epsilon: float, runs: int, cap: int, c: float, rng: n
         train(lanes, learner, look - lanes.episodes, rng)
         gaps = problem.optimal_value - lanes.values(learner)
         since = [(first or look) if gap <= epsilon else None for first, gap in zip(since, gaps, strict=True)]
-    return {"episodes": since, "gaps": gaps.tolist()}
+    return {"episodes": [e if e is not None and e <= cap / 2 else None for e in since], "gaps": gaps.tolist()}
 
 
 def _table(given: Sequence[Plain], results: Sequence[Plain]) -> dict[tuple[str, str], dict[float, list[int | None]]]:
@@ -228,7 +228,7 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
         ("sweep", "learner", "at", "runs", "done", "median episodes"),
         tuple(rows),
         f"delta = {DELTA}; epsilon = 0.1 where it does not vary; {len({p['seed'] for p in given})} seeds a point, medians; "
-        f"UCB-Q: {max(p['runs'] for p in given)} runs of one world, when its policy stays epsilon-optimal, cap "
+        f"UCB-Q: {max(p['runs'] for p in given)} runs of one world, until its policy is epsilon-optimal and stays so, cap "
         f"{max(p['cap'] or 0 for p in given):,}.",
     )
 
@@ -245,12 +245,9 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
         "MDP with observed states",
         "Deep sea, observed states",
     )
-    left, right = (
-        figure.add_gridspec(2, 2, left=a, right=b, top=0.89, bottom=0.11, hspace=0.42)
-        for a, b in ((0.065, 0.78), (0.065, 0.78))
-    )
+    grid = figure.add_gridspec(2, 2, left=0.065, right=0.78, top=0.89, bottom=0.11, hspace=0.42)
     for index, (sweep, (_, name)) in enumerate(SWEEPS.items()):
-        axes = figure.add_subplot(left[index // 2, index % 2])
+        axes = figure.add_subplot(grid[index // 2, index % 2])
         _sweep(axes, {n: found[s, n] for s, n in found if s == sweep}, cap)
         axes.set(xlabel=name, title=titles[index])
         if index % 2 == 0:
@@ -274,11 +271,17 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
                 fontsize=9,
             )
         axes.margins(x=0.12)
-    handles = {}
+    handles: dict[str, Any] = {}
     for axes in figure.axes:
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        shown, labels = axes.get_legend_handles_labels()
+        handles |= dict(zip(labels, shown, strict=True))
     figure.legend(
-        handles.values(), handles.keys(), loc="center right", frameon=False, fontsize=10, bbox_to_anchor=(0.995, 0.5)
+        list(handles.values()),
+        list(handles),
+        loc="center right",
+        frameon=False,
+        fontsize=10,
+        bbox_to_anchor=(0.995, 0.5),
     )
 
 
