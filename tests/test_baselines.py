@@ -147,6 +147,18 @@ class TestRegressorElimination:
 
         assert rate_of_failure(run, 10) <= 0.1
 
+    def test_the_true_function_survives_near_misses(self):
+        rewards = richobs.Rewards.bernoulli([[[0.5, 0.4]]])
+        process = richobs.TabularProcess(np.ones(1), (), (np.eye(1),), (rewards,))
+        tables = np.array([[[0.5, 0.4]], [[0.53, 0.4]], [[0.47, 0.4]], [[0.35, 0.4]]])
+
+        def run(seed):
+            rng = keyed_generator(seed, "near")
+            end = regressor_elimination(process, tables, epsilon=1e-6, delta=0.1, max_rounds=1000, rng=rng)
+            return end.survivors[0]
+
+        assert rate_of_failure(run, 30) <= 0.1
+
     def test_rounds_that_run_out_are_not_called_finished(self):
         problem = richobs.make("bandit")
         tables = problem.functions.values(0, problem.process.observations[0])
@@ -240,6 +252,7 @@ class TestTabular:
         learned = delayed_q(ObservedStates(process), 10, 0.01, keyed_generator(0))
         # 10 visits bring q of action 0 from 1 to 0.31, 10 bring action 1 to 0.61; 10 more fall by 0.01 only: no LEARN.
         assert (learned.policy[0].tolist(), learned.episodes, learned.finished) == ([1], 30, True)
+        np.testing.assert_allclose(learned.values[0], [[0.31, 0.61]])
 
     def test_ucb_q_by_hand(self):
         rewards = richobs.Rewards.deterministic([[[0.25]]])
@@ -318,6 +331,13 @@ class TestUndirected:
             lambda q: greedy_values(problem.process, [t[None] for t in q])[0] >= good,
         )
         assert episodes is not None
+
+    def test_uniform_exploration_knows_what_it_tried(self):
+        rewards = richobs.Rewards.deterministic([[[0.3, 0.3, 0.3]]])
+        process = richobs.TabularProcess(np.ones(1), (), (np.eye(1),), (rewards,))
+        seen = []
+        uniform_exploration(process, [1], keyed_generator(0), lambda q: seen.append(q) or False)
+        assert sorted(seen[0][0].ravel()) == [0.0, 0.0, 0.3]
 
     def test_uniform_exploration_says_when_it_failed(self):
         problem = richobs.make("mdp/2")

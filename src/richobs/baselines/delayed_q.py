@@ -8,8 +8,7 @@ import math
 
 import numpy as np
 
-from richobs.baselines.observed import Counts, Learned, ObservedStates
-from richobs.problem import Ints
+from richobs.baselines.observed import Counts, Learned, ObservedStates, greedy
 
 
 def delayed_q_visits(n_pairs: int, horizon: int, epsilon: float, delta: float) -> tuple[int, float]:
@@ -46,14 +45,13 @@ def delayed_q(
     learning = [np.ones((s, K), dtype=bool) for s in sizes]  # LEARN
     counts = Counts(sizes, K)
     changed = 0  # t*: when a value last changed; the clock counts episodes
-    policy: tuple[Ints, ...] = ()
     for _ in range(max_rounds):
         for level in range(game.horizon):
             learning[level] |= begun[level] <= changed
-        policy = tuple(values.argmax(axis=1) for values in q)
+        policy = greedy(q)
         n = counts.next_batch(policy, [np.where(k, m - c, 0) for k, c in zip(learning, count, strict=True)])
         if n == 0:
-            return Learned(policy, game.episodes, True)
+            return Learned(policy, tuple(q), game.episodes, True)
         clock = game.episodes + 1
         tally = game.play(policy, n, rng)
         counts.add(tally)
@@ -76,4 +74,4 @@ def delayed_q(
             learning[level] &= ~(due & ~falls & (begun[level] > last_change))
             target[level][due] = 0.0
             count[level][due] = 0
-    return Learned(policy, game.episodes, False)
+    return Learned(greedy(q), tuple(q), game.episodes, False)

@@ -29,8 +29,14 @@ class Learned(NamedTuple):
     """What a tabular method answers."""
 
     policy: tuple[Ints, ...]  # per level [S] the action
+    values: tuple[Floats, ...]  # per level [S, K] what it believes, optimism included
     episodes: int
     finished: bool  # by its own rule, rather than because `max_rounds` were played
+
+
+def greedy(values: Sequence[Floats]) -> tuple[Ints, ...]:
+    """Returns per level `[S]` the best action of tables `[S, K]`; ties go to the smallest."""
+    return tuple(q.argmax(axis=1) for q in values)
 
 
 class ObservedStates:

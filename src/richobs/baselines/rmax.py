@@ -8,8 +8,7 @@ import math
 
 import numpy as np
 
-from richobs.baselines.observed import Counts, Learned, ObservedStates
-from richobs.problem import Ints
+from richobs.baselines.observed import Counts, Learned, ObservedStates, greedy
 
 
 def printed_visits(n_states: int, n_actions: int, horizon: int, epsilon: float, delta: float) -> int:
@@ -44,11 +43,12 @@ def rmax(game: ObservedStates, visits: int, rng: np.random.Generator, *, max_rou
         max_rounds: batches played at most.
     """
     counts = Counts(game.sizes, game.n_actions)
-    policy: tuple[Ints, ...] = ()
+    values = tuple(counts.values(visits, unknown=1.0))
     for _ in range(max_rounds):
-        policy = tuple(q.argmax(axis=1) for q in counts.values(visits, unknown=1.0))
+        policy = greedy(values)
         n = counts.next_batch(policy, [np.maximum(visits - v, 0) for v in counts.visits])
         if n == 0:
-            return Learned(policy, game.episodes, True)
+            return Learned(policy, values, game.episodes, True)
         counts.add(game.play(policy, n, rng))
-    return Learned(policy, game.episodes, False)
+        values = tuple(counts.values(visits, unknown=1.0))
+    return Learned(greedy(values), values, game.episodes, False)
