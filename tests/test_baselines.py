@@ -148,9 +148,9 @@ class TestRegressorElimination:
         assert rate_of_failure(run, 10) <= 0.1
 
     def test_the_true_function_survives_near_misses(self):
-        rewards = richobs.Rewards.bernoulli([[[0.5, 0.4]]])
+        rewards = richobs.Rewards.bernoulli([[[0.5, 0.45]]])
         process = richobs.TabularProcess(np.ones(1), (), (np.eye(1),), (rewards,))
-        tables = np.array([[[0.5, 0.4]], [[0.53, 0.4]], [[0.47, 0.4]], [[0.35, 0.4]]])
+        tables = np.array([[[0.5, 0.45]], [[0.6, 0.45]], [[0.4, 0.45]]])
 
         def run(seed):
             rng = keyed_generator(seed, "near")
