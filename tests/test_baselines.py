@@ -152,12 +152,10 @@ class TestRegressorElimination:
         process = richobs.TabularProcess(np.ones(1), (), (np.eye(1),), (rewards,))
         tables = np.array([[[0.5, 0.45]], [[0.6, 0.45]], [[0.4, 0.45]]])
 
-        def run(seed):
+        for seed in range(20):  # the paper's margin is wide: not one should go
             rng = keyed_generator(seed, "near")
-            end = regressor_elimination(process, tables, epsilon=1e-6, delta=0.1, max_rounds=1000, rng=rng)
-            return end.survivors[0]
-
-        assert rate_of_failure(run, 30) <= 0.1
+            end = regressor_elimination(process, tables, epsilon=1e-6, delta=0.1, max_rounds=300, rng=rng)
+            assert end.survivors[0]
 
     def test_rounds_that_run_out_are_not_called_finished(self):
         problem = richobs.make("bandit")
