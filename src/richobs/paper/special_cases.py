@@ -85,9 +85,9 @@ def pieces(scale: Scale, /) -> list[Plain]:
                     "at": at,
                     "seed": seed,
                     "runs": (10 if full else 3) if lanes else 1,
-                    "cap": (10_000 if full else 300) if lanes else None,
+                    "cap": (5_000 if full else 300) if lanes else None,
                 }
-                for seed in range(1 if lanes or not full else 5)
+                for seed in range(1 if lanes or not full else 4)
             )
 
     bandit, tabular = (PAPER, CERTIFIED, REGRESSOR), (PAPER, CERTIFIED, RMAX, RMAX_PRINTED, DELAYED, UCB, UCB_TUNED)
@@ -97,7 +97,7 @@ def pieces(scale: Scale, /) -> list[Plain]:
         add("bandit, by K", f"{BANDIT},n_actions={K}", bandit, 0.1, K)
     for e in (0.3, 0.2, 0.1, 0.05, 0.025) if full else (0.3, 0.15):
         add("MDP, by epsilon", MDP, tabular, e, 1 / e)
-    for H in (4, 6, 8, 12) if full else (2, 4):
+    for H in (4, 6, 8, 10) if full else (2, 4):
         add("deep sea, by H", f"{SEA}/{H}", tabular, 0.1, H)
     return work
 
