@@ -55,6 +55,7 @@ def test_exponential_growth_and_missed_promises_of_lsvee_are_seen(work):
 def test_runs_that_were_not_done_are_not_forgotten():
     assert statement.median([1, 2, None]) == 2
     assert statement.median([1, None, None]) == math.inf
+    assert isinstance(statement.median([10**20]), float)  # more than an int64 holds
 
 
 def test_the_chance_of_a_reward_by_hand():

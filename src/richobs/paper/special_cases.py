@@ -5,7 +5,6 @@ methods are shown the hidden states; each is asked for the same epsilon and delt
 """
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from richobs.envs import Problem, make
 from richobs.intervals import binomial_interval
 from richobs.learning import learn
 from richobs.paper.base import Check, Conclusion, Plain, Scale
+from richobs.paper.censored import median, shown
 from richobs.paper.colours import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 from richobs.planning import plan
 from richobs.randomness import keyed_generator
@@ -170,11 +170,6 @@ def _table(given: Sequence[Plain], results: Sequence[Plain]) -> dict[tuple[str, 
     return found
 
 
-def median(episodes: Sequence[int | None]) -> float:
-    """Returns the median; infinite where half of the runs or more were not done."""
-    return statistics.median(math.inf if e is None else e for e in episodes)
-
-
 def slope(points: dict[float, list[int | None]]) -> float:
     """Returns the exponent of a power law through the medians; NaN where they are not all known."""
     y = [median(e) for _, e in sorted(points.items())]
@@ -220,9 +215,9 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
     rows = []
     for (sweep, name), points in found.items():
         for at, episodes in sorted(points.items()):
-            middle = median(episodes)
-            shown = f"{middle:.4g}" if math.isfinite(middle) else "not within the cap"
-            rows.append((sweep, name, round(at, 4), len(episodes), sum(e is not None for e in episodes), shown))
+            rows.append(
+                (sweep, name, round(at, 4), len(episodes), sum(e is not None for e in episodes), shown(episodes))
+            )
     return Conclusion(
         checks,
         ("sweep", "learner", "at", "runs", "done", "median episodes"),
@@ -273,8 +268,8 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
         axes.margins(x=0.12)
     handles: dict[str, Any] = {}
     for axes in figure.axes:
-        shown, labels = axes.get_legend_handles_labels()
-        handles |= dict(zip(labels, shown, strict=True))
+        lines, labels = axes.get_legend_handles_labels()
+        handles |= dict(zip(labels, lines, strict=True))
     figure.legend(
         list(handles.values()),
         list(handles),
