@@ -466,8 +466,8 @@ def _optimum_panel(axes: "Axes", found: list[tuple[Plain, list[float]]]) -> None
         limit = wall(p["n_arms"], p["epsilon"])
         axes.plot([limit, limit], [0, 2 / 3], color=colour, lw=1.2)
     axes.axhline(2 / 3, color=RED, lw=1.2, ls="--")
-    axes.text(0.1, 2 / 3 + 0.015, "2/3", color=RED, fontsize=9)
-    axes.set(ylim=(0, 1.0), xlabel="episodes T", ylabel="probability of the right answer")
+    axes.text(0.99, 2 / 3 - 0.015, "2/3", color=RED, fontsize=9, ha="right", va="top", transform=axes.transAxes)
+    axes.set(ylim=(0, 1), xlabel="episodes T", ylabel="probability of the right answer")
     axes.set_title("Any algorithm at all, exactly (dotted: the proof's bound; bars: wall)", fontsize=11)
     axes.legend(frameon=False, fontsize=9, loc="upper left")
 
