@@ -90,7 +90,7 @@ def pieces(scale: Scale, /) -> list[Plain]:
             budget = math.floor(times * wall(2**H, EPSILON))
             for learner in COLOURS:
                 slow = learner.startswith(("eps", "LSVEE"))
-                if budget > (12_000 if full or not slow else 1_500):
+                if budget > ((12_000 if full else 1_500) if slow else 30_000):
                     continue
                 work.append(
                     {

@@ -1,7 +1,7 @@
 """The special cases of Section 3.2: contextual bandits (M = H = 1) and small-state MDPs, beside methods made for them.
 
 LSVEE does not know that it is in a special case. RegressorElimination knows the law of the contexts, and the tabular
-methods are shown the hidden states; each is asked for the same epsilon and delta.
+methods know that what they see is the state; each is asked for the same epsilon and delta.
 """
 
 import math
@@ -237,10 +237,10 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
     titles = (
         "Contextual bandit (H = 1)",
         "Contextual bandit (H = 1)",
-        "MDP with observed states",
-        "Deep sea, observed states",
+        "Small MDP (H = 3, 3 states, 2 actions)",
+        "Deep sea",
     )
-    grid = figure.add_gridspec(2, 2, left=0.065, right=0.78, top=0.89, bottom=0.11, hspace=0.42)
+    grid = figure.add_gridspec(2, 2, left=0.065, right=0.77, top=0.89, bottom=0.11, hspace=0.42)
     for index, (sweep, (_, name)) in enumerate(SWEEPS.items()):
         axes = figure.add_subplot(grid[index // 2, index % 2])
         _sweep(axes, {n: found[s, n] for s, n in found if s == sweep}, cap)
@@ -288,7 +288,7 @@ def _sweep(axes: "Axes", learners: dict[str, dict[float, list[int | None]]], cap
             axes.plot(*zip(*known, strict=True), "o-", color=COLOURS[name], lw=1.8, ms=5, label=name)
         missing = [at for at in x if not math.isfinite(median(points[at]))]
         if missing:
-            label = None if known else f"{name}: not within {cap:,}"
+            label = None if known else f"{name}: over {cap:,}"
             axes.plot(missing, [cap] * len(missing), "^", color=COLOURS[name], mfc="white", ms=7, label=label)
     axes.set(xscale="log", yscale="log")
     ticks = sorted({at for points in learners.values() for at in points})
