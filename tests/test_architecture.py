@@ -25,7 +25,7 @@ ROOMS = [
     {"outcome"},
     {"envs", "lsvee", "certified"},
     {"learning"},
-    {"planning", "certificate", "tensorboard"},
+    {"planning", "certificate", "tensorboard", "baselines"},
     {"store"},
     {"session", "report"},
     {"paper"},

@@ -1,0 +1,92 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from richobs.envs import lower_bound as family
+from richobs.paper import lower_bounds as statement
+from richobs.tabular import TabularProcess
+
+
+@pytest.fixture(scope="module")
+def work():
+    given = statement.pieces("fast")
+    return given, [statement.measure(piece) for piece in given]
+
+
+def broken(given, results):
+    return [c.what for c in statement.conclude(given, results).checks if not c.holds]
+
+
+def test_every_check_holds(work):
+    assert broken(*work) == []
+
+
+def test_the_figure_is_drawn(work):
+    figure = Figure()
+    statement.draw(figure, *work)
+    assert len(figure.axes) == 4
+
+
+def test_a_learner_that_is_told_the_secret_breaks_the_wall(work, monkeypatch):
+    given, results = work
+    monkeypatch.setattr(statement, "_answer", lambda *_: "right")
+    told = [
+        statement.measure(p) if p.get("learner") == "uniform allocation" else r
+        for p, r in zip(given, results, strict=True)
+    ]
+    found = broken(given, told)
+    assert len(found) == 1
+    assert found[0].startswith("every learner fails")
+
+
+def test_observations_that_tell_the_state_break_the_reduction():
+    config = family.Config(2, 2, 0.1)
+    honest = family.member(config, (0, 1))
+    seeing = TabularProcess(honest.start, honest.transitions, (np.eye(2),) * 2, honest.rewards)
+    policies = family.policies(config)
+    one, other = (statement.law(honest, p) for p in (policies[0], policies[2]))  # (0, 0) and (1, 0)
+    assert statement.kl(one, other) == 0.0
+    one, other = (statement.law(seeing, p) for p in (policies[0], policies[2]))
+    assert statement.kl(one, other) == math.inf
+
+
+def test_a_larger_gap_breaks_the_bound_for_a_smaller_one(work):
+    given, results = work
+    cheat = [
+        {"success": statement.best_success(p["n_arms"], 0.45, p["budget"])} if p["kind"] == "optimum" else r
+        for p, r in zip(given, results, strict=True)
+    ]
+    assert [w.startswith("no algorithm at all") for w in broken(given, cheat)] == [True]
+
+
+def test_a_family_without_the_secret_is_noticed(monkeypatch):
+    member = family.member
+
+    def without(config, secret):
+        process = member(config, secret)
+        return dataclasses.replace(process, rewards=(*process.rewards[:-1], process.rewards[0]))
+
+    monkeypatch.setattr(family, "member", without)
+    assert statement.construction(family.Config(2, 2, 0.1))["value_error"] > 0.1
+
+
+class TestByHand:
+    def test_the_wall(self):
+        assert statement.wall(1024, 0.25) == pytest.approx(1024 / 4.5)
+
+    def test_the_best_algorithm_with_two_arms(self):
+        # One pull: stay after a win (1/2 + epsilon if it is the best arm), switch after a loss.
+        assert statement.best_success(2, 0.1, 2)[:2] == pytest.approx([0.5, 0.55])
+
+    def test_divergence_of_coins(self):
+        assert statement.kl_coin(0.5, 0.6) == pytest.approx(-0.5 * math.log(1 - 4 * 0.01))
+        assert statement.kl_coin(0.6, 0.5) == pytest.approx(0.6 * math.log(1.2) + 0.4 * math.log(0.8))
+
+    def test_a_law_counts_every_way_to_see_the_same(self):
+        process = family.member(family.Config(2, 2, 0.1), (0, 1))
+        assert statement.law(process, family.SequencePolicy((0, 1))) == pytest.approx(
+            {(0, 0.0, 0, 0.0): 0.4, (0, 0.0, 0, 1.0): 0.6}
+        )
