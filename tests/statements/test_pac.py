@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from richobs.learning import learn
 from richobs.paper import pac as statement
 from richobs.planning import plan
 from richobs.policy import LearnedPolicy
+from richobs.session import learn
 
 
 @pytest.fixture(scope="module")

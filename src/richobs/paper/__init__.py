@@ -9,6 +9,10 @@ from richobs.paper.base import Check, Conclusion, Plain, Scale, Statement
 __all__ = ["STATEMENTS", "Check", "Conclusion", "Plain", "Scale", "Statement", "load"]
 
 STATEMENTS: dict[str, str] = {  # name -> module, in the paper's order
+    "lower-bounds": "richobs.paper.lower_bounds",
+    "pac": "richobs.paper.pac",
+    "special-cases": "richobs.paper.special_cases",
+    "undirected-exploration": "richobs.paper.undirected_exploration",
     "td-loss": "richobs.paper.td_loss",
     "squared-loss-deviation": "richobs.paper.deviation",
     "estimation-error": "richobs.paper.estimation",
@@ -18,6 +22,7 @@ STATEMENTS: dict[str, str] = {  # name -> module, in the paper's order
     "consensus": "richobs.paper.consensus",
     "dfs-learn": "richobs.paper.dfs_learn",
     "v-star": "richobs.paper.v_star",
+    "on-demand": "richobs.paper.on_demand",
 }
 
 

@@ -30,12 +30,12 @@ from richobs.envs import Problem
 from richobs.envs import lower_bound as family
 from richobs.errors import BrokenPromise
 from richobs.intervals import binomial_interval
-from richobs.session import learn
 from richobs.outcome import StopReason
 from richobs.paper.base import Check, Conclusion, Plain, Scale
-from richobs.paper.colours import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
+from richobs.paper.figures import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
 from richobs.problem import Path, Policy
 from richobs.randomness import keyed_generator
+from richobs.session import learn
 from richobs.tabular import TabularProcess
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ CONFIDENCE = 0.999
 COLOURS = {
     "uniform allocation": BLUE,
     "successive elimination": SKY,
-    "median elimination": PURPLE,
+    "median elimination": PINK,
     "epsilon-greedy Q-learning": ORANGE,
     "LSVEE (certified)": GREEN,
 }

@@ -19,6 +19,7 @@ from richobs.learning import Settings, constants_for
 from richobs.lsvee import PaperConstants
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.corners import cliff, gap, learned_tolerance, staircase
+from richobs.paper.figures import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
 from richobs.paper.watched import SURELY, Demand, chance_of_visiting, learned_states, policy_risk_margin
 from richobs.problem import Floats, GreedyPolicy, Ints
 from richobs.randomness import keyed_generator
@@ -40,8 +41,6 @@ CONFIDENCE = 0.999  # of every interval
 LOSSES = (0.0, 0.125, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 1.0, 1.2)  # epsilons
 CHANCES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)  # of visiting an unlearned state, in epsilon/8
 STAIRS = ((2, 1, 2), (2, 4, 5), (3, 3, 4), (4, 2, 3), (4, 4, 5), (6, 3, 4))  # H, M, K
-
-GREEN, BLUE, ORANGE, GREY = "#009e73", "#0072b2", "#d55e00", "#777777"  # safe for colour-blind readers
 
 
 def pieces(scale: Scale, /) -> list[Plain]:
@@ -442,9 +441,9 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
 
 def _draw_test(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]) -> None:
     axes.axvspan(0, 0.25, color=GREEN, alpha=0.12, linewidth=0)
-    axes.axvspan(0.75, 1.25, color=ORANGE, alpha=0.12, linewidth=0)
+    axes.axvspan(0.75, 1.25, color=RED, alpha=0.12, linewidth=0)
     grid = np.linspace(0, 1.2, 97)
-    for shift, colour, word in ((-1, BLUE, "V* - ε/8"), (0, GREY, "V*"), (1, ORANGE, "V* + ε/8")):
+    for shift, colour, word in ((-1, BLUE, "V* - ε/8"), (0, GREY, "V*"), (1, RED, "V* + ε/8")):
         mine = [(p, r) for p, r in _of("test", pieces, results) if p["shift"] == shift]
         x = [p["loss"] for p, _ in mine]
         axes.plot(grid, [_chance_of_passing(loss, shift) for loss in grid], color=colour, linewidth=1)
@@ -453,7 +452,7 @@ def _draw_test(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]) 
         bars = np.abs(np.array(ends).T - np.array(shares))
         axes.errorbar(x, shares, bars, fmt="o", markersize=3, color=colour, linewidth=1, label=f"V̂* = {word}")
     axes.text(0.125, 0.5, "must\npass", ha="center", va="center", fontsize=8, color=GREEN)
-    axes.text(1.0, 0.6, "must fail\n(Lemma: 1, proof: 3/4)", ha="center", va="center", fontsize=8, color=ORANGE)
+    axes.text(1.0, 0.6, "must fail\n(Lemma: 1, proof: 3/4)", ha="center", va="center", fontsize=8, color=RED)
     axes.set(xlabel="what the policy loses, in ε", ylabel="passes the test", xlim=(0, 1.25))
     axes.set_title("The test: measured (points), exact law (lines)", loc="left", fontsize=10)
     axes.legend(frameon=False, fontsize=8, loc="upper right")
@@ -466,7 +465,7 @@ def _draw_risk(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]) 
     )
     limits = [r for _, r in _of("limit", pieces, results)]
     axes.scatter(
-        [r["q"] for r in limits], [r["regret"] for r in limits], s=14, color=ORANGE, label="every loss at its limit"
+        [r["q"] for r in limits], [r["regret"] for r in limits], s=14, color=RED, label="every loss at its limit"
     )
     ends = np.array([0.0, 1.0])
     axes.plot(ends, ends + EPSILON / 8, color="black", linewidth=1, label="bound: q + 40√K φH² = q + ε/8")
@@ -496,7 +495,7 @@ def _draw_misses(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]
         if r["missed"]:
             axes.plot(p["chance"], r["missed"] / p["runs"], "o", markersize=4, color=BLUE)
     given = [(8 * r["q"] / p["epsilon"], r["given_failure"]) for p, r in _of("conditional", pieces, results)]
-    axes.plot(*zip(*given, strict=True), "X", color=ORANGE, linestyle="", label="exact, given that the test fails")
+    axes.plot(*zip(*given, strict=True), "X", color=RED, linestyle="", label="exact, given that the test fails")
     axes.plot([1, given[0][0] + 0.3], [bound, bound], color="black", linewidth=1, label="promised for q ≥ ε/8")
     axes.set_yscale("log")
     axes.set(xlabel="q, in ε/8", ylabel="all n₂ paths miss", ylim=(0.2 / mine[0][0]["runs"], 1.2))
@@ -510,7 +509,7 @@ def _draw_growth(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plain]
         for p, r in _of("run", pieces, results)
         if p["world"] == "staircase" and p["seed"] == 0 and p["shift"] == 1
     ]
-    colours = (GREEN, BLUE, ORANGE, "#cc79a7", "#56b4e9", "#e69f00")
+    colours = (GREEN, BLUE, RED, PINK, SKY, ORANGE)
     for (p, r), colour in zip(stairs, colours, strict=False):
         H, M = p["horizon"], p["n_states"]
         shares = [n / r["states"] for n in r["learned"][:-1]]

@@ -17,6 +17,7 @@ from richobs.errors import BrokenPromise
 from richobs.intervals import binomial_interval
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.corners import staircase
+from richobs.paper.figures import BLUE, GREEN, GREY, RED, SKY
 from richobs.planning import SamplePlan, plan
 from richobs.randomness import keyed_generator
 from richobs.session import learn
@@ -53,7 +54,6 @@ WHY = {
     "log 1/delta": "below 2: 1/delta stands beside M H, N and n_2 in both logarithms, which weigh more here",
     "log N": "below 1: log N stands beside log(48 M^2 H^3 n_2/delta), about 20 here",
 }
-BLUE, SKY, ORANGE, GREEN = "#0072b2", "#56b4e9", "#d55e00", "#009e73"  # safe for colour-blind readers
 
 
 def pieces(scale: Scale, /) -> list[Plain]:
@@ -314,11 +314,11 @@ def _draw_sweep(axes: "Axes", swept: str, mine: Sequence[Plain]) -> None:
     x = np.array([r["x"] for r in mine])
     middle = [float(np.median(r["certified"])) for r in mine]
     lines: list[tuple[Sequence[float], str, str, str]] = [
-        (list((x / x[0]) ** THEOREM[swept]), "--", "#999999", "theorem's exponent"),
+        (list((x / x[0]) ** THEOREM[swept]), "--", GREY, "theorem's exponent"),
         ([r["bound"] for r in mine], "-", "black", "bound: the proof, its constants in"),
         ([r["printed"] for r in mine], "o-", BLUE, "measured: paper, as printed"),
         ([r["skipping"] for r in mine], "o-", SKY, "measured: paper, repeats left out"),
-        (middle, "s-", ORANGE, "measured: certified"),
+        (middle, "s-", RED, "measured: certified"),
     ]
     for y, style, colour, label in lines:
         axes.plot(x, np.array(y) / y[0], style, color=colour, markersize=3, linewidth=1.2, label=label)
@@ -354,7 +354,7 @@ def _draw_exponents(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Pla
             (THEOREM[swept], "|", "black", "theorem"),
             (far_exponent(swept), "d", GREEN, "proof's bound, far out"),
             (exponent(x, [r["printed"] for r in mine]), "o", BLUE, "measured, as printed"),
-            (exponent(x, middle), "s", ORANGE, "measured, certified"),
+            (exponent(x, middle), "s", RED, "measured, certified"),
         ]
         for value, marker, colour, label in marks:
             if value is not None:
@@ -377,7 +377,7 @@ def _draw_failures(axes: "Axes", pieces: Sequence[Plain], results: Sequence[Plai
     counts = failures(pieces, results)
     for row, (schedule, delta, failed, total) in enumerate(reversed(counts)):
         low, high = binomial_interval(failed, total, CONFIDENCE)
-        colour = BLUE if schedule == "paper" else ORANGE
+        colour = BLUE if schedule == "paper" else RED
         axes.plot([low, high], [row, row], color=colour, linewidth=3, solid_capstyle="butt")
         axes.plot(failed / total, row, "o", color=colour, markersize=4)
         axes.plot(delta, row, "|", color="black", markersize=18)

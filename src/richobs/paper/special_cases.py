@@ -25,12 +25,12 @@ from richobs.baselines import (
 )
 from richobs.envs import Problem, make
 from richobs.intervals import binomial_interval
-from richobs.session import learn
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.censored import median, shown
-from richobs.paper.colours import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
+from richobs.paper.figures import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
 from richobs.planning import plan
 from richobs.randomness import keyed_generator
+from richobs.session import learn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ PAPER, CERTIFIED, REGRESSOR = "LSVEE (paper)", "LSVEE (certified)", "RegressorEl
 RMAX, RMAX_PRINTED, DELAYED = "R-max (Hoeffding visits)", "R-max (printed visits)", "delayed Q-learning"
 UCB, UCB_TUNED = "UCB-Q (as proven)", "UCB-Q (bonus / 100)"
 COLOURS = {
-    PAPER: PURPLE,
+    PAPER: PINK,
     CERTIFIED: GREEN,
     REGRESSOR: ORANGE,
     RMAX: BLUE,

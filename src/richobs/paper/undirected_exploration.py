@@ -13,13 +13,13 @@ import numpy as np
 from richobs.baselines import EpsilonGreedy, Lanes, greedy_values, train, uniform_exploration
 from richobs.envs import make
 from richobs.intervals import binomial_interval
-from richobs.session import learn
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.censored import median, shown
-from richobs.paper.colours import BLUE, GREEN, ORANGE, PURPLE
+from richobs.paper.figures import BLUE, GREEN, ORANGE, PINK
 from richobs.planning import plan
 from richobs.problem import Floats
 from richobs.randomness import keyed_generator
+from richobs.session import learn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +33,7 @@ N_ACTIONS, PRIZE = 4, 0.5  # of the lock
 NOISE_BITS = 2  # what LSVEE has to see through
 CONFIDENCE = 0.999
 RANDOM, GREEDY, CERTIFIED, PAPER = "random play", "epsilon-greedy Q-learning", "LSVEE (certified)", "LSVEE (paper)"
-COLOURS = {RANDOM: BLUE, GREEDY: ORANGE, CERTIFIED: GREEN, PAPER: PURPLE}
+COLOURS = {RANDOM: BLUE, GREEDY: ORANGE, CERTIFIED: GREEN, PAPER: PINK}
 MARKERS = {RANDOM: "o", GREEDY: "^", CERTIFIED: "s", PAPER: "D"}
 
 
