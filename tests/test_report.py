@@ -1,6 +1,7 @@
 """The report: what it says, and that it says it safely. How it looks in a browser is in test_page.py."""
 
 import dataclasses
+import html
 import itertools
 import json
 import math
@@ -189,7 +190,8 @@ class TestSeeds:
             cut_short(certified, 9),
         ]
         said = Page(page.page(runs)).said
-        assert "lock/5; certified, epsilon 0.1, delta 0.05 3 of 4 3 30 10 to 3,149" in said
+        most = f"{certified.ledger.total:,}"
+        assert f"lock/5; certified, epsilon 0.1, delta 0.05 3 of 4 3 30 10 to {most}" in said
         assert "75%" in said
 
 
@@ -442,3 +444,13 @@ class TestFiles:
     def test_no_runs_no_report(self, tmp_path):
         with pytest.raises(InvalidInput, match="at least one run"):
             write_report([], tmp_path / "r.html")
+
+
+def test_what_a_run_struggled_with_is_on_the_page_and_no_test_of_a_node():
+    short = stored("random/4", max_episodes=20_000, epsilon=0.02)
+    assert any(p.event.kind == "stage" for p in short.steps)
+    text = page.page([short])
+    for remark in short.certificate.content["result"]["remarks"]:
+        assert f"It struggled: {html.escape(remark)}." in text
+    tree = search_tree([p.event for p in short.steps], short.ledger, short.horizon, short.n_actions)
+    assert [n.path for n in tree.nodes if n.mark.name in ("other", "policies")] == [()]

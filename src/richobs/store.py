@@ -99,6 +99,7 @@ class StoredRun:
         if n_states is not None:
             planned = plan(n_states=n_states, epsilon=settings.epsilon, delta=settings.delta, **sizes)
         certificate = Certificate.load(place / CERTIFICATE) if state == "finished" else None
+        ledger.skip(0 if certificate is None else int(certificate.content["result"]["skipped"]))
         return cls(
             folder=place,
             world=about["id"],

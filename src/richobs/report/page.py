@@ -13,7 +13,7 @@ from richobs.outcome import Event
 from richobs.report import words
 from richobs.report.chart import Chart, Tick, episodes_axis, step_chart
 from richobs.report.seeds import Median, groups, median
-from richobs.report.tree import MARKS, OF_POLICIES, SearchTree, search_tree
+from richobs.report.tree import MARKS, OF_POLICIES, REMARKS, SearchTree, search_tree
 from richobs.store import StoredRun
 from richobs.version import __version__
 
@@ -167,7 +167,7 @@ class RunView:
             why = f"It stopped because {self.result['reason']}."
             if self.upper is not None and self.lower is not None and self.upper - self.lower > s.epsilon:
                 why += f" Asked for was {s.epsilon!r}; the claim is the wider one that holds."
-            return why
+            return " ".join([why, *(f"It struggled: {remark}." for remark in self.result["remarks"])])
         why = f"{words.count(self.run.ledger.total)} episodes were spent in {len(self.events):,} tests until then."
         if self.run.message:
             why = f"{self.run.message} {why}"
@@ -296,13 +296,12 @@ class RunView:
     def levels(self) -> list[LevelRow]:
         """What happened level by level; tests and episodes of whole policies are left out."""
         H, K = self.run.horizon, self.run.n_actions
-        certified = self.run.settings.schedule == "certified"
         visited = [*self.tree.visited(), *([0] * (H + 1))]
         tests, dropped, episodes = [0] * H, [0.0] * H, [0] * H
         for event in self.events:
             # The certified search tests an action at a node: its path ends with that action.
-            level = len(event.path) - certified
-            if event.kind in OF_POLICIES or not 0 <= level < H:
+            level = len(event.path) - (event.phase == "certified")
+            if event.kind in OF_POLICIES + REMARKS or not 0 <= level < H:
                 continue
             tests[level] += 1
             shrunk = (event.log_size_before - event.log_size_after) / math.log(10)
@@ -311,7 +310,8 @@ class RunView:
             if entry.purpose in OF_POLICIES:
                 continue
             # A path that the certified search plays shows every node that it passes, the paper's only its last one.
-            seen = range(len(entry.path)) if certified and entry.path else range(len(entry.path), len(entry.path) + 1)
+            whole = entry.phase == "certified" and entry.path
+            seen = range(len(entry.path)) if whole else range(len(entry.path), len(entry.path) + 1)
             for level in seen:
                 if level < H:
                     episodes[level] += entry.episodes

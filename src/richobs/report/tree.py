@@ -43,6 +43,7 @@ MARKS = (
 )
 MARK = {mark.name: mark for mark in MARKS}
 OF_POLICIES = ("trial", "verification", "rollout")  # tests of a policy, noted at the root but not about it
+REMARKS = ("stage", "handover")  # what the search noticed about itself; no tests
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def search_tree(events: Sequence[Event], ledger: Iterable[Entry], horizon: int, 
 
 def _mark(events: Sequence[Event]) -> Mark:
     """Returns what happened at a node, by the tests that are about it."""
-    about = [e for e in events if e.kind not in OF_POLICIES]
+    about = [e for e in events if e.kind not in OF_POLICIES + REMARKS]
     eliminations = [e for e in about if e.kind == "elimination"]
     if eliminations:
         dropped = [e for e in eliminations if e.log_size_after < e.log_size_before]
@@ -186,4 +187,5 @@ def _mark(events: Sequence[Event]) -> Mark:
     opinions = [e.verdict for e in about if e.kind == "consensus"]
     if opinions:
         return MARK["agreed" if opinions[-1] == "agree" else "open"]
-    return MARK["other" if about else "policies" if events else "passed"]
+    policies = any(e.kind in OF_POLICIES for e in events)
+    return MARK["other" if about else "policies" if policies else "passed"]

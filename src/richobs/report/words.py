@@ -65,6 +65,8 @@ MEANINGS = {
     "rollout": Meaning("does the policy earn what was promised?", "distance from V*'s estimate", "allowed"),
     "trial": Meaning("does the candidate seem to keep its promise?", "promised minus earned", "allowed"),
     "verification": Meaning("are the bounds close enough?", "U - W", "epsilon asked for"),
+    "stage": Meaning("a batch told no survivors apart", "its size", "largest batch from here on"),
+    "handover": Meaning("the paper's algorithm takes over", "episodes until then", "allowed"),
 }
 
 PURPOSES = {
