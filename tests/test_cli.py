@@ -1,14 +1,20 @@
 """The command line, as a user meets it."""
 
+import io
 import json
+import pathlib
+import sqlite3
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
 import richobs
 from richobs.cli import main
+from richobs.display import Watch
 from richobs.envs import WORLDS
+from richobs.outcome import Event, Progress
 
 
 def run(capsys, *args):
@@ -28,7 +34,8 @@ def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path):
     assert "certified: batch" in said.out
     assert "at most 0.5" in said.out
     folder = tmp_path / "runs" / "lock-3,noise_bits=2"
-    assert sorted(p.name for p in folder.iterdir()) == ["certificate.json", "policy.npz"]
+    kept = ["certificate.json", "config.json", "policy.npz", "report.html", "run.lock", "run.sqlite"]
+    assert sorted(p.name for p in folder.iterdir()) == kept
     assert str(folder.relative_to(tmp_path)) in said.out
 
 
@@ -59,7 +66,7 @@ def test_learn_json_is_the_certificate(capsys):
 def test_the_seed_of_a_run_is_not_that_of_the_world(capsys):
     answers = {}
     for flag in ("--seed", "--world-seed"):
-        _, said = run(capsys, "learn", "lock/2", "--json", "--out", "x", flag, "5")
+        _, said = run(capsys, "learn", "lock/2", "--json", "--out", flag.strip("-"), flag, "5")
         answers[flag] = json.loads(said.out)
     assert answers["--seed"]["environment"]["id"] == "lock/2"
     assert answers["--world-seed"]["environment"]["id"] == "lock/2,seed=5"
@@ -115,7 +122,7 @@ def test_folders_may_be_called_like_worlds(capsys):
 def test_a_folder_that_cannot_be_made_is_noticed_before_the_run(capsys, monkeypatch):
     with open("afile", "w") as file:
         file.write("x")
-    monkeypatch.setattr("richobs.cli.run", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("richobs.store.run", lambda *_: pytest.fail("it ran"))
     status, said = run(capsys, "learn", "lock/2", "--out", "afile")
     assert status == 2
     assert "afile" in said.err
@@ -217,3 +224,139 @@ def test_version(capsys):
 def test_the_installed_command_runs():
     done = subprocess.run([sys.executable, "-m", "richobs", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("richobs ")
+
+
+class TestStoredRuns:
+    """A run that spent its episodes, listed, shown, resumed, and drawn."""
+
+    @pytest.fixture
+    def short(self, capsys):
+        status, said = run(capsys, "learn", "lock/4", "--max-episodes", "700", "--out", "runs/a", "--quiet")
+        assert status == 0
+        return said.out
+
+    def test_resume_goes_on_to_the_same_bytes(self, capsys, short):
+        assert "within 0.1 of" not in short
+        status, said = run(capsys, "resume", "runs/a", "--max-episodes", "100000")
+        assert status == 0
+        assert "within 0.1 of optimal" in said.out
+        run(capsys, "learn", "lock/4", "--max-episodes", "100000", "--out", "runs/b", "--quiet")
+        assert (
+            pathlib.Path("runs/a/certificate.json").read_bytes() == pathlib.Path("runs/b/certificate.json").read_bytes()
+        )
+
+    def test_learn_on_a_finished_folder_says_the_same_again(self, capsys):
+        first, again = (run(capsys, "learn", "lock/2", "--quiet")[1].out for _ in range(2))
+        assert first == again
+
+    def test_another_run_is_refused_unless_told_to_overwrite(self, capsys, short):
+        other = ("learn", "lock/4", "--seed", "1", "--out", "runs/a", "--quiet")
+        status, said = run(capsys, *other)
+        assert status == 2
+        assert "runs/a holds another run" in said.err
+        status, said = run(capsys, *other, "--overwrite")
+        assert status == 0
+        assert json.loads(pathlib.Path("runs/a/config.json").read_text())["settings"]["seed"] == 1
+
+    def test_runs_lists_what_there_is(self, capsys, short):
+        run(capsys, "learn", "bandit", "--schedule", "paper", "--out", "runs/b", "--quiet")
+        pathlib.Path("runs/c").mkdir()
+        pathlib.Path("runs/c/config.json").write_text("{")
+        pathlib.Path("runs/c/run.sqlite").write_text("")
+        status, said = run(capsys, "runs")
+        assert status == 0
+        assert [line.split()[0] for line in said.out.splitlines()[1:4]] == ["runs/a", "runs/b", "runs/c"]
+        assert "finished" in said.out
+        assert "damaged" in said.out
+        listed = json.loads(run(capsys, "runs", "--json")[1].out)
+        assert [r.get("state") for r in listed] == ["finished", "finished", None]
+        assert listed[0]["episodes"] <= 700
+        assert run(capsys, "runs", "nowhere")[0] == 2
+
+    def test_show_prints_the_summary_again(self, capsys, short):
+        status, said = run(capsys, "show", "runs/a")
+        assert status == 0
+        assert said.out.startswith(short.strip())
+        assert "struggled" in said.out  # it says what is missing
+        verified = run(capsys, "verify", "runs/a/certificate.json")
+        assert verified[0] == 0
+        assert "yes, everything agrees" in run(capsys, "show", "runs/a")[1].out
+        whole = json.loads(run(capsys, "show", "runs/a", "--json")[1].out)
+        assert whole["certificate"]["claim"] == short.strip()
+        assert run(capsys, "show", "runs")[0] == 2
+
+    def test_an_unfinished_run_is_shown_as_far_as_it_is(self, capsys, short):
+        with sqlite3.connect("runs/a/run.sqlite") as db:
+            db.execute("DELETE FROM ends")
+        _, said = run(capsys, "show", "runs/a")
+        assert "unfinished" in said.out
+        assert "bounds so far" in said.out
+        assert "go on: richobs resume runs/a" in said.out
+
+    def test_report_draws_one_or_several(self, capsys, short):
+        run(capsys, "learn", "lock/4", "--seed", "1", "--out", "runs/b", "--quiet")
+        status, said = run(capsys, "report", "runs/a", "runs/b", "--out", "both.html")
+        assert status == 0
+        assert "wrote both.html and 10 figures beside it" in said.out
+        assert "Side by side" in pathlib.Path("both.html").read_text()
+        assert run(capsys, "report", "runs")[0] == 0
+        assert pathlib.Path("runs/report.html").exists()
+        pathlib.Path("empty").mkdir()
+        status, said = run(capsys, "report", "empty")
+        assert (status, "no runs in empty" in said.err) == (2, True)
+
+    def test_an_environment_of_ones_own_cannot_be_resumed_from_here(self, capsys, short):
+        file = pathlib.Path("runs/a/config.json")
+        config = json.loads(file.read_text())
+        config["environment"]["id"] = None
+        file.write_text(json.dumps(config))
+        status, said = run(capsys, "resume", "runs/a")
+        assert status == 2
+        assert "from Python again" in said.err
+
+    def test_tensorboard_gets_the_numbers(self, capsys):
+        pytest.importorskip("tensorboardX")
+        status, _ = run(capsys, "learn", "lock/2", "--quiet", "--tensorboard", "board")
+        assert status == 0
+        body = b"".join(p.read_bytes() for p in pathlib.Path("board").iterdir())
+        for name in (b"survivors_log10", b"value/v_star_at_most", b"elimination/threshold"):
+            assert name in body
+
+    def test_tensorboard_says_what_is_missing(self, capsys, monkeypatch):
+        monkeypatch.setitem(sys.modules, "tensorboardX", None)
+        status, said = run(capsys, "learn", "lock/2", "--quiet", "--tensorboard", "board")
+        assert status == 2
+        assert "pip install 'richobs[tensorboard]'" in said.err
+
+
+def progress(kind="elimination", path=(0, 1), after=10.0, episodes=500, threshold=1024.0):
+    event = Event(kind, "certified", path, "kept", 0.1, threshold, 64, 20.0, after)
+    return Progress(event, episodes, 0.75, 0.25)
+
+
+class TestWatching:
+    def test_the_live_picture_tells_phase_path_survivors_rate_and_bounds(self):
+        console = Console(width=120, file=io.StringIO())
+        watch = Watch("lock/4", 20.0, 10_000, console, plain=False)
+        watch(progress(episodes=100))
+        watch(progress("stage", path=tuple(range(4)) * 10))
+        console.print(watch)
+        text = console.file.getvalue()
+        for part in ("lock/4", "certified: stage", "... (40 actions) ...", "10^4.3 of 10^8.7", "500 of at most 10,000"):
+            assert part in text
+        assert "policy at least 0.2500, V* at most 0.7500" in text
+        assert "batches doubled 1 times" in text
+        assert "·" * 10 + "━" * 20 + "·" * 10 in text  # the interval from 0.25 to 0.75
+
+    def test_without_a_terminal_there_are_plain_lines_now_and_then(self, monkeypatch):
+        clock = [0.0]
+        monkeypatch.setattr("time.monotonic", lambda: clock[0])
+        console = Console(width=200, file=io.StringIO())
+        watch = Watch("lock/4", 20.0, None, console, plain=True)
+        for seconds in range(25):
+            clock[0] = float(seconds)
+            watch(progress(episodes=100 * seconds))
+        lines = console.file.getvalue().splitlines()
+        assert [line.split(";")[2].strip() for line in lines] == ["1,000 episodes", "2,000 episodes"]
+        watch(progress("stage"))
+        assert "batches of up to 1,024 episodes from here on" in console.file.getvalue()

@@ -47,6 +47,8 @@ from richobs.tensorboard import TensorBoard
 
 MOST_STREAMED = 10**11  # episodes per request that are streamed without being asked twice: some hours
 
+WIDE = 200  # columns of a listing that nobody looks at on a terminal
+
 TAKEN = {f.name for f in dataclasses.fields(Settings)}  # options of a run; a world's own are then called world_...
 
 
@@ -238,7 +240,7 @@ def _learn_in(
     assert stored.certificate is not None, "a run that ended well has a certificate"
     written = [folder / CERTIFICATE, folder / POLICY]
     if asked.report:
-        written += write_report([stored], folder / REPORT)[:1]
+        written += write_report([stored], folder / REPORT, figures=False)
     if asked.json:
         console.file.write(stored.certificate.to_json())
         return 0
@@ -273,6 +275,7 @@ class Runs:
         if self.json:
             console.print_json(json.dumps([_listed(name, run) for name, run in found]))
         elif found:
+            console.width = console.width if console.is_terminal else WIDE
             console.print(listing(found))
         else:
             console.print(f"no runs in {self.folder}")
@@ -583,15 +586,15 @@ def _ahead(ahead: CertifiedPlan) -> Table:
         box=None,
         pad_edge=False,
     )
-    for column in ("  similar worlds needed", "levels", "actions", "functions", "epsilon", "episodes, median", "range"):
-        table.add_column(column, justify="left" if column.startswith("  ") else "right")
+    table.add_column("  similar worlds needed", no_wrap=True)
+    for column in ("episodes", "range", "epsilon", "functions"):
+        table.add_column(column, justify="right", no_wrap=True)
     for m in ahead.similar:
         least, median, most = m.episodes
         size = f"10^{m.log_size / math.log(10):.0f}"
-        numbers = (f"{m.horizon}", f"{m.n_actions}", size, f"{m.epsilon:g}", f"{median:,}", f"{least:,} to {most:,}")
-        table.add_row(f"  {m.world}", *numbers)
+        table.add_row(f"  {m.world}", f"{median:,}", f"{least:,} to {most:,}", f"{m.epsilon:g}", size)
     if ahead.suffices is not None:
-        table.add_row("  surely enough", "", "", "", "", number(ahead.suffices), "")
+        table.add_row("  surely enough", number(ahead.suffices))
     return table
 
 

@@ -77,9 +77,8 @@ class Watch:
             f"{number(p.episodes)} episodes",
         ]
         if p.event.kind == "stage":
-            parts.insert(
-                1, f"batches up to {number(int(p.event.threshold))} episodes, as smaller ones told no survivors apart"
-            )
+            most = number(int(p.event.threshold))
+            parts.insert(1, f"batches of up to {most} episodes from here on, as smaller ones told no survivors apart")
         if p.upper is not None and p.lower is not None:
             parts.append(f"V* at most {p.upper:.4f}, policy at least {p.lower:.4f}")
         return "; ".join(parts)

@@ -28,11 +28,11 @@ class TensorBoard:
     def __call__(self, progress: Progress) -> None:
         """Writes one test."""
         event, at = progress.event, progress.episodes
-        scalars = {"survivors (log10)": event.log_size_after / math.log(10)}
+        scalars = {"survivors_log10": event.log_size_after / math.log(10)}
         if progress.upper is not None and progress.lower is not None:
-            scalars |= {"value/V* at most": progress.upper, "value/policy at least": progress.lower}
-        scalars[f"tests/{event.kind}: statistic"] = event.statistic
-        scalars[f"tests/{event.kind}: threshold"] = event.threshold
+            scalars |= {"value/v_star_at_most": progress.upper, "value/policy_at_least": progress.lower}
+        scalars[f"{event.kind}/statistic"] = event.statistic
+        scalars[f"{event.kind}/threshold"] = event.threshold
         for name, value in scalars.items():
             if math.isfinite(value):
                 self._writer.add_scalar(name, value, at)
