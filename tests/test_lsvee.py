@@ -62,7 +62,7 @@ class TestConstants:
         assert c.n_2 == math.ceil(8 * math.log(6 * M * H / delta) / eps)
 
     def test_the_displayed_bounds_hold(self):
-        """T(n_train + K n_test) <= 3e6 T H^4 K/eps^2 log(8NMH/d) + 3e5 T H^4 K^2/eps^2 log(4NMKH/d), proof of Theorem 3."""
+        """T(n_train + K n_test) <= 3e6 T H^4 K/eps^2 log(8NMH/d) + 3e5 T H^4 K^2/eps^2 log(4NMKH/d), theorem for DFS-Learn."""
         for H, K, M in [(2, 2, 2), (5, 4, 3), (20, 10, 7)]:
             c = PaperConstants.of(horizon=H, n_actions=K, n_states=M, log_size=50.0, epsilon=0.1, delta=0.05)
             d, scale = c.search.delta, M * H * H**4 / 0.1**2
@@ -190,7 +190,7 @@ def check_run(problem, outcome, epsilon):
     """What the paper promises of every run, on the good event; returns whether the answer is right."""
     c, M, H, K = outcome.constants, problem.n_states, problem.horizon, problem.n_actions
     in_search = [e for e in outcome.trace if e.phase == "search"]
-    assert sum(e.kind == "elimination" for e in in_search) <= M * H  # Theorem 3: T <= M H
+    assert sum(e.kind == "elimination" for e in in_search) <= M * H  # theorem for DFS-Learn: T <= M H
     assert sum(e.kind == "consensus" for e in in_search) <= M * K * H
     assert outcome.rounds <= M * H
     assert outcome.episodes <= c.max_search_episodes + c.max_demand_episodes

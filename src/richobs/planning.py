@@ -79,7 +79,7 @@ class SamplePlan:
         yield Row(
             "on demand", "n_2", c.n_2, "paths learned per failed round", "8 log(6MH/delta) / epsilon, Algorithm 1"
         )
-        yield Row(worst, "eliminations", c.max_eliminations, "calls in one search", "T <= M H, Theorem 3")
+        yield Row(worst, "eliminations", c.max_eliminations, "calls in one search", "T <= M H, theorem for DFS-Learn")
         yield Row(worst, "search at the root", c.max_search_episodes, "episodes", "M H (n_train + K n_test)")
         both = "M H n_1 + (M H^2 n_2 + M H)(n_train + K n_test)"
         yield Row(worst, "on demand", c.max_demand_episodes, "episodes", both)

@@ -105,22 +105,22 @@ class PaperConstants:
 
     @property
     def max_eliminations(self) -> int:
-        """Calls of TD-Elim in one search: T <= M H (Theorem 3 of the appendix)."""
+        """Calls of TD-Elim in one search: T <= M H (theorem for DFS-Learn)."""
         return self.n_states * self.horizon
 
     @property
     def max_rounds(self) -> int:
-        """Rounds of on-demand exploration: at most M H (proof of Theorem 4 of the appendix)."""
+        """Rounds of on-demand exploration: at most M H (proof of the theorem for Explore-on-Demand)."""
         return self.n_states * self.horizon
 
     @property
     def max_search_episodes(self) -> int:
-        """T (n_train + K n_test) with T = M H (proof of Theorem 3 of the appendix)."""
+        """T (n_train + K n_test) with T = M H (proof of the theorem for DFS-Learn)."""
         return self.max_eliminations * self._per_elimination(self.search)
 
     @property
     def max_demand_episodes(self) -> int:
-        """M H n_1 rollouts, and M H^2 n_2 + M H calls of TD-Elim with their tests (proof of Theorem 4)."""
+        """M H n_1 rollouts, and M H^2 n_2 + M H calls of TD-Elim with their tests (theorem for Explore-on-Demand)."""
         M, H = self.n_states, self.horizon
         return self.max_rounds * self.n_1 + (M * H**2 * self.n_2 + M * H) * self._per_elimination(self.demand)
 

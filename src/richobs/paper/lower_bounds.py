@@ -422,9 +422,9 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
     budgeted = [(p, r) for p, r in both if p["kind"] == "learner" and p["budget"] is not None]
     horizons = sorted({p["horizon"] for p, _ in budgeted})
     figure.set_size_inches(13, 8)
-    grid = figure.add_gridspec(2, 1, height_ratios=(1.2, 1), hspace=0.5, top=0.85, bottom=0.1, left=0.055, right=0.985)
-    top = grid[0].subgridspec(1, len(horizons), wspace=0.08)
-    bottom = grid[1].subgridspec(1, 2, wspace=0.42, width_ratios=(1.1, 1))
+    grid = figure.add_gridspec(2, 1, height_ratios=(1.2, 1))
+    top = grid[0].subgridspec(1, len(horizons))
+    bottom = grid[1].subgridspec(1, 2, width_ratios=(1.1, 1))
     figure.suptitle("One of $K^H$ action sequences is better: no learner finds it before the wall", fontsize=15)
     first: Axes | None = None
     ends = (0.6, 2.2 * max(p["budget"] for p, _ in budgeted))
@@ -436,7 +436,7 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
     assert first is not None
     first.set_ylabel("probability of a wrong answer")
     handles, labels = first.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0.945), ncols=len(labels), frameon=False)
+    figure.axes[-1].legend(handles, labels, loc="center", bbox_to_anchor=(0.5, 0.62), framealpha=0.95)
     _optimum_panel(figure.add_subplot(bottom[0]), [(p, r["success"]) for p, r in both if p["kind"] == "optimum"])
     _lsvee_panel(figure.add_subplot(bottom[1]), [(p, r) for p, r in both if str(p.get("learner")).startswith("LSVEE")])
 
@@ -489,13 +489,13 @@ def _lsvee_panel(axes: "Axes", found: list[tuple[Plain, Plain]]) -> None:
     axes.set_yticks(range(len(bars)), [b for b, _ in bars], fontsize=9)
     axes.invert_yaxis()
     axes.set(xlim=(0, 1), xlabel="share of runs")
-    axes.set_title("What LSVEE does when Assumption 1 is false", fontsize=11, pad=26)
+    axes.set_title("What LSVEE does when Assumption 1 is false", fontsize=11)
     axes.legend(
-        ncols=4,
+        ncols=2,
         frameon=False,
         fontsize=8,
-        loc="lower center",
-        bbox_to_anchor=(0.33, 0.985),
+        loc="upper left",
+        bbox_to_anchor=(-0.02, -0.17),
         columnspacing=1,
         handlelength=1.2,
     )

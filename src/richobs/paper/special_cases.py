@@ -233,14 +233,14 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
     found = _table(given, results)
     cap = max(p["cap"] or 0 for p in given)
     figure.set_size_inches(12.5, 8)
-    figure.suptitle("Special cases: LSVEE beside methods made for them", fontsize=15, y=0.975)
+    figure.suptitle("Special cases: LSVEE beside methods made for them", fontsize=15)
     titles = (
         "Contextual bandit (H = 1)",
         "Contextual bandit (H = 1)",
         "Small MDP (H = 3, 3 states, 2 actions)",
         "Deep sea",
     )
-    grid = figure.add_gridspec(2, 2, left=0.065, right=0.77, top=0.89, bottom=0.11, hspace=0.42)
+    grid = figure.add_gridspec(2, 2)
     for index, (sweep, (_, name)) in enumerate(SWEEPS.items()):
         axes = figure.add_subplot(grid[index // 2, index % 2])
         _sweep(axes, {n: found[s, n] for s, n in found if s == sweep}, cap)
@@ -273,10 +273,9 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
     figure.legend(
         list(handles.values()),
         list(handles),
-        loc="center right",
+        loc="outside center right",
         frameon=False,
         fontsize=10,
-        bbox_to_anchor=(0.995, 0.5),
     )
 
 

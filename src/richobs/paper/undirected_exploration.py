@@ -202,7 +202,7 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
     """Draws episodes against the horizon, fits and censored runs included."""
     found = _medians(given, results)
     figure.set_size_inches(11, 6.6)
-    axes = figure.add_axes((0.085, 0.13, 0.88, 0.77))
+    axes = figure.add_subplot()
     far = 2.7 * max(h for by_horizon in found.values() for h in by_horizon)
     line = np.linspace(2, far, 400)
     random = 1 / np.array([first_reward(h) for h in line])
