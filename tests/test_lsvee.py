@@ -62,7 +62,7 @@ class TestConstants:
         assert c.n_2 == math.ceil(8 * math.log(6 * M * H / delta) / eps)
 
     def test_the_displayed_bounds_hold(self):
-        """T(n_train + K n_test) <= 3e6 T H^4 K/eps^2 log(8NMH/d) + 3e5 T H^4 K^2/eps^2 log(4NMKH/d), theorem for DFS-Learn."""
+        """T(n_train + K n_test) <= 3e6 T H^4 K/eps^2 log(8NMH/d) + 3e5 T H^4 K^2/eps^2 log(4NMKH/d), DFS-Learn."""
         for H, K, M in [(2, 2, 2), (5, 4, 3), (20, 10, 7)]:
             c = PaperConstants.of(horizon=H, n_actions=K, n_states=M, log_size=50.0, epsilon=0.1, delta=0.05)
             d, scale = c.search.delta, M * H * H**4 / 0.1**2

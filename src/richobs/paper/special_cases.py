@@ -273,7 +273,7 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
     figure.legend(
         list(handles.values()),
         list(handles),
-        loc="outside center right",
+        loc="outside right upper",
         frameon=False,
         fontsize=10,
     )

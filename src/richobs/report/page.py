@@ -343,7 +343,7 @@ class RunView:
         return list(self._paper_claims())
 
     def _paper_claims(self) -> Iterator[list[Any]]:
-        """The events of the paper's union bounds, as far as this run used them (theorems for DFS-Learn and Explore-on-Demand)."""
+        """The events of the paper's union bounds, as far as this run used them (DFS-Learn, Explore-on-Demand)."""
         if self.run.settings.schedule != "paper" or self.run.plan is None:
             return
         c = self.run.plan.constants
