@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 import richobs
 from richobs.report import write_report
-from richobs.store import StoredRun
+from richobs.store import StoredRun, keep_verification
 
 TARGET = Path(__file__).parents[1] / "docs" / "figures"
 LARGEST = 400_000  # bytes of a picture
@@ -23,33 +23,18 @@ def main() -> None:
     if chromium is None:
         raise SystemExit("no chromium, chromium-browser or google-chrome on the PATH (apt-get install chromium)")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as tools:
-        (page,) = write_report([certified_run()], Path(folder) / "report.html", figures=False)
+        (page,) = write_report([certified_run(Path(folder) / "lock-5")], Path(folder) / "report.html", figures=False)
         browser = tools.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         take(browser, page, "report.png", width=1280, height=1440, scale=1.25)
         take(browser, page, "report-phone.png", width=360, height=1560, scale=1.5)
         browser.close()
 
 
-def certified_run() -> StoredRun:
+def certified_run(folder: Path) -> StoredRun:
     problem = richobs.make("lock/5")
-    steps: list[richobs.Progress] = []
-    outcome = richobs.learn(problem, epsilon=0.1, delta=0.05, seed=0, callback=steps.append)
-    certificate = richobs.certify(outcome, problem)
-    return StoredRun(
-        folder=Path("runs/lock-5"),
-        world=problem.id,
-        settings=outcome.settings,
-        horizon=problem.horizon,
-        n_actions=problem.n_actions,
-        log_size=problem.functions.log_size,
-        state="finished",
-        message="",
-        steps=tuple(steps),
-        ledger=outcome.ledger,
-        certificate=certificate,
-        verification=richobs.verify(certificate, problem),
-        plan=richobs.plan(problem, epsilon=0.1, delta=0.05),
-    )
+    outcome = richobs.learn(problem, epsilon=0.1, delta=0.05, seed=0, out=folder)
+    keep_verification(folder, richobs.verify(richobs.certify(outcome, problem), problem))
+    return StoredRun.read(folder)
 
 
 def take(browser: Browser, page: Path, name: str, *, width: int, height: int, scale: float) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import tempfile
 from pathlib import Path
 
 import richobs
@@ -10,30 +11,18 @@ from richobs.engines import Ledger
 from richobs.learning import Settings
 from richobs.outcome import Event, Progress
 from richobs.randomness import keyed_generator
-from richobs.store import StoredRun
+from richobs.store import StoredRun, keep_verification
 
 
 def stored(world="lock/5", *, verify=False, **settings) -> StoredRun:
-    """Runs a world and returns what a store would tell of it."""
+    """Runs a world in a folder and returns what the store tells of it."""
     problem = richobs.make(world)
-    steps: list[Progress] = []
-    outcome = richobs.learn(problem, callback=steps.append, **settings)
-    certificate = richobs.certify(outcome, problem)
-    return StoredRun(
-        folder=Path("runs") / world.replace("/", "-"),
-        world=problem.id,
-        settings=outcome.settings,
-        horizon=problem.env.horizon,
-        n_actions=problem.env.n_actions,
-        log_size=problem.functions.log_size,
-        state="finished",
-        message="",
-        steps=tuple(steps),
-        ledger=outcome.ledger,
-        certificate=certificate,
-        verification=richobs.verify(certificate, problem) if verify else None,
-        plan=richobs.plan(problem, epsilon=outcome.settings.epsilon, delta=outcome.settings.delta),
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = richobs.learn(problem, out=folder, **settings)
+        if verify:
+            keep_verification(folder, richobs.verify(richobs.certify(outcome, problem), problem))
+        run = StoredRun.read(folder)
+    return dataclasses.replace(run, folder=Path("runs") / world.replace("/", "-"))
 
 
 def cut_short(run: StoredRun, n: int, state="unfinished", message="") -> StoredRun:
@@ -66,7 +55,7 @@ def large(nodes=2000, horizon=20, tests=2000, n_actions=4) -> StoredRun:
         n = 10 ** (3 + len(path) % 5)
         ledger.charge("search" if i % 7 else "demand", kind, path, n)
         before, size = size, size - (0.04 if kind == "elimination" and i % 3 else 0.0)
-        verdict = "kept" if kind == "elimination" else "agree"
+        verdict = "dropped" if kind == "elimination" else "agree"
         phase = "search" if i % 7 else "demand"
         event = Event(kind, phase, path, verdict, float(rng.random()), 0.5, n, before, max(size, 0.0))
         steps.append(Progress(event, ledger.total))

@@ -191,7 +191,7 @@ def test_worlds_lists_every_parameter(capsys):
         (["learn", "lock", "--noise-bits", "40", "--engine", "counted"], "there is none here"),
         (["learn", "lock", "--schedule", "paper", "--max-episodes", "1000"], "1,000 remain of the 1,000 allowed"),
         (["learn", "deep-sea/4", "--schedule", "paper", "--n-states", "1"], "more than M H = 4 eliminations"),
-        (["verify", "nothing.json"], "No such file"),
+        (["verify", "nothing.json"], "there is no certificate nothing.json"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_sentence(capsys, args, words):
@@ -330,7 +330,7 @@ class TestStoredRuns:
 
 
 def progress(kind="elimination", path=(0, 1), after=10.0, episodes=500, threshold=1024.0):
-    event = Event(kind, "certified", path, "kept", 0.1, threshold, 64, 20.0, after)
+    event = Event(kind, "certified", path, "dropped", 0.1, threshold, 64, 20.0, after)
     return Progress(event, episodes, 0.75, 0.25)
 
 

@@ -27,6 +27,16 @@ def test_readme_examples_run(code, capsys):
         assert promised in printed
 
 
+def test_the_guide_to_ones_own_problem_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs/your-own-problem.md").read_text(), re.DOTALL))
+    exec(compile(code, "your-own-problem.md", "exec"), {"__name__": "guide"})
+    printed = capsys.readouterr().out.splitlines()
+    promised = re.findall(r"^print\([^#\n]*\)\s+# (.*)$", code, re.MULTILINE)
+    assert len(promised) == 2
+    assert set(promised) <= set(printed)
+
+
 def test_the_output_that_the_readme_shows_is_what_is_printed(capsys, tmp_path, monkeypatch):
     """Word for word; digits are left out, because another NumPy may draw other numbers."""
     monkeypatch.chdir(tmp_path)

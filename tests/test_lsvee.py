@@ -146,10 +146,10 @@ def test_a_whole_run_worked_out_by_hand():
     expected = [
         ("consensus", "search", (0,), "agree", 0.0, 0.1 * 15 / 1280, c.search.n_test, 9, 9),
         ("consensus", "search", (1,), "disagree", 0.1, 0.1 * 15 / 1280, c.search.n_test, 9, 9),
-        ("elimination", "search", (1,), "kept", 0.0, c.search.slack, c.search.n_train, 9, 6),
-        ("elimination", "search", (), "kept", 0.0, c.search.slack, c.search.n_train, 6, 2),
+        ("elimination", "search", (1,), "dropped", 0.0, c.search.slack, c.search.n_train, 9, 6),
+        ("elimination", "search", (), "dropped", 0.0, c.search.slack, c.search.n_train, 6, 2),
         ("rollout", "demand", (), "failed", 0.4, 0.05, c.n_1, 2, 2),
-        ("elimination", "demand", (0,), "kept", 0.0, c.demand.slack, c.demand.n_train, 2, 1),
+        ("elimination", "demand", (0,), "dropped", 0.0, c.demand.slack, c.demand.n_train, 2, 1),
         ("rollout", "demand", (), "near-optimal", 0.0, 0.05, c.n_1, 1, 1),
     ]
     assert len(outcome.trace) == len(expected)

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.engines import Ledger, RecordedEngine, RecordedEnvironment, StreamEngine
+from richobs.engines import Ledger, PacedEnvironment, StreamEngine
 from richobs.errors import InvalidFile, InvalidInput, StoreError
 from richobs.functions import Layered, TableLevel
 from richobs.learning import Settings
 from richobs.lsvee import PaperConstants
-from richobs.store import StoredRun, _Folder, discard, find_runs, keep_verification, run_in
+from richobs.store import StoredRun, _Folder, _held, discard, find_runs, keep_verification, run_in
 from richobs.tabular import Rewards, TabularProcess
 
 CASES = {  # schedule and engine: a world on which a run takes a good part of a second, or as long as it can
@@ -173,6 +173,7 @@ def test_a_run_that_spent_its_episodes_goes_on_with_more(tmp_path):
 class Counter:
     """An environment of somebody else's: it plays what a generator says, counts, and may break down."""
 
+    at_once = 5
     horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
 
     def __init__(self, breaks_after=None):
@@ -194,8 +195,10 @@ class Counter:
         return x, actions, np.where(actions == x, 0.8, 0.2)
 
     def rollout(self, policy, n, rng):
-        _, actions, rewards = self.step((), policy.actions(0, rng.integers(0, 2, n)), rng)
-        return richobs.problem.Rollouts(rewards, actions[:, None])
+        self._one(n)
+        x = rng.integers(0, 2, n)
+        actions = policy.actions(0, x)
+        return np.where(actions == x, 0.8, 0.2), actions[:, None]  # a plain tuple is as good as Rollouts
 
     def play(self, path, n, rng):
         x, _, rewards = self.step((), np.full(n, path[0]), rng)
@@ -213,26 +216,45 @@ def test_no_episode_of_somebody_elses_environment_is_played_twice(tmp_path):
     assert whole.episodes == expected.episodes
     played = 0
     for _ in range(200):
-        env = Counter(breaks_after=13)
+        env = Counter(breaks_after=33)
         try:
             outcome = richobs.learn(env, FUNCTIONS, **asked, out=tmp_path / "broken")
             played += env.episodes
             break
         except ConnectionError:
             played += env.episodes
-    assert played == outcome.episodes == expected.episodes > 13
+    assert played == outcome.episodes == expected.episodes > 33
     assert files_of(tmp_path / "broken") == files_of(tmp_path / "whole")
 
 
-def test_calls_may_play_several_episodes_at_once(tmp_path):
+def test_calls_play_as_many_episodes_at_once_as_the_environment_says():
+    """Stored or not: the same calls, so the same results."""
     env = Counter()
-    env.at_once = 50
-    sizes = []
+    env.at_once, sizes = 50, []
     env._one = lambda n: sizes.append(n)
-    with _Folder.opened(tmp_path, {"settings": {}, "made_with": {}, "environment": {}, "functions": {}}) as record:
-        engine = StreamEngine(RecordedEnvironment(env, record), FUNCTIONS, seed=0, ledger=Ledger())
-        RecordedEngine(engine, record).step((), 120, phase="t", purpose="x")
+    StreamEngine(PacedEnvironment(env), FUNCTIONS, seed=0, ledger=Ledger()).step((), 120, phase="t", purpose="x")
     assert sizes == [50, 50, 20]
+    env.at_once = 0
+    with pytest.raises(InvalidInput, match="at_once is a number of episodes"):
+        PacedEnvironment(env)
+
+
+def test_keeping_a_run_does_not_change_it_and_neither_do_threads(tmp_path):
+    asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400}
+    plain = richobs.learn(Counter(), FUNCTIONS, **asked)
+    stored = richobs.learn(Counter(), FUNCTIONS, **asked, out=tmp_path / "one")
+    shared = richobs.learn(Counter(), FUNCTIONS, **asked, out=tmp_path / "four", workers=4)
+    assert plain.trace == stored.trace == shared.trace
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "four")
+
+
+@pytest.mark.parametrize("world", ["disjoint", "random,seed=3", "bandit,seed=1", "mdp/3"])
+@pytest.mark.parametrize("engine", ["stream", "counted"])
+def test_every_kind_of_draw_can_be_replayed(world, engine, tmp_path):
+    """Worlds whose search also draws root values: what comes from the record can be worked with like what was drawn."""
+    problem = richobs.make(world)
+    first = richobs.learn(problem, out=tmp_path, engine=engine, epsilon=0.2)
+    assert richobs.learn(problem, out=tmp_path, engine=engine, epsilon=0.2).trace == first.trace
 
 
 class TestFoldersThatAreLeftAlone:
@@ -248,9 +270,12 @@ class TestFoldersThatAreLeftAlone:
     @pytest.mark.parametrize(
         ("other", "sentence"),
         [
-            ({"seed": 9}, r"its settings has seed = 0, and 9 is asked for.*--out.*--overwrite"),
+            ({"seed": 9}, r"its settings has seed = 0, and 9 is asked for.*--overwrite"),
             ({"epsilon": 0.2}, r"epsilon = 0\.1, and 0\.2"),
             ({"schedule": "paper"}, r"schedule = 'certified'"),
+            ({"max_episodes": 500}, r"has spent [\d,]+ episodes already, more than the 500 allowed now"),
+            ({"workers": 0}, "workers must be at least 1"),
+            ({"epsilon": 5}, "epsilon must lie between"),
         ],
     )
     def test_another_configuration(self, folder, other, sentence):
@@ -280,6 +305,65 @@ class TestFoldersThatAreLeftAlone:
             with pytest.raises(InvalidFile, match=r"config\.json is"):
                 use()
         assert (folder / "config.json").read_text() == text
+
+    def test_a_refused_run_leaves_no_folder(self, tmp_path):
+        with pytest.raises(InvalidInput, match="delta must lie between"):
+            richobs.learn(richobs.make("lock/3"), delta=1, out=tmp_path / "none")
+        assert not (tmp_path / "none").exists()
+
+    @pytest.mark.parametrize("body", [b"", b"SQLite format 3\0"])
+    def test_an_emptied_database_is_no_fresh_one(self, folder, body):
+        (folder / "run.sqlite").write_bytes(body)
+        for use in (lambda: StoredRun.read(folder), lambda: richobs.learn(richobs.make("lock/3"), out=folder)):
+            with pytest.raises(InvalidFile, match=r"run\.sqlite is damaged|is damaged"):
+                use()
+        assert (folder / "run.sqlite").read_bytes() == body
+
+    @pytest.mark.parametrize(
+        "change", ["UPDATE draws SET request = 'xx'", "UPDATE events SET body = '[1]' WHERE k = 0"]
+    )
+    def test_rows_that_make_no_sense(self, folder, change):
+        with sqlite3.connect(folder / "run.sqlite") as db:
+            db.execute(change)
+        with pytest.raises(InvalidFile, match="is damaged"):
+            StoredRun.read(folder)
+
+    def test_a_lock_that_is_no_lock(self, folder):
+        (folder / "run.lock").write_text("something else entirely, long enough to be read as a database header" * 20)
+        assert StoredRun.read(folder).state == "finished"
+        with pytest.raises(StoreError, match=r"run\.lock is damaged"):
+            richobs.learn(richobs.make("lock/3"), out=folder)
+
+    @pytest.mark.parametrize("name", ["certificate.json", "policy.npz"])
+    def test_a_file_that_was_lost_is_written_again(self, folder, name):
+        before = (folder / name).read_bytes()
+        for damage in (lambda: (folder / name).unlink(), lambda: (folder / name).write_bytes(b"junk")):
+            damage()
+            richobs.learn(richobs.make("lock/3"), out=folder)
+            assert (folder / name).read_bytes() == before
+        (folder / "certificate.json").unlink()
+        assert StoredRun.read(folder).state == "unfinished"
+
+    def test_a_process_killed_before_it_began_leaves_a_folder_to_begin_in(self, folder):
+        (folder / "run.sqlite").unlink()
+        (folder / "certificate.json").unlink()
+        assert StoredRun.read(folder).state == "unfinished"
+        assert richobs.learn(richobs.make("lock/3"), out=folder).episodes == StoredRun.read(folder).ledger.total
+
+    def test_readers_do_not_keep_a_run_from_starting_nor_think_that_it_runs(self, folder):
+        code = f"import richobs\nwhile True: assert richobs.StoredRun.read({str(folder)!r}).state == 'finished'"
+        readers = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+        try:
+            time.sleep(1.0)
+            for _ in range(60):
+                assert StoredRun.read(folder).state == "finished"
+            with _held(folder):
+                pass
+            assert [reader.poll() for reader in readers] == [None, None]
+        finally:
+            for reader in readers:
+                reader.kill()
+                reader.wait()
 
     def test_a_damaged_database(self, folder):
         body = bytearray((folder / "run.sqlite").read_bytes())
@@ -401,9 +485,49 @@ def test_what_verify_found_belongs_to_the_certificate_it_was_about(tmp_path):
     assert StoredRun.read(tmp_path).verification is None
 
 
+def test_going_on_is_unfinished_until_it_is_finished(tmp_path):
+    problem = richobs.make("lock/5")
+    richobs.learn(problem, out=tmp_path, max_episodes=1000)
+
+    def tired(progress):
+        if progress.episodes > 2000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        richobs.learn(problem, out=tmp_path, callback=tired)
+    assert StoredRun.read(tmp_path).state == "unfinished"
+    assert StoredRun.read(tmp_path).certificate is None
+
+
+def test_wherever_the_process_goes_the_run_stays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    richobs.learn(richobs.make("lock/3"), out="here", callback=lambda p: os.chdir(tmp_path / "elsewhere"))
+    assert StoredRun.read(tmp_path / "here").state == "finished"
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
+    outcome = richobs.learn(richobs.make("lock/3"), seed=np.int64(1), out=tmp_path)
+    assert StoredRun.read(tmp_path).settings == outcome.settings == Settings(seed=1)
+    with pytest.raises(InvalidInput, match="seed must be a whole number"):
+        Settings(seed=1.5)
+
+
+def test_observations_that_cannot_be_kept_are_refused(tmp_path):
+    class Objects(Counter):
+        def rollout(self, policy, n, rng):
+            returns, paths = super().rollout(policy, n, rng)
+            return returns.astype(object), paths
+
+    with pytest.raises(InvalidInput, match="got one of dtype object"):
+        richobs.learn(Objects(), FUNCTIONS, out=tmp_path, max_episodes=400)
+
+
 def test_runs_are_found_below_a_folder(tmp_path):
     for name in ("b", "a/c"):
         richobs.learn(richobs.make("bandit"), out=tmp_path / name)
     shutil.copytree(tmp_path / "b", tmp_path / "z")
+    (tmp_path / "z" / "config.json").write_text("{}")
     (tmp_path / "z" / "run.sqlite").unlink()
     assert find_runs(tmp_path) == [tmp_path / "a" / "c", tmp_path / "b"]

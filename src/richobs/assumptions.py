@@ -201,12 +201,13 @@ def audit(
     the end forget it (such a mixture is as good as one state); and anything about Q*.
 
     Args:
-        env: what to play; `2 * sequences * episodes` episodes are spent.
+        env: what to play, or a problem that has it; `2 * sequences * episodes` episodes are spent.
         sequences: how many action sequences are replayed.
         episodes: how often each is played, in two passes, and drawn from besides.
         error_rate: of the whole report.
         seed: of action sequences, plays and permutations.
     """
+    env = getattr(env, "env", env)
     if not 0.001 <= error_rate < 1:
         raise InvalidInput(
             f"error_rate must lie between 0.001 and 1, for it takes 3/error_rate permutations to see less; got {error_rate}."

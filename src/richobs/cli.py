@@ -25,7 +25,7 @@ from richobs.display import listing, number, statements_watched, summary, watche
 from richobs.envs.registry import WORLDS, config_class, configure, make
 from richobs.envs.world import Problem
 from richobs.errors import InvalidInput, RichObsError, RunStopped
-from richobs.learning import Settings
+from richobs.learning import Settings, check
 from richobs.outcome import Callback, Progress
 from richobs.paper import Scale
 from richobs.paper import runner as paper
@@ -35,6 +35,7 @@ from richobs.report import write_report
 from richobs.store import (
     CERTIFICATE,
     CONFIG,
+    MAY_CHANGE,
     POLICY,
     REPORT,
     StoredRun,
@@ -47,6 +48,7 @@ from richobs.tensorboard import TensorBoard
 
 MOST_STREAMED = 10**11  # episodes per request that are streamed without being asked twice: some hours
 
+HINT = "A world is given as `lock --horizon 10` or as `lock/10`. `--version` prints the version."
 WIDE = 200  # columns of a listing that nobody looks at on a terminal
 
 TAKEN = {f.name for f in dataclasses.fields(Settings)}  # options of a run; a world's own are then called world_...
@@ -155,8 +157,8 @@ class Learn:
     """Print the certificate instead of a summary."""
     quiet: bool = False
     """Print nothing while it runs, and only the claim at the end."""
-    report: bool = True
-    """Write the page `report.html`."""
+    no_report: bool = False
+    """Leave the page `report.html` out."""
     overwrite: bool = False
     """Start anew where the folder holds a run already."""
     tensorboard: pathlib.Path | None = None
@@ -177,6 +179,7 @@ class Learn:
                 "and the streaming engine plays them one by one, some ten million a second. Set --max-episodes to start "
                 "anyway."
             )
+        check(problem, asked)  # before anything is removed
         if self.overwrite and folder.exists():
             discard(folder)
         return _learn_in(console, folder, problem, asked, self)
@@ -196,8 +199,8 @@ class Resume:
     """Print the certificate instead of a summary."""
     quiet: bool = False
     """Print nothing while it runs, and only the claim at the end."""
-    report: bool = True
-    """Write the page `report.html`."""
+    no_report: bool = False
+    """Leave the page `report.html` out."""
     tensorboard: pathlib.Path | None = None
     """Also write what happens to this folder for TensorBoard (needs the extra `tensorboard`)."""
 
@@ -209,10 +212,11 @@ class Resume:
                 f"the run in {self.folder} plays an environment that is not one of richobs's worlds, so it cannot be built "
                 "here. Call richobs.learn(env, functions, ..., out=folder) from Python again."
             )
-        before = stored.settings
-        settings = dataclasses.replace(
-            before, max_episodes=self.max_episodes or before.max_episodes, workers=self.workers or before.workers
-        )
+        settings = stored.settings
+        if self.max_episodes is not None:
+            settings = dataclasses.replace(settings, max_episodes=self.max_episodes)
+        if self.workers is not None:
+            settings = dataclasses.replace(settings, workers=self.workers)
         return _learn_in(console, self.folder, make(stored.world), settings, self)
 
 
@@ -220,6 +224,11 @@ def _learn_in(
     console: Console, folder: pathlib.Path, problem: Problem, settings: Settings, asked: "Learn | Resume"
 ) -> int:
     """Learns in a folder, going on where it stopped, and says what was found."""
+    if getattr(problem.world, "is_deterministic", True) is False:
+        Console(stderr=True, soft_wrap=True).print(
+            "warning: transitions of this world are random (Assumption 3 is false), so a claim about it means nothing.",
+            style="yellow",
+        )
     expected = settings.max_episodes
     if expected is None and settings.schedule == "paper":
         expected = plan(
@@ -235,20 +244,33 @@ def _learn_in(
             for listener in listeners:
                 listener(progress)
 
-        outcome = run_in(folder, problem, settings, tell)
+        try:
+            played = problem.env.episodes
+            outcome = run_in(folder, problem, settings, tell)
+        except KeyboardInterrupt:
+            stack.close()
+            Console(stderr=True, soft_wrap=True).print(
+                f"stopped; what was drawn is kept. Go on: richobs resume {folder}"
+            )
+            raise
     stored = StoredRun.read(folder)
     assert stored.certificate is not None, "a run that ended well has a certificate"
     written = [folder / CERTIFICATE, folder / POLICY]
-    if asked.report:
+    if not asked.no_report:
         written += write_report([stored], folder / REPORT, figures=False)
     if asked.json:
         console.file.write(stored.certificate.to_json())
         return 0
-    console.print(f"[bold green]{outcome.claim}[/]")
+    wider = outcome.epsilon > settings.epsilon
+    console.print(f"[bold {'yellow' if wider else 'green'}]{outcome.claim}[/]")
     if asked.quiet:
         return 0
     console.print(summary(stored))
+    if outcome.episodes and problem.env.episodes == played and settings.engine != "counted":
+        console.print("\nnothing was played: the folder held this run already", style="dim")
     console.print(f"\nwrote {', '.join(map(str, written[:-1]))} and {written[-1]}")
+    if wider:
+        console.print(f"asked for was {settings.epsilon:g}; go on: richobs resume {folder} --max-episodes N")
     console.print(f"check it again: richobs verify {folder / CERTIFICATE}", style="dim")
     return 0
 
@@ -316,7 +338,8 @@ class Show:
         if stored.certificate is not None:
             console.print(f"[bold green]{escape(stored.certificate.claim)}[/]")
         console.print(summary(stored))
-        if stored.state in ("unfinished", "stopped") and stored.world is not None:
+        limited = stored.state == "stopped" and "--max-episodes" in stored.message
+        if (stored.state == "unfinished" or limited) and stored.world is not None:
             console.print(f"go on: richobs resume {self.folder}", style="dim")
         return 0
 
@@ -325,7 +348,7 @@ class Show:
 class WriteReport:
     """Write one page about one or several stored runs, with figures beside it."""
 
-    folders: tyro.conf.Positional[tuple[pathlib.Path, ...]]
+    folders: tyro.conf.Positional[tuple[pathlib.Path, ...]] = (pathlib.Path("runs"),)
     """Run folders, or folders that hold some."""
     out: pathlib.Path | None = None
     """The page; by default report.html in the run's folder, or in the first folder given."""
@@ -335,7 +358,15 @@ class WriteReport:
         places = [place for folder in self.folders for place in (find_runs(folder) if folder.is_dir() else [folder])]
         if not places:
             raise InvalidInput(f"no runs in {', '.join(map(str, self.folders))}.")
-        written = write_report([StoredRun.read(p) for p in dict.fromkeys(places)], self.out or self.folders[0] / REPORT)
+        runs = []
+        for place in dict.fromkeys(places):
+            try:
+                runs.append(StoredRun.read(place))
+            except RichObsError as error:
+                if len(places) == 1:
+                    raise
+                Console(stderr=True, soft_wrap=True).print(f"left out {place}: {error}", markup=False)
+        written = write_report(runs, self.out or self.folders[0] / REPORT)
         console.print(f"wrote {written[0]}" + (f" and {len(written) - 1} figures beside it" if written[1:] else ""))
         return 0
 
@@ -345,7 +376,7 @@ class Verify:
     """Derive a certificate's constants again, run its draws again, and say whether every byte agrees."""
 
     file: tyro.conf.Positional[pathlib.Path]
-    """The certificate; a policy.npz beside it is checked too."""
+    """The certificate, or the folder it is in; a policy.npz beside it is checked too."""
     json: bool = False
     """Print JSON instead of a table."""
     quiet: bool = False
@@ -353,19 +384,24 @@ class Verify:
 
     def run(self, console: Console) -> int:
         """Prints what agrees; the exit status is 1 if anything does not."""
-        certificate = Certificate.load(self.file)
+        file = self.file / CERTIFICATE if self.file.is_dir() else self.file
+        if not file.exists():
+            raise InvalidInput(f"there is no certificate {file}; `richobs learn` writes one.")
+        certificate = Certificate.load(file)
         if certificate.environment is None:
             raise InvalidInput(
-                f"{self.file} is about an environment that is not one of richobs's worlds, so it cannot be built again "
+                f"{file} is about an environment that is not one of richobs's worlds, so it cannot be built again "
                 "here. Call richobs.verify(certificate, problem) from Python."
             )
         problem = make(certificate.environment)
-        beside = self.file.with_name(POLICY)
+        beside = file.with_name(POLICY)
         policy = LearnedPolicy.load(beside) if beside.exists() else None
         with watched(problem.id, problem.functions.log_size, quiet=self.quiet or self.json) as callback:
             checked = verify(certificate, problem, policy=policy, callback=callback)
-        if self.file.name == CERTIFICATE and self.file.with_name(CONFIG).exists():
-            keep_verification(self.file.parent, checked)
+        if file.name == CERTIFICATE and file.with_name(CONFIG).exists():
+            keep_verification(file.parent, checked)
+            if file.with_name(REPORT).exists():
+                write_report([StoredRun.read(file.parent)], file.with_name(REPORT), figures=False)
         if self.json:
             findings = [dataclasses.asdict(f) for f in checked.findings]
             console.print_json(json.dumps({"agrees": checked.agrees, "findings": findings}))
@@ -460,7 +496,7 @@ class Paper:
     """Run statements of the paper: measure, draw, and write a page. What was measured before is not measured again."""
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Which statements, by name; none means all."""
+    """Which statements, by name (docs/paper-map.md lists them); none means all."""
     fast: bool = False
     """The small versions that the tests run, in seconds instead of minutes."""
     out: pathlib.Path = pathlib.Path("runs/paper")
@@ -489,9 +525,9 @@ class Paper:
             marks = {True: "[green]holds[/]", False: "[bold red]does not hold as printed[/]"}
             for report in reports:
                 console.print(f"[bold]{report.name}[/]: {escape(report.title)}")
-                for check in report.conclusion.checks:
-                    detail = "" if self.quiet else f" [dim]{escape(check.detail)}[/]"
-                    console.print(f"  {marks[check.holds]}: {escape(check.what)}{detail}")
+                for c in report.conclusion.checks:
+                    detail = "" if self.quiet else f" [dim]({escape(c.detail.rstrip('.'))})[/]"
+                    console.print(f"  {marks[c.holds]}: {escape(c.what)}{detail}")
             console.print(f"\nwrote {self.out / 'index.html'}")
         return 0 if all(r.conclusion.holds for r in reports) else 1
 
@@ -523,7 +559,7 @@ def main(args: Sequence[str] | None = None) -> int:
         command: Any = tyro.cli(
             _command_type(),
             prog="richobs",
-            description=inspect.getdoc(richobs),
+            description=f"{inspect.getdoc(richobs)}\n\n{HINT}",
             args=_expanded(arguments),
             config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
         )
@@ -550,7 +586,7 @@ def _expanded(arguments: Sequence[str]) -> list[str]:
     if len(arguments) < 2 or arguments[0] not in takes_world or arguments[1].startswith("-"):
         return list(arguments)
     given = arguments[1]
-    world = given.partition(",")[0].partition("/")[0]
+    world = given.partition(",")[0].partition("/")[0] or given
     fields = dataclasses.fields(
         config_class(world)
     )  # refuses a world that does not exist, with the list of those that do
@@ -623,7 +659,7 @@ def _print_rows(console: Console, rows: Sequence[tuple[str, str, str]]) -> None:
 def _default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
     asked = dataclasses.asdict(settings)
     plain = dataclasses.asdict(Settings())
-    named = [f"{k}={v}" for k, v in asked.items() if v != plain[k] and k != "workers"]
+    named = [f"{k}={v}" for k, v in asked.items() if v != plain[k] and k not in MAY_CHANGE]
     return pathlib.Path("runs") / ",".join([problem.id.replace("/", "-"), *named])
 
 

@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from richobs.certified import NARROWER, RESERVE, Fallback, certified
-from richobs.engines import CountedEngine, Engine, Ledger, StreamEngine
+from richobs.engines import CountedEngine, Engine, Ledger, PacedEnvironment, Record, RecordedEngine, StreamEngine
+from richobs.envs.world import PathEnvironment
 from richobs.errors import InvalidInput, RunStopped
 from richobs.lsvee import PaperConstants, lsvee
 from richobs.outcome import Callback, Event, Outcome, Progress
@@ -17,7 +19,7 @@ from richobs.tabular import TabularProcess
 Schedule = Literal["certified", "paper"]
 Repeats = Literal["skip", "verbatim"]
 EngineName = Literal["auto", "counted", "stream"]
-MOST_DIGITS = 250  # of K^H, beyond which float64 cannot hold the shares of delta that the fallback would need
+MOST_DIGITS = 120  # of K^H, beyond which float64 cannot hold the shares of delta that the fallback would need
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,18 @@ class Settings:
     n_states: int | None = None
     """Bound M on the latent states per level; by default what the world says."""
     max_episodes: int | None = None
-    """Stop with an error before more episodes than this are played."""
+    """Play no more episodes: the certified schedule then claims what it can, the paper's stops; both can go on later."""
     workers: int = 1
     """Threads that share the episodes of the streaming engine; they do not change the result."""
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "n_states", "max_episodes", "workers"):
+            value = getattr(self, name)
+            if value is not None:
+                try:
+                    object.__setattr__(self, name, operator.index(value))  # NumPy's integers become Python's
+                except TypeError:
+                    raise InvalidInput(f"{name} must be a whole number; got {value!r}.") from None
 
 
 class Learnable(Protocol):
@@ -72,7 +83,7 @@ def run(
     problem: Learnable,
     settings: Settings,
     callback: Callback | None = None,
-    wrap: Callable[[Engine], Engine] | None = None,
+    record: Record | None = None,
 ) -> Outcome:
     """Runs what `settings` ask for on a problem.
 
@@ -80,10 +91,10 @@ def run(
         problem: what to play, and the class.
         settings: what is asked for.
         callback: told about every test.
-        wrap: puts something between algorithm and engine, such as a record of all draws.
+        record: where every draw is kept, and answered from where it was made before.
     """
     ledger = Ledger(settings.max_episodes)
-    _check(problem, settings)
+    check(problem, settings)
     trace: list[Event] = []
 
     def note(progress: Progress) -> None:
@@ -92,8 +103,7 @@ def run(
             callback(progress)
 
     try:
-        engine = engine_for(problem, settings, ledger)
-        engine = engine if wrap is None else wrap(engine)
+        engine = engine_for(problem, settings, ledger, record)
         if settings.schedule == "certified":
             outcome = certified(
                 engine,
@@ -108,7 +118,7 @@ def run(
             constants = constants_for(problem, settings)
             verbatim = settings.repeats == "verbatim"
             outcome = lsvee(engine, problem.functions, constants, verbatim=verbatim, callback=note)
-        return dataclasses.replace(outcome, settings=settings)
+        return dataclasses.replace(outcome, settings=settings, trace=tuple(trace))
     except RunStopped as stopped:
         stopped.ledger, stopped.trace = ledger, tuple(trace)
         raise
@@ -137,40 +147,23 @@ def _fallback(problem: Learnable, settings: Settings, engine: Engine, callback: 
     return Fallback(constants.one_path, lambda: lsvee(engine, problem.functions, constants, callback=callback))
 
 
-def _check(problem: Learnable, settings: Settings) -> None:
-    """Refuses settings and problems that no schedule can use."""
+def check(problem: Learnable, settings: Settings) -> None:
+    """Refuses settings and problems that no schedule can use; nothing is played."""
     if settings.schedule not in ("certified", "paper"):
         raise InvalidInput(f"there is no schedule {settings.schedule!r}; there are 'certified' and 'paper'.")
     check_accuracy(settings.epsilon, settings.delta)
     if settings.repeats not in ("skip", "verbatim"):
         raise InvalidInput(f"repeats must be 'skip' or 'verbatim'; got {settings.repeats!r}.")
     env, functions = problem.env, problem.functions
+    _require(
+        "an environment", env, ("horizon", "n_actions", "reward_range", "episodes", "draw", "step", "rollout", "play")
+    )
+    _require("a function class", functions, ("horizon", "n_actions", "is_product", "log_size", "level_size", "values"))
     if (functions.horizon, functions.n_actions) != (env.horizon, env.n_actions):
         raise InvalidInput(
             f"the class has {functions.horizon} levels and {functions.n_actions} actions; the environment has "
             f"{env.horizon} and {env.n_actions}."
         )
-
-
-def constants_for(problem: Learnable, settings: Settings) -> PaperConstants:
-    """Returns the sample sizes and thresholds of the paper's schedule."""
-    _check(problem, settings)
-    env, functions = problem.env, problem.functions
-    n_states = settings.n_states if settings.n_states is not None else problem.n_states
-    if n_states is None:
-        raise InvalidInput("the paper's schedule needs n_states, a bound on the latent states per level.")
-    return PaperConstants.of(
-        horizon=env.horizon,
-        n_actions=env.n_actions,
-        n_states=n_states,
-        log_size=functions.log_size,
-        epsilon=settings.epsilon,
-        delta=settings.delta,
-    )
-
-
-def engine_for(problem: Learnable, settings: Settings, ledger: Ledger) -> Engine:
-    """Returns the engine that `settings` name; "auto" counts where the process is written down."""
     if tuple(problem.env.reward_range) != (0.0, 1.0):
         raise InvalidInput(
             f"learning needs rewards whose totals lie in [0, 1]; this environment declares {problem.env.reward_range}. "
@@ -186,6 +179,45 @@ def engine_for(problem: Learnable, settings: Settings, ledger: Ledger) -> Engine
             f"the process has {process.horizon} levels and {process.n_actions} actions; the environment has "
             f"{problem.env.horizon} and {problem.env.n_actions}."
         )
+    engine_for(problem, settings, Ledger())  # refuses an engine that does not fit
+
+
+def _require(what: str, thing: object, names: Sequence[str]) -> None:
+    """Refuses something that lacks what `richobs.problem` asks of it."""
+    missing = [name for name in names if not hasattr(thing, name)]
+    if missing:
+        raise InvalidInput(
+            f"{what} needs {', '.join(names)}; a {type(thing).__name__} arrived, which has no {', '.join(missing)}. See "
+            "docs/your-own-problem.md."
+        )
+
+
+def constants_for(problem: Learnable, settings: Settings) -> PaperConstants:
+    """Returns the sample sizes and thresholds of the paper's schedule."""
+    check(problem, settings)
+    env, functions = problem.env, problem.functions
+    n_states = settings.n_states if settings.n_states is not None else problem.n_states
+    if n_states is None:
+        raise InvalidInput("the paper's schedule needs n_states, a bound on the latent states per level.")
+    return PaperConstants.of(
+        horizon=env.horizon,
+        n_actions=env.n_actions,
+        n_states=n_states,
+        log_size=functions.log_size,
+        epsilon=settings.epsilon,
+        delta=settings.delta,
+    )
+
+
+def engine_for(problem: Learnable, settings: Settings, ledger: Ledger, record: Record | None = None) -> Engine:
+    """Returns the engine that `settings` name; "auto" counts where the process is written down.
+
+    Args:
+        problem: what to play.
+        settings: what is asked for.
+        ledger: where episodes are charged.
+        record: where every draw is kept.
+    """
     name = settings.engine
     if name == "auto":
         name = "counted" if problem.process is not None and settings.schedule == "paper" else "stream"
@@ -195,7 +227,15 @@ def engine_for(problem: Learnable, settings: Settings, ledger: Ledger) -> Engine
                 "the counted engine draws from a process written down in full, and there is none here (too many "
                 "observations, or none was given). Use engine='stream'."
             )
-        return CountedEngine(problem.process, problem.functions, seed=settings.seed, ledger=ledger)
-    if name == "stream":
-        return StreamEngine(problem.env, problem.functions, seed=settings.seed, ledger=ledger, workers=settings.workers)
-    raise InvalidInput(f"there is no engine {name!r}; there are 'auto', 'counted' and 'stream'.")
+        engine: Engine = CountedEngine(problem.process, problem.functions, seed=settings.seed, ledger=ledger)
+    elif name == "stream":
+        env = problem.env if is_simulated(problem) else PacedEnvironment(problem.env, record)
+        engine = StreamEngine(env, problem.functions, seed=settings.seed, ledger=ledger, workers=settings.workers)
+    else:
+        raise InvalidInput(f"there is no engine {name!r}; there are 'auto', 'counted' and 'stream'.")
+    return engine if record is None else RecordedEngine(engine, record)
+
+
+def is_simulated(problem: Learnable) -> bool:
+    """Whether an environment is one that richobs simulates, so that playing it again costs nothing but time."""
+    return getattr(problem, "id", None) is not None or isinstance(problem.env, PathEnvironment)

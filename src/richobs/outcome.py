@@ -30,9 +30,7 @@ class Event:
     )
     phase: str  # "search" or "demand"; "certified"
     path: Path
-    verdict: (
-        str  # "agree" / "disagree", "kept", "near-optimal" / "failed", "promising", "certified" / "open", "doubled"
-    )
+    verdict: str  # (dis)agree, dropped or none dropped, near-optimal, failed, promising, open, certified, doubled
     statistic: float  # spread of the values, smallest risk, |V(pi)-hat - V*-hat|, U - W, or the batch that told nothing
     threshold: float  # eps_test, largest risk that survives, eps_demand, epsilon, or the largest batch from here on
     n: int  # episodes the test took

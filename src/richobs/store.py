@@ -13,26 +13,28 @@ import dataclasses
 import json
 import os
 import platform
+import shutil
 import sqlite3
+import tempfile
+import threading
 import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from richobs.certificate import Certificate, Finding, Verification, certify
-from richobs.engines import Engine, Ledger, RecordedEngine, RecordedEnvironment
+from richobs.engines import Ledger, at_once
 from richobs.engines.recorded import Request
-from richobs.envs.world import PathEnvironment
 from richobs.errors import InvalidFile, InvalidInput, RichObsError, RunStopped, StoreError
 from richobs.files import write_atomically
-from richobs.learning import Learnable, Settings, run
+from richobs.learning import Learnable, Settings, check, constants_for, is_simulated, run
 from richobs.outcome import Callback, Event, Outcome, Progress
 from richobs.planning import SamplePlan, plan
-from richobs.policy import class_digest
+from richobs.policy import LearnedPolicy, class_digest
 from richobs.version import __version__
 
 FORMAT = "richobs-run"
@@ -41,10 +43,10 @@ MAY_CHANGE = {"max_episodes", "workers"}  # settings that a run can go on with; 
 CONFIG, DATABASE, LOCK = "config.json", "run.sqlite", "run.lock"
 CERTIFICATE, POLICY, VERIFICATION, REPORT = "certificate.json", "policy.npz", "verification.json", "report.html"
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS draws (k INTEGER PRIMARY KEY, request TEXT, answer BLOB, checksum INTEGER, at REAL);
-CREATE TABLE IF NOT EXISTS calls (key TEXT PRIMARY KEY, answer BLOB, state TEXT, checksum INTEGER);
-CREATE TABLE IF NOT EXISTS events (k INTEGER PRIMARY KEY, body TEXT);
-CREATE TABLE IF NOT EXISTS ends (k INTEGER PRIMARY KEY, state TEXT, message TEXT, at REAL);
+CREATE TABLE draws (k INTEGER PRIMARY KEY, request TEXT, answer BLOB, checksum INTEGER, at REAL);
+CREATE TABLE calls (key TEXT PRIMARY KEY, answer BLOB, state TEXT, checksum INTEGER);
+CREATE TABLE events (k INTEGER PRIMARY KEY, body TEXT);
+CREATE TABLE ends (k INTEGER PRIMARY KEY, state TEXT, message TEXT, at REAL);
 """
 
 
@@ -78,17 +80,15 @@ class StoredRun:
         place = FilePath(folder)
         config = _read_config(place)
         settings, about = Settings(**config["settings"]), config["environment"]
-        with _connected(place, write=False) as db:
-            ledger = Ledger()
-            for (text,) in db.execute("SELECT request FROM draws ORDER BY k"):
-                _, path, n, _, phase, purpose = json.loads(text)
-                ledger.charge(phase, purpose, tuple(path), n)
-            steps = tuple(_progress(body) for (body,) in db.execute("SELECT body FROM events ORDER BY k"))
-            times = db.execute("SELECT min(at), max(at) FROM draws").fetchone()
-            end = db.execute("SELECT state, message FROM ends ORDER BY k DESC LIMIT 1").fetchone()
-        state, message = end or ("unfinished", "")
+        with _readable(place):
+            told = _read_database(place)
+            certificate = None
+            if told.state == "finished" and (place / CERTIFICATE).exists():
+                certificate = Certificate.load(place / CERTIFICATE)
+                told.ledger.skip(int(certificate.content["result"]["skipped"]))
+        state = told.state if told.state != "finished" or certificate is not None else "unfinished"
         if _is_held(place):
-            state, message = "running", ""
+            state = "running"
         sizes = {
             "horizon": about["horizon"],
             "n_actions": about["n_actions"],
@@ -98,28 +98,62 @@ class StoredRun:
         planned = None
         if n_states is not None:
             planned = plan(n_states=n_states, epsilon=settings.epsilon, delta=settings.delta, **sizes)
-        certificate = Certificate.load(place / CERTIFICATE) if state == "finished" else None
-        ledger.skip(0 if certificate is None else int(certificate.content["result"]["skipped"]))
         return cls(
             folder=place,
             world=about["id"],
             settings=settings,
             **sizes,
             state=state,
-            message=message,
-            steps=steps,
-            ledger=ledger,
-            certificate=certificate,
-            verification=_read_verification(place, certificate),
+            message=told.message if state == "stopped" else "",
+            steps=told.steps,
+            ledger=told.ledger,
+            certificate=certificate if state == "finished" else None,
+            verification=_read_verification(place) if state == "finished" else None,
             plan=planned,
-            started=times[0] or 0.0,
-            last=times[1] or 0.0,
+            started=told.started,
+            last=told.last,
         )
+
+
+class _Told(NamedTuple):
+    """What a database says of a run."""
+
+    state: str
+    message: str
+    steps: tuple[Progress, ...]
+    ledger: Ledger
+    started: float
+    last: float
+
+
+def _read_database(place: FilePath) -> _Told:
+    if not (place / DATABASE).exists():  # killed before it was made
+        return _Told("unfinished", "", (), Ledger(), 0.0, 0.0)
+    with _connected(place, write=False) as db:
+        ledger = Ledger()
+        for (text,) in db.execute("SELECT request FROM draws ORDER BY k"):
+            _, path, n, _, phase, purpose = json.loads(text)
+            ledger.charge(phase, purpose, tuple(path), n)
+        steps = tuple(_progress(body) for (body,) in db.execute("SELECT body FROM events ORDER BY k"))
+        first, last = db.execute("SELECT min(at), max(at) FROM draws").fetchone()
+        end = db.execute("SELECT state, message FROM ends ORDER BY k DESC LIMIT 1").fetchone()
+    state, message = end or ("unfinished", "")
+    return _Told(state, message, steps, ledger, first or 0.0, last or 0.0)
 
 
 def find_runs(folder: str | os.PathLike[str]) -> list[FilePath]:
     """Returns the run folders in and below a folder, in alphabetical order."""
-    return sorted(p.parent for p in FilePath(folder).rglob(CONFIG) if (p.parent / DATABASE).exists())
+    return sorted(p.parent for p in FilePath(folder).rglob(CONFIG) if _is_run(p))
+
+
+def _is_run(config: FilePath) -> bool:
+    """Whether a config.json is that of a run, or of something beside which a run's database lies."""
+    if (config.parent / DATABASE).exists():
+        return True
+    try:
+        return bool(json.loads(config.read_text(encoding="utf-8"))["format"] == FORMAT)
+    except (ValueError, TypeError, KeyError, OSError):
+        return False
 
 
 def run_in(
@@ -131,24 +165,21 @@ def run_in(
     from call to call, and so may `max_episodes`: a run that spent what it was allowed goes on with more.
 
     Raises:
-        InvalidInput: the folder holds a run with another configuration; nothing in it was changed.
+        InvalidInput: the folder holds a run with another configuration, or one that has spent more episodes than are
+            allowed now; nothing in it was changed. (What an environment of your own is cannot be checked.)
         InvalidFile: something in it is damaged, or was made by another version; nothing in it was changed.
         StoreError: the folder cannot be written (read-only, disk full), or another process is running in it.
     """
-    place = FilePath(folder)
+    place = FilePath(folder).absolute()  # wherever the process goes meanwhile
+    (constants_for if settings.schedule == "paper" else check)(problem, settings)  # before anything is touched
     with _Folder.opened(place, _config(problem, settings)) as record:
         try:
-            outcome = run(_remembering(problem, record), settings, record.listener(callback), record.engine)
+            outcome = run(problem, settings, record.listener(callback), record)
         except RunStopped as stopped:
             record.end("stopped", str(stopped))
             raise
-        certificate = certify(outcome, problem)
-        if record.ended() and _same_text(place / CERTIFICATE, certificate.to_json()):
-            return outcome  # finished before; not a byte is touched
-        with contextlib.suppress(InvalidInput):  # functions that are Python code cannot be written
-            outcome.policy.save(place / POLICY)
-        certificate.save(place / CERTIFICATE)
-        record.end("finished", "")
+        with _told(place):
+            record.finish(outcome, certify(outcome, problem))
         return outcome
 
 
@@ -185,6 +216,7 @@ def _config(problem: Learnable, settings: Settings) -> dict[str, Any]:
             "horizon": problem.env.horizon,
             "n_actions": problem.env.n_actions,
             "n_states": problem.n_states,
+            "at_once": None if is_simulated(problem) else at_once(problem.env),
         },
         "functions": {"log_size": problem.functions.log_size, "digest": class_digest(problem.functions)},
         "settings": dataclasses.asdict(settings),
@@ -193,29 +225,13 @@ def _config(problem: Learnable, settings: Settings) -> dict[str, Any]:
     return dict(json.loads(json.dumps(content)))
 
 
-def _remembering(problem: Learnable, record: "_Folder") -> Learnable:
-    """Returns the problem with an environment none of whose episodes is played twice, unless it is one we simulate."""
-    if getattr(problem, "id", None) is not None or isinstance(problem.env, PathEnvironment):
-        return problem
-    return _Remembering(RecordedEnvironment(problem.env, record), problem.functions, problem.process, problem.n_states)
-
-
-@dataclass(frozen=True)
-class _Remembering:
-    """A problem whose environment is recorded."""
-
-    env: RecordedEnvironment
-    functions: Any
-    process: Any
-    n_states: Any
-
-
 class _Folder:
     """A run's folder, held by this process: the record that engines and environments write to."""
 
     def __init__(self, place: FilePath, db: sqlite3.Connection):
         self._place = place
         self._db = db
+        self._lock = threading.Lock()  # environments are played by several threads
         self._events = 0  # told so far, in this process
 
     @classmethod
@@ -225,39 +241,52 @@ class _Folder:
         with _told(place):
             place.mkdir(parents=True, exist_ok=True)
         with _held(place):
-            fresh = not (place / CONFIG).exists()
-            if fresh and (place / DATABASE).exists():
-                raise InvalidFile(f"{place} holds a {DATABASE} and no {CONFIG}: the run cannot be identified.")
-            if not fresh:
+            known = (place / CONFIG).exists()
+            if known:
                 _check_same(place, _read_config(place), config)
-            with _connected(place, write=True) as db:
-                if fresh or _read_config(place)["settings"] != config["settings"]:
-                    with _told(place), write_atomically(place / CONFIG) as stream:
+            elif (place / DATABASE).exists():
+                raise InvalidFile(f"{place} holds a {DATABASE} and no {CONFIG}: the run cannot be identified.")
+            same = known and _read_config(place)["settings"] == config["settings"]
+            if known and (place / DATABASE).exists():
+                with _readable(place):
+                    spent = _read_database(place).ledger.total
+                allowed = config["settings"]["max_episodes"]
+                if allowed is not None and spent > allowed:
+                    raise InvalidInput(
+                        f"the run in {place} has spent {spent:,} episodes already, more than the {allowed:,} allowed now. "
+                        "Allow at least as many, or choose another folder."
+                    )
+            with _told(place):
+                if not same:
+                    with write_atomically(place / CONFIG) as stream:
                         stream.write((json.dumps(config, indent=2) + "\n").encode())
-                yield cls(place, db)
-
-    def engine(self, engine: Engine) -> Engine:
-        """Returns an engine that records what another draws."""
-        return RecordedEngine(engine, self)
+                if not (place / DATABASE).exists():
+                    _make_database(place)
+            with _connected(place, write=True) as db:
+                folder = cls(place, db)
+                if not (same and folder.ended()):
+                    folder.end("unfinished", "")
+                yield folder
 
     def draw(self, k: int, /) -> tuple[Request, bytes] | None:
         """Returns the k-th request and its answer, or None where there is none yet."""
-        row = self._db.execute("SELECT request, answer, checksum FROM draws WHERE k = ?", (k,)).fetchone()
+        row = self._one("SELECT request, answer, checksum FROM draws WHERE k = ?", k)
         if row is None:
             return None
         self._check(row[1], row[2], f"draw {k}")
-        return json.loads(row[0]), row[1]
+        with _readable(self._place):
+            return json.loads(row[0]), row[1]
 
     def keep_draw(self, k: int, request: Request, answer: bytes, /) -> None:
         """Writes the k-th draw down for good, and forgets the calls that it was made of."""
         row = (k, json.dumps(request), answer, zlib.crc32(answer), time.time())
-        with _told(self._place), self._db:
+        with self._lock, _told(self._place), self._db:
             self._db.execute("INSERT INTO draws VALUES (?, ?, ?, ?, ?)", row)
             self._db.execute("DELETE FROM calls")
 
     def call(self, key: str, /) -> tuple[bytes, str] | None:
         """Returns what a call of the draw in progress gave, and the generator's state after it."""
-        row = self._db.execute("SELECT answer, checksum, state FROM calls WHERE key = ?", (key,)).fetchone()
+        row = self._one("SELECT answer, checksum, state FROM calls WHERE key = ?", key)
         if row is None:
             return None
         self._check(row[0], row[1], "a call")
@@ -265,8 +294,12 @@ class _Folder:
 
     def keep_call(self, key: str, answer: bytes, state: str, /) -> None:
         """Writes a call of the draw in progress down."""
-        with _told(self._place), self._db:
+        with self._lock, _told(self._place), self._db:
             self._db.execute("INSERT INTO calls VALUES (?, ?, ?, ?)", (key, answer, state, zlib.crc32(answer)))
+
+    def _one(self, query: str, value: int | str) -> Any:
+        with self._lock, _readable(self._place):
+            return self._db.execute(query, (value,)).fetchone()
 
     def listener(self, callback: Callback | None) -> Callback:
         """Returns a callback that keeps every decision before it is passed on."""
@@ -276,7 +309,7 @@ class _Folder:
             k, self._events = self._events, self._events + 1
             body = _plain(progress)
             if k >= len(known):
-                with _told(self._place), self._db:
+                with self._lock, _told(self._place), self._db:
                     self._db.execute("INSERT INTO events VALUES (?, ?)", (k, body))
             elif known[k] != body:
                 raise InvalidFile(
@@ -289,8 +322,22 @@ class _Folder:
         return listen
 
     def ended(self) -> bool:
-        """Whether the run has finished before."""
-        return self._db.execute("SELECT 1 FROM ends WHERE state = 'finished'").fetchone() is not None
+        """Whether the run has finished."""
+        row = self._db.execute("SELECT state FROM ends ORDER BY k DESC LIMIT 1").fetchone()
+        return row is not None and row[0] == "finished"
+
+    def finish(self, outcome: Outcome, certificate: Certificate) -> None:
+        """Writes policy and certificate, unless they are there; never one that does not go with the other."""
+        file, there = self._place / CERTIFICATE, None
+        with contextlib.suppress(OSError, InvalidFile):
+            there = Certificate.load(file).content
+        fits = there is not None and {**there, "versions": 0} == {**certificate.content, "versions": 0}
+        if not (fits and self.ended() and _is_policy(self._place / POLICY, certificate)):
+            file.unlink(missing_ok=True)
+            with contextlib.suppress(InvalidInput):  # functions that are Python code cannot be written
+                outcome.policy.save(self._place / POLICY)
+            certificate.save(file)
+            self.end("finished", "")
 
     def end(self, state: str, message: str) -> None:
         """Notes how the run ended."""
@@ -305,11 +352,12 @@ class _Folder:
 
 def _check_same(place: FilePath, there: dict[str, Any], here: dict[str, Any]) -> None:
     """Refuses a folder whose run is not the one that is asked for."""
-    for name, version in there["made_with"].items():
-        if name != "python" and version != here["made_with"][name]:
+    for name in ("richobs", "numpy"):
+        old, new = there["made_with"].get(name), here["made_with"][name]
+        if old != new:
             raise InvalidFile(
-                f"the run in {place} was made with {name} {version}, and this is {here['made_with'][name]}, which may draw "
-                "other numbers. Go on with that version, or start anew in another folder."
+                f"the run in {place} was made with {name} {old}, and this is {new}, which may draw other numbers. Go on "
+                "with that version, or start anew in another folder."
             )
     for part in ("environment", "functions", "settings"):
         for name in there[part].keys() | here[part].keys():
@@ -317,7 +365,7 @@ def _check_same(place: FilePath, there: dict[str, Any], here: dict[str, Any]) ->
             if old != new and not (part == "settings" and name in MAY_CHANGE):
                 raise InvalidInput(
                     f"the folder {place} holds another run: its {part} has {name} = {old!r}, and {new!r} is asked for. "
-                    "Choose another folder (--out), or remove that run (--overwrite)."
+                    "Choose another folder, or remove that run first (`--overwrite`, or richobs.store.discard)."
                 )
 
 
@@ -339,21 +387,23 @@ def _read_config(place: FilePath) -> dict[str, Any]:
         raise InvalidFile(f"{file} is damaged: {error!r}") from error
 
 
-def _read_verification(place: FilePath, certificate: Certificate | None) -> Verification | None:
+def _read_verification(place: FilePath) -> Verification | None:
     """Returns what was found of the certificate that is there now, if it was checked."""
-    if certificate is None or not (place / VERIFICATION).exists():
+    if not (place / VERIFICATION).exists():
         return None
-    try:
+    with _readable(place):
         content = json.loads((place / VERIFICATION).read_text(encoding="utf-8"))
         if content["certificate"] != _checksum(place / CERTIFICATE):
             return None
         return Verification(tuple(Finding(**f) for f in content["findings"]))
-    except (ValueError, TypeError, KeyError) as error:
-        raise InvalidFile(f"{place / VERIFICATION} is damaged: {error!r}") from error
 
 
-def _same_text(file: FilePath, text: str) -> bool:
-    return file.exists() and file.read_text(encoding="utf-8") == text
+def _is_policy(file: FilePath, certificate: Certificate) -> bool:
+    """Whether a file holds the policy that a certificate is about, or there is none that could be written."""
+    digest = certificate.content["policy"]["digest"]
+    with contextlib.suppress(OSError, InvalidFile):
+        return digest is None or LearnedPolicy.load(file).digest == digest
+    return False
 
 
 def _checksum(file: FilePath) -> int:
@@ -387,38 +437,61 @@ def _told(place: FilePath) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _readable(place: FilePath) -> Iterator[None]:
+    """Turns what goes wrong with reading a run's files into a sentence."""
+    try:
+        yield
+    except RichObsError:
+        raise
+    except (sqlite3.Error, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        raise InvalidFile(f"the run in {place} is damaged ({error!r}). Nothing was overwritten.") from error
+
+
+def _make_database(place: FilePath) -> None:
+    """Makes the database, whole or not at all."""
+    with tempfile.TemporaryDirectory(dir=place, prefix=".new-") as folder:
+        db = sqlite3.connect(FilePath(folder) / DATABASE)
+        db.executescript(SCHEMA)
+        db.close()
+        os.replace(FilePath(folder) / DATABASE, place / DATABASE)
+
+
+@contextlib.contextmanager
 def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
     """Opens a run's database; a reader sees whole transactions only, and may read while another process writes."""
     file = place / DATABASE
-    with _told(place):
-        if not write and not file.exists():
-            raise InvalidFile(f"there is no run in {place}: it has no {DATABASE}.")
-        how = "mode=rwc" if write else "mode=ro" if os.access(place, os.W_OK) else "immutable=1"
-        db = sqlite3.connect(f"{file.absolute().as_uri()}?{how}", timeout=60, uri=True)
-    try:
+    with contextlib.ExitStack() as stack:
+        how = "mode=rw" if write else "mode=ro"
+        if not write and not os.access(place, os.W_OK):  # a log that is not yet merged can be read from a copy alone
+            copy = FilePath(stack.enter_context(tempfile.TemporaryDirectory()))
+            for name in (DATABASE, f"{DATABASE}-wal"):
+                if (place / name).exists():
+                    shutil.copyfile(place / name, copy / name)
+            file = copy / DATABASE
+        with _told(place):
+            db = sqlite3.connect(f"{file.absolute().as_uri()}?{how}", timeout=60, uri=True, check_same_thread=False)
+        stack.callback(db.close)
         with _told(place):
             broken = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if broken != "ok":
-                raise InvalidFile(f"{file} is damaged: {broken}. Nothing was overwritten.")
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if broken != "ok" or not {"draws", "calls", "events", "ends"} <= tables:
+                raise InvalidFile(f"{place / DATABASE} is damaged: {broken}, tables {tables}. Nothing was overwritten.")
             if write:
                 db.execute("PRAGMA journal_mode = WAL")
                 db.execute(
                     "PRAGMA synchronous = NORMAL"
-                )  # safe against a killed process; a power cut may cost the last draws
-                db.executescript(SCHEMA)
+                )  # a power cut may cost the last draws, a killed process nothing
         yield db
         if write:
             with contextlib.suppress(sqlite3.Error):  # one plain file, unless someone is reading
                 db.execute("PRAGMA journal_mode = DELETE")
-    finally:
-        db.close()
 
 
 @contextlib.contextmanager
 def _held(place: FilePath) -> Iterator[None]:
     """Holds the folder's lock, which ends with the process however that ends."""
     with _told(place):
-        lock = sqlite3.connect(place / LOCK, timeout=0, isolation_level=None)
+        lock = sqlite3.connect(place / LOCK, timeout=2, isolation_level=None)  # readers look at it for an instant
     try:
         try:
             lock.execute("BEGIN EXCLUSIVE")
@@ -426,17 +499,27 @@ def _held(place: FilePath) -> Iterator[None]:
             if "locked" not in str(error):
                 raise StoreError(f"the folder {place} cannot be written: {error}.") from error
             raise StoreError(f"another process is running in {place}. Wait for it, or choose another folder.") from None
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"{place / LOCK} is damaged ({error}); remove it if no process is running there."
+            ) from error
         yield
     finally:
         lock.close()
 
 
 def _is_held(place: FilePath) -> bool:
-    """Whether a process is running in a folder."""
-    if not (place / LOCK).exists() or not os.access(place / LOCK, os.W_OK):
+    """Whether a process is running in a folder; looking takes no lock that would keep one from starting."""
+    file = place / LOCK
+    if not file.exists():
         return False
+    look = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", timeout=0, uri=True)
     try:
-        with _held(place):
-            return False
-    except StoreError:
-        return True
+        look.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        return "locked" in str(error)
+    except sqlite3.DatabaseError:
+        return False
+    finally:
+        look.close()
+    return False

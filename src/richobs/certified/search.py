@@ -55,7 +55,7 @@ class Tuning:
 
 
 RELATIVE = 0.8  # share of an elimination's delta that goes to the relative test; the absolute one gets the rest
-NARROWER = 0.8  # epsilon of what takes over from a search that does not end, as a share of ours
+NARROWER = 0.79  # epsilon of what takes over from a search that does not end, as a share of ours
 RESERVE = 0.01  # its share of delta; eliminations and verifications get half of the rest each
 
 
@@ -179,11 +179,11 @@ def certified(
         fallback: what takes over if the search has not ended by then [Theorem 2].
     """
     search = Search(engine, functions, epsilon, delta, seed, callback, tuning)
-    reason, trace = StopReason.CERTIFIED, search.trace
+    reason = StopReason.CERTIFIED
     try:
         while not _round(search):
             if fallback is not None and engine.ledger.total >= fallback.after:
-                trace = search.trace + _take_over(search, fallback)
+                _take_over(search, fallback)
                 break
     except EpisodeLimit:
         if search.best is None:
@@ -206,7 +206,7 @@ def certified(
         log_size=search.space.log_size,
         reason=reason,
         ledger=engine.ledger,
-        trace=tuple(trace),
+        trace=tuple(search.trace),
         constants=tuning,
         rounds=search.rounds,
         upper=search.upper,
@@ -216,11 +216,11 @@ def certified(
     )
 
 
-def _take_over(search: Search, fallback: Fallback) -> list[Event]:
-    """Lets the fallback learn with what is left of delta; returns its trace.
+def _take_over(search: Search, fallback: Fallback) -> None:
+    """Lets the fallback learn with what is left of delta.
 
     V* lies within an eighth of its epsilon of its estimate, and the policy earns at most its epsilon less than V*: an
-    interval of 10/8 of its epsilon, which is ours.
+    interval of 10/8 of its epsilon, which is below ours.
     """
     share, size, narrow = RESERVE * search.delta, search.space.log_bound, NARROWER * search.epsilon
     search.note("handover", (), "taken over", search.engine.ledger.total, fallback.after, 0, size)
@@ -231,8 +231,8 @@ def _take_over(search: Search, fallback: Fallback) -> list[Event]:
     if search.best is None or lower > search.best.lower:
         search.best = Candidate(found.policy.member, lower, found.value_hat, found.episodes)
     search.claim(LOWER, (), found.episodes, share / 2, lower)
-    _is_settled(search)  # raises where the two algorithms contradict each other
-    return list(found.trace)
+    if not _is_settled(search):  # it raises where the two algorithms contradict each other
+        raise AssertionError("the fallback's bounds are within epsilon by construction")
 
 
 def _remarks(search: Search, found: Candidate, reason: StopReason) -> tuple[str, ...]:
@@ -321,7 +321,7 @@ def _verify(search: Search, member: Member, policy: LearnedPolicy) -> bool:
             root = seen if root is None else root + seen
             upper = mean_upper_bound(root.v_mean, root.n, search.low[0], search.high[0], part)
             search.root_upper = np.minimum(search.root_upper, upper)
-            search.root_guess = root.v_mean
+            search.root_guess = root.v_mean.copy()
             search.claim(UPPER, (), root.n, part, search.upper)
         done = _is_settled(search)
         # Give up where survivors promise more than the policy earns: then survivors must go, not rollouts come.
@@ -469,7 +469,8 @@ def _eliminate(
             f"no function is consistent with what action {a} at path {node} showed in {n} episodes: Q* is not in the class, "
             f"or transitions are not deterministic. {_chance(search)}"
         )
-    search.note("elimination", (*node, a), "kept", bar, bar + float(slack.min()), n if h == 0 else 0, size)
+    verdict = "dropped" if dropped else "none dropped"
+    search.note("elimination", (*node, a), verdict, bar, bar + float(slack.min()), n if h == 0 else 0, size)
     return dropped
 
 

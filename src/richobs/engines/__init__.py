@@ -3,7 +3,7 @@
 from richobs.engines.base import Engine, Outcomes
 from richobs.engines.counted import CountedEngine
 from richobs.engines.ledger import Entry, Ledger
-from richobs.engines.recorded import RecordedEngine, RecordedEnvironment
+from richobs.engines.recorded import PacedEnvironment, Record, RecordedEngine, at_once
 from richobs.engines.stream import StreamEngine
 
 __all__ = [
@@ -12,7 +12,9 @@ __all__ = [
     "Entry",
     "Ledger",
     "Outcomes",
+    "PacedEnvironment",
+    "Record",
     "RecordedEngine",
-    "RecordedEnvironment",
     "StreamEngine",
+    "at_once",
 ]

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from richobs.engines.base import Engine, Outcomes
-from richobs.errors import InvalidFile
+from richobs.errors import InvalidFile, InvalidInput
 from richobs.moments import Moments
 from richobs.problem import Environment, Episodes, Ints, Observations, Path, Policy, Rollouts, Steps
 
@@ -87,17 +87,20 @@ class RecordedEngine:
         return form.unpack(known[1])
 
 
-class RecordedEnvironment:
-    """Plays an environment a few episodes at a time and records each such call, so that none is ever played twice.
+AT_ONCE = 32  # episodes of somebody else's environment per call, unless it says otherwise
 
-    For environments that are expensive to play. The record of a call is dropped once the draw it belongs to is kept.
+
+class PacedEnvironment:
+    """Plays an environment a few episodes at a time; with a record, none whose call has returned is played again.
+
+    For environments that are not simulated here. The record of a call is dropped once the draw it belongs to is kept.
     """
 
-    def __init__(self, env: Environment, record: Record):
-        """Takes the environment; `env.at_once`, where it has that, says how many episodes one call plays (default 1)."""
+    def __init__(self, env: Environment, record: Record | None = None):
+        """Takes the environment; `env.at_once`, where it has that, says how many episodes one call plays."""
         self._env = env
         self._record = record
-        self._at_once = int(getattr(env, "at_once", 1))
+        self._at_once = at_once(env)
         self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, env.reward_range
         self.episodes = env.episodes  # that it really played
 
@@ -127,20 +130,29 @@ class RecordedEnvironment:
         self, n: int, rng: np.random.Generator, call: Callable[[slice], list[np.ndarray[Any, Any]]]
     ) -> list[np.ndarray[Any, Any]]:
         """Returns the arrays of all calls, one after the other; `rng` ends as if all had been made now."""
-        chunk = _state(rng)  # every chunk of a draw has a generator of its own, which names it
+        chunk = "" if self._record is None else _state(rng)  # the generator names the chunk
         parts = []
         for first in range(0, n, self._at_once):
             key = f"{chunk}/{first}"
-            known = self._record.call(key)
+            known = None if self._record is None else self._record.call(key)
             if known is None:
                 arrays = call(slice(first, min(first + self._at_once, n)))
-                self._record.keep_call(key, _pack(None, arrays), _state(rng))
+                if self._record is not None:
+                    self._record.keep_call(key, _pack(None, arrays), _state(rng))
                 self.episodes = self._env.episodes
             else:
                 _, arrays = _unpack(known[0])
                 rng.bit_generator.state = _restored(known[1])
             parts.append(arrays)
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def at_once(env: Environment) -> int:
+    """Returns how many episodes one call of somebody else's environment plays."""
+    number = getattr(env, "at_once", AT_ONCE)
+    if not isinstance(number, int) or number < 1:
+        raise InvalidInput(f"an environment's at_once is a number of episodes, at least 1; got {number!r}.")
+    return number
 
 
 def _state(rng: np.random.Generator) -> str:
@@ -160,6 +172,9 @@ def _restored(text: str) -> dict[str, Any]:
 def _pack(head: Any, arrays: Sequence[np.ndarray[Any, Any]]) -> bytes:
     """Returns plain values and arrays as bytes: a line of JSON with the shapes, then the arrays, compressed."""
     plain = [np.ascontiguousarray(a) for a in arrays]
+    for a in plain:
+        if a.dtype.hasobject or a.dtype.names:
+            raise InvalidInput(f"a run can keep arrays of numbers, bits or characters; got one of dtype {a.dtype}.")
     line = json.dumps([head, [(a.dtype.str, a.shape) for a in plain]]).encode()
     return line + b"\n" + zlib.compress(b"".join(a.tobytes() for a in plain), 1)
 
@@ -171,7 +186,7 @@ def _unpack(body: bytes) -> tuple[Any, list[np.ndarray[Any, Any]]]:
     data, place, arrays = zlib.decompress(rest), 0, []
     for kind, shape in shapes:
         size = int(np.prod(shape))
-        arrays.append(np.frombuffer(data, kind, size, place).reshape(shape))
+        arrays.append(np.frombuffer(data, kind, size, place).reshape(shape).copy())
         place += arrays[-1].nbytes
     return head, arrays
 

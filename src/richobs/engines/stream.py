@@ -97,7 +97,7 @@ class StreamEngine:
         """Plays `policy` n times; also returns the paths of the first `first` of them."""
 
         def part(size: int, rng: np.random.Generator) -> Rollouts:
-            played = self._env.rollout(policy, size, rng)
+            played = Rollouts(*self._env.rollout(policy, size, rng))
             _check_rewards(played.returns[:, None], None, "a rollout")
             return played
 

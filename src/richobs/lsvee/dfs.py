@@ -101,7 +101,7 @@ def _td_elim(search: Search, path: Path, numbers: SearchConstants, values: list[
             "elimination",
             search.phase,
             path,
-            "kept",
+            "dropped" if done.log_size_after < done.log_size_before else "none dropped",
             done.least,
             done.cutoff,
             numbers.n_train,

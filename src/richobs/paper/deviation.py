@@ -12,7 +12,7 @@ import numpy as np
 from richobs.intervals import binomial_interval
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.figures import BLUE, GREEN, GREY, ORANGE, RED, plot_shares
-from richobs.paper.node import Promise, node_of, tally
+from richobs.paper.node import tally_piece
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,16 +77,7 @@ def _steps(first: float, count: int) -> list[float]:
 
 def measure(piece: Plain, /) -> Plain:
     """Counts runs in which Q* was lost or a function with too much excess loss was kept."""
-    node = node_of(piece)
-    promise = Promise.of(
-        n=piece["n"],
-        phi=piece["phi"],
-        tau=piece["tau"],
-        delta=piece["delta"],
-        n_actions=piece["actions"],
-        size=len(node.f),
-    )
-    return tally(piece, node, piece["n"], promise)
+    return tally_piece(piece)
 
 
 def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:

@@ -296,3 +296,17 @@ def node_of(piece: Plain) -> Node:
     if piece["node"] == "misled":
         return misled(K, phi, tau, piece["loss"], **wrong)
     return drawn(K, phi, tau, piece["size"], piece["seed"])
+
+
+def tally_piece(piece: Plain) -> Plain:
+    """Returns the tally of a piece at its own n, against what the theorem for TD-Elim promises there."""
+    node = node_of(piece)
+    promise = Promise.of(
+        n=piece["n"],
+        phi=piece["phi"],
+        tau=piece["tau"],
+        delta=piece["delta"],
+        n_actions=piece["actions"],
+        size=len(node.f),
+    )
+    return tally(piece, node, piece["n"], promise)

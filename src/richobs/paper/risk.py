@@ -12,7 +12,7 @@ import numpy as np
 from richobs.intervals import binomial_interval
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.figures import BLUE, ORANGE, RED
-from richobs.paper.node import Promise, node_of, tally
+from richobs.paper.node import Promise, tally_piece
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,16 +53,7 @@ def pieces(scale: Scale, /) -> list[Plain]:
 
 def measure(piece: Plain, /) -> Plain:
     """Counts runs in which a survivor's action lost more than the bound."""
-    node = node_of(piece)
-    promise = Promise.of(
-        n=piece["n"],
-        phi=piece["phi"],
-        tau=piece["tau"],
-        delta=piece["delta"],
-        n_actions=piece["actions"],
-        size=len(node.f),
-    )
-    return tally(piece, node, piece["n"], promise)
+    return tally_piece(piece)
 
 
 def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:

@@ -474,7 +474,7 @@ class Comparison:
                     _cell(median([_power(v.log_size) for v in done]), lambda x: f"{x:.1f}"),
                 )
                 middle = (at(episodes.value), at(episodes.low), at(episodes.high))
-                coverage = f"{math.floor(1000 * episodes.coverage) / 10:g}%"
+                coverage = f"{math.floor(1000 * episodes.coverage) / 10:g}%" if episodes.coverage else "one run"
             self.rows.append(
                 GroupRow(
                     name=group.name,

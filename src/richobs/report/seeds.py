@@ -46,10 +46,17 @@ class Group:
 
 
 def groups(runs: Sequence[StoredRun]) -> list[Group]:
-    """Puts together what differs by seed only: the run's, or that of the world's secret."""
+    """Puts together what differs by seed only: the run's, or that of the world's secret.
+
+    The same run twice (a world of ours, the same settings) counts once: it is no second sample.
+    """
     found: dict[str, list[int]] = {}
+    seen = set()
     for i, run in enumerate(runs):
-        found.setdefault(_without_seed(run), []).append(i)
+        same = (run.world, dataclasses.replace(run.settings, workers=1), run.state)
+        if run.world is None or same not in seen:
+            found.setdefault(_without_seed(run), []).append(i)
+        seen.add(same)
     return [Group(name, tuple(places)) for name, places in found.items()]
 
 
