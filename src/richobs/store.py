@@ -233,6 +233,8 @@ class _Folder:
         self._db = db
         self._lock = threading.Lock()  # environments are played by several threads
         self._events = 0  # told so far, in this process
+        self._decided: list[tuple[int, str]] = []  # since the last draw
+        self._called = True  # whether calls of a draw may be there: those of an interrupted one, at first
 
     @classmethod
     @contextlib.contextmanager
@@ -270,6 +272,7 @@ class _Folder:
 
     def draw(self, k: int, /) -> tuple[Request, bytes] | None:
         """Returns the k-th request and its answer, or None where there is none yet."""
+        self._flush()  # decisions are kept before the next draw begins
         row = self._one("SELECT request, answer, checksum FROM draws WHERE k = ?", k)
         if row is None:
             return None
@@ -280,9 +283,11 @@ class _Folder:
     def keep_draw(self, k: int, request: Request, answer: bytes, /) -> None:
         """Writes the k-th draw down for good, and forgets the calls that it was made of."""
         row = (k, json.dumps(request), answer, zlib.crc32(answer), time.time())
-        with self._lock, _told(self._place), self._db:
-            self._db.execute("INSERT INTO draws VALUES (?, ?, ?, ?, ?)", row)
-            self._db.execute("DELETE FROM calls")
+        with self._lock, _told(self._place):
+            self._db.execute("INSERT INTO draws VALUES (?, ?, ?, ?, ?)", row)  # each statement is a transaction
+            if self._called:
+                self._db.execute("DELETE FROM calls")
+                self._called = False
 
     def call(self, key: str, /) -> tuple[bytes, str] | None:
         """Returns what a call of the draw in progress gave, and the generator's state after it."""
@@ -294,7 +299,8 @@ class _Folder:
 
     def keep_call(self, key: str, answer: bytes, state: str, /) -> None:
         """Writes a call of the draw in progress down."""
-        with self._lock, _told(self._place), self._db:
+        with self._lock, _told(self._place):
+            self._called = True
             self._db.execute("INSERT INTO calls VALUES (?, ?, ?, ?)", (key, answer, state, zlib.crc32(answer)))
 
     def _one(self, query: str, value: int | str) -> Any:
@@ -302,15 +308,14 @@ class _Folder:
             return self._db.execute(query, (value,)).fetchone()
 
     def listener(self, callback: Callback | None) -> Callback:
-        """Returns a callback that keeps every decision before it is passed on."""
+        """Returns a callback that keeps every decision, those between two draws at once."""
         known = [body for (body,) in self._db.execute("SELECT body FROM events ORDER BY k")]
 
         def listen(progress: Progress) -> None:
             k, self._events = self._events, self._events + 1
             body = _plain(progress)
             if k >= len(known):
-                with self._lock, _told(self._place), self._db:
-                    self._db.execute("INSERT INTO events VALUES (?, ?)", (k, body))
+                self._decided.append((k, body))
             elif known[k] != body:
                 raise InvalidFile(
                     f"decision {k} of the run in {self._place} was {known[k]}, and is {body} now: it was made by other code "
@@ -320,6 +325,13 @@ class _Folder:
                 callback(progress)
 
         return listen
+
+    def _flush(self) -> None:
+        if self._decided:
+            with self._lock, _told(self._place), self._db:
+                self._db.execute("BEGIN")
+                self._db.executemany("INSERT INTO events VALUES (?, ?)", self._decided)
+            self._decided.clear()
 
     def ended(self) -> bool:
         """Whether the run has finished."""
@@ -341,7 +353,8 @@ class _Folder:
 
     def end(self, state: str, message: str) -> None:
         """Notes how the run ended."""
-        with _told(self._place), self._db:
+        self._flush()
+        with _told(self._place):
             row = (state, message, time.time())
             self._db.execute("INSERT INTO ends (state, message, at) VALUES (?, ?, ?)", row)
 
@@ -469,7 +482,9 @@ def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
                     shutil.copyfile(place / name, copy / name)
             file = copy / DATABASE
         with _told(place):
-            db = sqlite3.connect(f"{file.absolute().as_uri()}?{how}", timeout=60, uri=True, check_same_thread=False)
+            db = sqlite3.connect(
+                f"{file.absolute().as_uri()}?{how}", timeout=60, uri=True, isolation_level=None, check_same_thread=False
+            )
         stack.callback(db.close)
         with _told(place):
             broken = db.execute("PRAGMA quick_check(1)").fetchone()[0]
