@@ -96,7 +96,7 @@ def test_what_is_written(fake, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["paper", "--out", str(out)]) == 0
     said = capsys.readouterr()
-    assert "holds: every square is right 8 of them" in said.out
+    assert "holds: every square is right (8 of them)" in said.out
     assert "fake: 8 of 8 pieces (done)" in said.err
     assert sorted(p.name for p in out.iterdir()) == [
         "fake.json",
