@@ -39,6 +39,7 @@ STYLE: Any = {
     "lines.linewidth": 1.6,
     "svg.fonttype": "path",
 }
+WIDEST = 1600  # pixels of a figure
 SIZE = (9.0, 4.2)  # inches, unless the statement sets its own
 
 
@@ -56,9 +57,10 @@ def save_figure(
         FigureCanvasAgg(figure)
         statement.draw(figure, pieces, results)
         _print_under(figure, sample)
+        figure.set_dpi(min(160.0, WIDEST / figure.get_size_inches()[0]))
         for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
             with write_atomically(folder / f"{statement.NAME}.{kind}") as stream:
-                figure.savefig(stream, format=kind, metadata=metadata)
+                figure.savefig(stream, format=kind, metadata=metadata, dpi="figure")
 
 
 def plot_shares(axes: "Axes", points: Iterable[tuple[float, int, int]], confidence: float, **look: Any) -> None:
