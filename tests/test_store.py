@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import richobs
+import to_be_killed
 from richobs.engines import Ledger, PacedEnvironment, StreamEngine
 from richobs.errors import InvalidFile, InvalidInput, StoreError
 from richobs.functions import Layered, TableLevel
@@ -23,6 +24,7 @@ from richobs.learning import Settings
 from richobs.lsvee import PaperConstants
 from richobs.store import StoredRun, _Folder, _held, discard, find_runs, keep_verification, run_in
 from richobs.tabular import Rewards, TabularProcess
+from to_be_killed import shrunk
 
 CASES = {  # schedule and engine: a world on which a run takes a good part of a second, or as long as it can
     "certified stream": ("lock/6,noise_bits=12", Settings(seed=1)),
@@ -30,37 +32,12 @@ CASES = {  # schedule and engine: a world on which a run takes a good part of a 
     "paper counted": ("lock/4", Settings(schedule="paper", epsilon=0.1)),
     "paper stream": ("lock/3,noise_bits=1", Settings(schedule="paper", engine="stream")),
 }
-SHRINK = """
-import dataclasses
-from richobs.lsvee import PaperConstants
-
-def shrunk(of=PaperConstants.of):
-    \"""The paper's numbers with samples that a stream can play; the thresholds stay.\"""
-    def fewer(sizes):
-        return dataclasses.replace(sizes, n_test=min(sizes.n_test, 2_000), n_train=min(sizes.n_train, 2_000))
-    def constants(**given):
-        whole = of(**given)
-        return dataclasses.replace(whole, search=fewer(whole.search), demand=fewer(whole.demand))
-    return constants
-"""
-LEARN = """
-import sys, time
-import richobs
-from richobs.learning import Settings
-from richobs.store import run_in
-world, folder, pause, settings = sys.argv[1], sys.argv[2], float(sys.argv[3]), Settings(**eval(sys.argv[4]))
-if settings.engine == "stream":
-    PaperConstants.of = shrunk()
-run_in(folder, richobs.make(world), settings, lambda progress: time.sleep(pause))
-"""
 
 
 @pytest.fixture
 def streamed_paper(monkeypatch):
-    """Sizes for streaming the paper's schedule, here and in the processes that are started."""
-    found = {}
-    exec(SHRINK, found)
-    return lambda: monkeypatch.setattr(PaperConstants, "of", found["shrunk"]())
+    """Sizes for streaming the paper's schedule, the same here as in the processes that are started."""
+    return lambda: monkeypatch.setattr(PaperConstants, "of", shrunk())
 
 
 def files_of(folder):
@@ -68,8 +45,8 @@ def files_of(folder):
 
 
 def start(world, folder, settings, pause=0.0):
-    asked = repr(dataclasses.asdict(settings))
-    return subprocess.Popen([sys.executable, "-c", SHRINK + LEARN, world, str(folder), str(pause), asked])
+    asked = json.dumps(dataclasses.asdict(settings))
+    return subprocess.Popen([sys.executable, to_be_killed.__file__, world, str(folder), str(pause), asked])
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -15,9 +15,8 @@ CHUNK = 65_536  # episodes played side by side at most
 class _Anything:
     """Takes every action with the same probability."""
 
-    q: list[Floats] = []  # noqa: RUF012 (it has no values)
-
     def __init__(self, n_actions: int):
+        self.q: list[Floats] = []  # it has no values
         self._n_actions = n_actions
 
     def act(self, level: int, x: Ints, rng: np.random.Generator, /) -> Ints:

@@ -54,6 +54,7 @@ class Tuning:
             raise InvalidInput(f"margin must lie in (0, 1]; got {self.margin}.")
 
 
+EAGER = Tuning()  # the default
 RELATIVE = 0.8  # share of an elimination's delta that goes to the relative test; the absolute one gets the rest
 NARROWER = 0.79  # epsilon of what takes over from a search that does not end, as a share of ours
 RESERVE = 0.01  # its share of delta; eliminations and verifications get half of the rest each
@@ -161,7 +162,7 @@ def certified(
     delta: float,
     seed: int = 0,
     callback: Callback | None = None,
-    tuning: Tuning = Tuning(),  # noqa: B008 (frozen)
+    tuning: Tuning = EAGER,
     fallback: Fallback | None = None,
 ) -> Outcome:
     """Learns a policy with V* <= U and V(policy) >= W, U - W <= epsilon, with probability at least 1 - delta.
