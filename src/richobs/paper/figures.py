@@ -53,14 +53,14 @@ def save_figure(
 
     # The salt makes names inside the SVG the same every time.
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": statement.NAME}):
-        figure = Figure(figsize=SIZE, dpi=160, layout="constrained")
+        figure = Figure(figsize=SIZE, layout="constrained")
         FigureCanvasAgg(figure)
         statement.draw(figure, pieces, results)
         _print_under(figure, sample)
-        figure.set_dpi(min(160.0, WIDEST / figure.get_size_inches()[0]))
+        dots = min(160.0, WIDEST / figure.get_size_inches()[0])
         for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
             with write_atomically(folder / f"{statement.NAME}.{kind}") as stream:
-                figure.savefig(stream, format=kind, metadata=metadata, dpi="figure")
+                figure.savefig(stream, format=kind, metadata=metadata, dpi=dots)
 
 
 def plot_shares(axes: "Axes", points: Iterable[tuple[float, int, int]], confidence: float, **look: Any) -> None:
