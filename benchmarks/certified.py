@@ -71,7 +71,7 @@ def one_run(task: tuple[str, float, int]) -> Run:
     world, epsilon, seed = task
     problem = richobs.make(f"{world},seed={seed}")
     begin = time.process_time()
-    outcome = richobs.learn(problem, epsilon=epsilon, delta=DELTA, seed=seed)
+    outcome = richobs.learn(problem, epsilon=epsilon, delta=DELTA, seed=seed, progress=False)
     seconds = time.process_time() - begin
     assert outcome.upper is not None
     assert outcome.lower is not None
@@ -165,7 +165,7 @@ def remember(results: dict[Case, list[Run]]) -> None:
         }
         if row not in rows:
             rows.append(row)
-    target = ROOT / "src" / "richobs" / "certified" / "measured.json"
+    target = ROOT / "src" / "richobs" / "learners" / "certified" / "measured.json"
     target.write_text("[\n" + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n]\n")
     print(f"written to {target.relative_to(ROOT)}")
 

@@ -18,7 +18,7 @@ COLOURS = {"consensus": "#56b4e9", "elimination": "#d55e00", "rollout": "#009e73
 def main() -> None:
     problem = richobs.make("lock/10", noise_bits=5)
     seen: list[richobs.Progress] = []
-    outcome = richobs.learn(problem, epsilon=0.1, delta=0.05, seed=0, schedule="paper", callback=seen.append)
+    outcome = richobs.learn(problem, epsilon=0.1, delta=0.05, seed=0, learner="lsvee", callback=seen.append)
     gap = problem.optimal_value - problem.value(outcome.policy).value
     figure = Figure(figsize=(8.6, 3.4), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)

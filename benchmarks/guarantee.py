@@ -8,13 +8,16 @@ from typing import Any
 
 import richobs
 from measure import publish
-from richobs.engines import CountedEngine, Ledger
-from richobs.intervals import binomial_interval
-from richobs.learning import Settings, constants_for
-from richobs.lsvee.demand import explore_on_demand
-from richobs.lsvee.dfs import Search, learn_from
-from richobs.randomness import keyed_generator
-from richobs.versions import version_space
+from richobs.core.events import Event
+from richobs.core.ledger import Ledger
+from richobs.core.randomness import keyed_generator
+from richobs.core.settings import Settings
+from richobs.engines import CountedEngine
+from richobs.learners.lsvee import Lsvee
+from richobs.learners.lsvee.demand import explore_on_demand
+from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
+from richobs.spaces import version_space
+from richobs.stats.intervals import binomial_interval
 
 DELTA, EPSILON = 0.1, 0.1
 
@@ -31,16 +34,19 @@ def one_run(seed: int) -> dict[str, bool]:
     }
     problem = richobs.make("random", seed=seed, **shape)
     assert problem.process is not None
-    constants = constants_for(problem, Settings(epsilon=EPSILON, delta=DELTA))
+    constants = Lsvee().constants(problem, Settings(epsilon=EPSILON, delta=DELTA))
     engine = CountedEngine(problem.process, problem.functions, seed=seed, ledger=Ledger())
-    search = Search(engine, version_space(problem.functions), constants, verbatim=False)
+    trace: list[Event] = []
+    space = version_space(problem.functions)
+    search = LsveeSearch(engine, space, constants, notify=lambda progress: trace.append(progress.event))
     learn_from(search, (), constants.search)
-    tests, eliminations = (sum(e.kind == kind for e in search.trace) for kind in ("consensus", "elimination"))
+    tests, eliminations = (sum(e.kind == kind for e in trace) for kind in ("consensus", "elimination"))
     member = search.space.pick()
     assert isinstance(member, tuple)
     v_star_hat = float(search.learned[()][member[0]])
     found = explore_on_demand(search, problem.functions, v_star_hat)
     value = problem.value(richobs.LearnedPolicy(problem.functions, found.member)).value
+    assert problem.n_states is not None
     bound = problem.n_states * problem.horizon
     assert problem.optimal_function is not None
     return {

@@ -18,9 +18,10 @@ import numpy as np
 
 import richobs
 from measure import cpu_seconds, publish
-from richobs.errors import PrecisionError
-from richobs.functions import TableLevel
-from richobs.learning import Settings, constants_for
+from richobs.classes import TableLevel
+from richobs.core.errors import PrecisionError
+from richobs.core.settings import Settings
+from richobs.learners.lsvee import Lsvee
 from transcription import Transcription
 
 
@@ -41,9 +42,9 @@ def learn(horizon: int, class_size: int, epsilon: float, repeats: Any = "skip") 
     name = f"lock/{horizon}, {class_size} tables a level, epsilon {epsilon:g}" + (
         ", verbatim" if repeats != "skip" else ""
     )
-    asked: dict[str, Any] = {"epsilon": epsilon, "delta": 0.1, "schedule": "paper", "repeats": repeats}
+    asked: dict[str, Any] = {"epsilon": epsilon, "delta": 0.1, "learner": "lsvee", "tuning": {"repeats": repeats}}
     try:
-        seconds, outcome = timed(lambda: richobs.learn(problem, **asked))
+        seconds, outcome = timed(lambda: richobs.learn(problem, **asked, progress=False))
     except PrecisionError as refused:
         return name, float("nan"), "s", f"refused: {str(refused).partition('.')[0]}..."
     return name, seconds, "s", near_optimal(problem, outcome)
@@ -56,16 +57,16 @@ def look_up(table: Any, level: int, x: Any) -> Any:
 def against_transcription() -> list[tuple[str, float, str, str]]:
     """The plain transcription at H = 1, where its samples fit into memory."""
     problem = richobs.make("bandit", n_contexts=5, n_actions=2, class_size=16)
-    settings = Settings(epsilon=0.99, delta=0.5, schedule="paper")
-    constants = constants_for(problem, settings)
+    constants = Lsvee().constants(problem, Settings(epsilon=0.99, delta=0.5))
+    asked: dict[str, Any] = {"epsilon": 0.99, "delta": 0.5, "learner": "lsvee", "progress": False}
     assert isinstance(problem.functions, richobs.Layered)
     (level,) = problem.functions.levels
     assert isinstance(level, TableLevel)
     tables = level.tables
     plain = [partial(look_up, t) for t in tables]
     slow, name = timed(lambda: Transcription(problem.env, plain, constants, np.random.default_rng(0)).run())
-    fast = cpu_seconds(lambda: richobs.learn(problem, epsilon=0.99, delta=0.5, schedule="paper"), repeats=3)
-    stream, outcome = timed(lambda: richobs.learn(problem, epsilon=0.99, delta=0.5, schedule="paper", engine="stream"))
+    fast = cpu_seconds(lambda: richobs.learn(problem, **asked), repeats=3)
+    stream, outcome = timed(lambda: richobs.learn(problem, **asked, engine="stream"))
     sizes = f"bandit, 16 functions, {constants.search.n_train:,} samples"
     for found in (richobs.LearnedPolicy(problem.functions, (name,)), outcome.policy):
         assert problem.optimal_value - 0.99 <= problem.value(found).value

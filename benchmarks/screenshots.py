@@ -11,8 +11,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 import richobs
-from richobs.report import write_report
-from richobs.store import StoredRun, keep_verification
+from richobs.runs.store import StoredRun, keep_verification
+from richobs.show import write_report
 
 TARGET = Path(__file__).parents[1] / "docs" / "figures"
 LARGEST = 400_000  # bytes of a picture
@@ -32,7 +32,7 @@ def main() -> None:
 
 def certified_run(folder: Path) -> StoredRun:
     problem = richobs.make("lock/5")
-    outcome = richobs.learn(problem, epsilon=0.1, delta=0.05, seed=0, out=folder)
+    outcome = richobs.learn(problem, epsilon=0.1, delta=0.05, seed=0, out=folder, progress=False)
     keep_verification(folder, richobs.verify(richobs.certify(outcome, problem), problem))
     return StoredRun.read(folder)
 

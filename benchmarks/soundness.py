@@ -9,11 +9,15 @@ from typing import Any
 
 import richobs
 from measure import publish
-from richobs.certified.search import Search, Tuning, _round
-from richobs.engines import Ledger, StreamEngine
-from richobs.errors import BrokenPromise, EpisodeLimit
-from richobs.intervals import binomial_interval
-from richobs.randomness import keyed_generator
+from richobs.core.errors import BrokenPromise, EpisodeLimit
+from richobs.core.events import nobody
+from richobs.core.ledger import Ledger
+from richobs.core.randomness import keyed_generator
+from richobs.engines import StreamEngine
+from richobs.learners.certified import Bounds, Tuning
+from richobs.learners.certified.search import play_round
+from richobs.learners.certified.state import CertifiedSearch
+from richobs.stats.intervals import binomial_interval
 
 DELTAS = (0.3, 0.1, 0.05, 0.01)
 LIMIT = 1_500  # episodes; a run that spends them still makes claims
@@ -41,9 +45,9 @@ def one_run(seed: int) -> tuple[float, str]:
     )
     problem = richobs.make("random", seed=seed, **shape)
     engine = StreamEngine(problem.env, problem.functions, seed=seed, ledger=Ledger(LIMIT))
-    search = Search(engine, problem.functions, epsilon, delta, seed, None, tiny)
+    search = CertifiedSearch(engine, problem.functions, epsilon, delta, seed, nobody, tiny, Bounds())
     try:
-        while not _round(search):
+        while not play_round(search):
             pass
     except EpisodeLimit:
         pass

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from richobs.lsvee import PaperConstants, SearchConstants
-from richobs.problem import Environment
+from richobs.core.environment import Environment
+from richobs.core.policies import OpenLoop, Switch, Uniform
+from richobs.learners.lsvee import PaperConstants, SearchConstants
 
 F = Callable[[int, np.ndarray[Any, Any]], np.ndarray[Any, Any]]  # (level, x) to values [n, K]
 
@@ -45,15 +46,16 @@ class Transcription:
         self.td_elim(path, numbers)
 
     def consensus(self, path: tuple[int, ...], numbers: SearchConstants) -> bool:
-        x = self.env.draw(path, numbers.n_test, self.rng)
+        x = self.env.play(OpenLoop(path), numbers.n_test, self.rng, len(path) + 1).observations[-1]
         for name, f in self.functions:
             self.v_hat[path, name] = float(f(len(path), x).max(axis=1).mean())
         values = [self.v_hat[path, name] for name, _ in self.functions]
         return max(values) - min(values) <= self.c.eps_test(len(path))
 
     def td_elim(self, path: tuple[int, ...], numbers: SearchConstants) -> None:
-        actions = self.rng.integers(self.c.n_actions, size=numbers.n_train)
-        x, actions, rewards = self.env.step(path, actions, self.rng)
+        policy = Switch(OpenLoop(path), len(path), Uniform(self.c.n_actions))
+        played = self.env.play(policy, numbers.n_train, self.rng, len(path) + 1)
+        x, actions, rewards = played.observations[-1], played.actions[-1], played.rewards[-1]
         risks = []
         for name, f in self.functions:
             values = f(len(path), x)
@@ -68,8 +70,8 @@ class Transcription:
 
     def trajectories(self, f: F) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
         class Policy:
-            def actions(self, level: int, x: np.ndarray[Any, Any], /) -> np.ndarray[Any, Any]:
+            def actions(self, level: int, x: np.ndarray[Any, Any], rng: np.random.Generator, /) -> np.ndarray[Any, Any]:
                 return f(level, x).argmax(axis=1)
 
-        returns, paths = self.env.rollout(Policy(), self.c.n_1, self.rng)
-        return returns, paths.tolist()
+        played = self.env.play(Policy(), self.c.n_1, self.rng)
+        return played.returns, played.paths.tolist()

@@ -6,21 +6,26 @@ import math
 import tempfile
 from pathlib import Path
 
-import richobs
-from richobs.engines import Ledger
-from richobs.learning import Settings
-from richobs.outcome import Event, Progress
-from richobs.randomness import keyed_generator
-from richobs.store import StoredRun, keep_verification
+from richobs.core.events import Progress
+from richobs.core.ledger import Ledger
+from richobs.core.randomness import keyed_generator
+from richobs.core.settings import Settings
+from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated
+from richobs.runs.certificate import certify
+from richobs.runs.planning import plan
+from richobs.runs.session import run as learn
+from richobs.runs.store import StoredRun, keep_verification
+from richobs.runs.verify import verify as verify_certificate
+from richobs.worlds.registry import make
 
 
 def stored(world="lock/5", *, verify=False, **settings) -> StoredRun:
     """Runs a world in a folder and returns what the store tells of it."""
-    problem = richobs.make(world)
+    problem = make(world)
     with tempfile.TemporaryDirectory() as folder:
-        outcome = richobs.learn(problem, out=folder, **settings)
+        outcome = learn(problem, Settings(**settings), out=folder)
         if verify:
-            keep_verification(folder, richobs.verify(richobs.certify(outcome, problem), problem))
+            keep_verification(folder, verify_certificate(certify(outcome, problem), problem))
         run = StoredRun.read(folder)
     return dataclasses.replace(run, folder=Path("runs") / world.replace("/", "-"))
 
@@ -36,7 +41,7 @@ def cut_short(run: StoredRun, n: int, state="unfinished", message="") -> StoredR
 
 
 def large(nodes=2000, horizon=20, tests=2000, n_actions=4) -> StoredRun:
-    """Returns a made-up run of the paper's schedule that visited as many nodes, to a depth of `horizon` - 1."""
+    """Returns a made-up run of LSVEE as printed that visited as many nodes, to a depth of `horizon` - 1."""
     rng = keyed_generator(0, "a large tree")
     paths = {()}
     while len(paths) < nodes:
@@ -51,18 +56,19 @@ def large(nodes=2000, horizon=20, tests=2000, n_actions=4) -> StoredRun:
     inner = {path[:-1] for path in order if path}
     for i in range(tests):
         path = order[i % len(order)]
-        kind = "elimination" if path in inner else "consensus"
-        n = 10 ** (3 + len(path) % 5)
-        ledger.charge("search" if i % 7 else "demand", kind, path, n)
-        before, size = size, size - (0.04 if kind == "elimination" and i % 3 else 0.0)
-        verdict = "dropped" if kind == "elimination" else "agree"
-        phase = "search" if i % 7 else "demand"
-        event = Event(kind, phase, path, verdict, float(rng.random()), 0.5, n, before, max(size, 0.0))
+        n, phase, statistic = 10 ** (3 + len(path) % 5), "search" if i % 7 else "demand", float(rng.random())
+        before, size = size, max(size - (0.04 if path in inner and i % 3 else 0.0), 0.0)
+        common = {"phase": phase, "path": path, "n": n, "log_size_before": before, "log_size_after": size}
+        if path in inner:
+            event = NodeEliminated(least=statistic, cutoff=0.5, **common)
+        else:
+            event = ConsensusTested(agree=True, spread=statistic, eps_test=0.5, **common)
+        ledger.charge(phase, event.kind, path, n)
         steps.append(Progress(event, ledger.total))
     return StoredRun(
         folder=Path("runs/large"),
         world="large/20",
-        settings=Settings(schedule="paper"),
+        settings=Settings(learner="lsvee"),
         horizon=horizon,
         n_actions=n_actions,
         log_size=100.0,
@@ -72,5 +78,5 @@ def large(nodes=2000, horizon=20, tests=2000, n_actions=4) -> StoredRun:
         ledger=ledger,
         certificate=None,
         verification=None,
-        plan=richobs.plan(horizon=horizon, n_actions=n_actions, n_states=3, log_size=100 * math.log(10) / 2.3),
+        plan=plan(horizon=horizon, n_actions=n_actions, n_states=3, log_size=100 * math.log(10) / 2.3),
     )

@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,26 +15,12 @@ import richobs
 
 SOURCE = Path(richobs.__file__).parent
 
-# A room may import from rooms above its own line, and from its own line where it is a folder.
-ROOMS = [
-    {"errors", "randomness", "files", "grouping", "intervals", "version"},
-    {"codebook"},
-    {"problem"},
-    {"moments"},
-    {"tabular", "functions", "versions"},
-    {"assumptions", "engines", "policy"},
-    {"outcome"},
-    {"envs", "lsvee", "certified"},
-    {"learning"},
-    {"planning", "certificate", "tensorboard", "baselines"},
-    {"store"},
-    {"session", "report"},
-    {"paper"},
-    {"display"},
-    {"cli"},
-    {"__main__"},
-]
-RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
+ROOT = Path(__file__).parents[1]
+GUIDES = ("README.md", "docs/your-own-problem.md", "docs/adding-a-world.md", "docs/reading-the-report.md")
+
+# A room may import from its own files and from rooms before it; the one list of rooms is in docs/architecture.md.
+ROOMS = re.findall(r"^\d+\. `(\w+)`: ", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
+RANK = {room: rank for rank, room in enumerate(ROOMS)}
 
 
 def room_of(module: str) -> str:
@@ -82,6 +69,8 @@ def all_modules() -> dict[str, set[str]]:
 
 
 def test_every_room_is_on_the_plan():
+    assert ROOMS[0] == "core"
+    assert len(ROOMS) == len(RANK)
     assert {room_of(m) for m in all_modules()} - {"the package"} == set(RANK)
 
 
@@ -92,12 +81,12 @@ def test_arrows_point_one_way():
 @pytest.mark.parametrize(
     ("module", "target"),
     [
-        ("richobs.problem", "richobs.tabular"),
-        ("richobs.tabular", "richobs.envs.lock"),
-        ("richobs.functions.tables", "richobs.cli"),
-        ("richobs.envs.lock", "richobs"),
-        ("richobs.tabular", "richobs.functions"),
-        ("richobs.problem", "richobs.newroom"),
+        ("richobs.stats.shares", "richobs.spaces.listed"),
+        ("richobs.core.process", "richobs.worlds.lock"),
+        ("richobs.classes.tables", "richobs.cli"),
+        ("richobs.worlds.lock", "richobs"),
+        ("richobs.core.process", "richobs.classes"),
+        ("richobs.core.problem", "richobs.newroom"),
     ],
 )
 def test_an_arrow_pointing_up_is_seen(module, target):
@@ -138,4 +127,20 @@ def test_every_public_name_is_documented():
 
 def test_public_names_exist_and_are_sorted():
     assert all(hasattr(richobs, name) for name in richobs.__all__)
-    assert sorted(richobs.__all__) == list(richobs.__all__)
+
+    def place(name):  # constants, classes, functions, as ruff sorts them
+        return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+    assert sorted(richobs.__all__, key=place) == list(richobs.__all__)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_name_that_a_guide_mentions_is_public(guide):
+    modules = {info.name for info in pkgutil.iter_modules(richobs.__path__)}
+    mentioned = set(re.findall(r"\brichobs\.([A-Za-z_]\w*)", (ROOT / guide).read_text())) - modules
+    assert sorted(mentioned - set(richobs.__all__)) == []
+
+
+def test_the_guides_mention_public_names():
+    found = [n for guide in GUIDES for n in re.findall(r"\brichobs\.([A-Za-z]\w*)", (ROOT / guide).read_text())]
+    assert {"learn", "Problem", "verify", "audit"} <= set(found)

@@ -1,22 +1,27 @@
 """Certificates: the same bytes for the same run, checked again from the file, and every lie found."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 import richobs
-from richobs.certificate import Certificate, certify, verify
-from richobs.errors import InvalidFile
-from richobs.functions import Callables
-from richobs.learning import Settings, run
-from richobs.policy import LearnedPolicy
-from richobs.session import _Given
+from richobs.classes import Callables
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.errors import InvalidFile
+from richobs.core.outcome import LOWER, UPPER, StopReason
+from richobs.core.problem import Problem
+from richobs.core.settings import Settings
+from richobs.learners.certified import Certified
+from richobs.runs.certificate import Certificate, certify
+from richobs.runs.session import run
+from richobs.runs.verify import verify
 
 
-def certificate_for(id="lock/3", schedule="paper", **settings):
+def certificate_for(id="lock/3", learner="lsvee", **settings):
     problem = richobs.make(id)
-    outcome = run(problem, Settings(schedule=schedule, **settings))
+    outcome = run(problem, Settings(learner=learner, **settings))
     return certify(outcome, problem), problem, outcome
 
 
@@ -41,7 +46,7 @@ def test_the_same_run_gives_the_same_bytes_and_survives_the_disk(tmp_path):
     one.save(tmp_path / "c.json")
     again = Certificate.load(tmp_path / "c.json")
     assert again.to_json() == one.to_json()
-    assert again.settings == Settings(schedule="paper")
+    assert again.settings == Settings(learner="lsvee")
 
 
 @pytest.mark.parametrize("id", ["lock/3", "random/4,seed=2", "diabolical/2", "bandit"])
@@ -53,9 +58,10 @@ def test_an_honest_certificate_is_verified(id):
     assert names == [
         "function class",
         "environment",
-        "hidden states",
         "policy file",
+        "hidden states",
         "constants",
+        "delta",
         "ledger",
         "run",
         "claim",
@@ -64,7 +70,7 @@ def test_an_honest_certificate_is_verified(id):
 
 @pytest.mark.parametrize("id", ["lock/3", "random/3,seed=2"])
 def test_a_certified_answer_can_be_recomputed_from_its_claims(id):
-    certificate, _, outcome = certificate_for(id, schedule="certified", epsilon=0.3)
+    certificate, _, outcome = certificate_for(id, learner="certified", epsilon=0.3)
     content = json.loads(certificate.to_json())
     assert sum(row[3] for row in content["claims"]) <= 0.05
     assert content["result"]["lower"] == max(row[4] for row in content["claims"] if row[0] == "V(policy) is at least")
@@ -83,10 +89,38 @@ def test_a_certified_answer_can_be_recomputed_from_its_claims(id):
     ],
 )
 def test_lies_about_certified_bounds_are_found(lie, found):
-    certificate, problem, _ = certificate_for("lock/3", schedule="certified", epsilon=0.3)
+    certificate, problem, _ = certificate_for("lock/3", learner="certified", epsilon=0.3)
     content = json.loads(certificate.to_json())
     lie(content)
     assert {f.what for f in verify(Certificate(content), problem).findings if not f.agrees} == found
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower", "claimed", "agrees"),
+    [
+        (0.6, 0.5, 0.5, True),
+        (0.55, 0.5, 0.5, True),  # survivors promise less than the claim about the root allows
+        (0.65, 0.5, 0.5, False),  # more than any claim says of V*
+        (0.6, 0.5, 0.4, False),  # more than any claim says of the policy
+        (0.6, 0.35, 0.35, False),  # farther apart than epsilon
+        (0.4, 0.5, 0.5, False),  # they contradict each other
+    ],
+)
+def test_certified_bounds_are_taken_from_the_claims(upper, lower, claimed, agrees):
+    """Claims that V* is at most 0.6 and the policy's value at least `claimed`, at epsilon 0.2."""
+    content = {
+        "claims": [[UPPER, [], 100, 0.01, 0.7], [UPPER, [], 200, 0.01, 0.6], [LOWER, [], 200, 0.01, claimed]],
+        "result": {"upper": upper, "lower": lower, "reason": StopReason.CERTIFIED.value},
+    }
+    findings = Certified().recheck(content, richobs.make("bandit"), Settings(epsilon=0.2, delta=0.05))
+    assert {f.what: f.agrees for f in findings} == {"delta": True, "bounds": agrees}
+
+
+def test_claims_of_lsvee_that_spend_too_much_are_found():
+    certificate, problem, _ = certificate_for("lock/2")
+    content = json.loads(certificate.to_json())
+    content["claims"][0][3] = 0.5
+    assert {f.what for f in verify(Certificate(content), problem).findings if not f.agrees} == {"delta", "run"}
 
 
 def lie_about(content, what):
@@ -133,13 +167,8 @@ def test_a_false_claim_is_called_false():
     """A world whose truth is not what was certified: the claim's own check compares with V* and V(policy)."""
     certificate, problem, _ = certificate_for()
 
-    class Better:
-        optimal_value = 0.9
-
-        def __getattr__(self, name):
-            return getattr(problem, name)
-
-    assert {f.what for f in verify(certificate, Better()).findings if not f.agrees} == {"claim"}
+    better = dataclasses.replace(problem, truth=dataclasses.replace(problem.truth, optimal_value=0.9))
+    assert {f.what for f in verify(certificate, better).findings if not f.agrees} == {"claim"}
 
 
 def test_a_run_that_stops_is_reported_not_raised():
@@ -155,8 +184,8 @@ def test_python_functions_have_no_digest_but_a_certificate():
     problem = richobs.make("mdp/2", n_states=2)
     truth = problem.process.q_tables
     functions = Callables([lambda h, x: truth[h][x]], horizon=2, n_actions=3)
-    given = _Given(problem.env, functions, problem.process, 2)
-    certificate = certify(run(given, Settings(schedule="paper")), given)
+    given = Problem(problem.env, functions, problem.process, 2)
+    certificate = certify(run(given, Settings(learner="lsvee")), given)
     assert certificate.environment is None
     assert certificate.content["functions"]["digest"] is None
     assert certificate.content["policy"] == {"member": 0, "digest": None}
@@ -170,7 +199,7 @@ def test_python_functions_have_no_digest_but_a_certificate():
         "not json",
         "[]",
         '{"format": "richobs-certificate", "version": 2}',
-        '{"format": "richobs-certificate", "version": 1}',
+        '{"format": "richobs-certificate", "version": 3}',
         b"\xff\xfe",
         "[" * 200_000,
         '{"format": "richobs-certificate", "version": ' + "9" * 5000 + "}",
@@ -188,7 +217,11 @@ def test_files_that_are_no_certificates(text, tmp_path):
     [
         ("settings.speed", "fast"),
         ("settings.epsilon", "0.1"),
-        ("settings.schedule", "quick"),
+        ("settings.learner", "certified"),
+        ("settings.learner", 3),
+        ("settings.tuning", "trials=3"),
+        ("learner", None),
+        ("claims", [["x", [], 1, 0.0, 0.0]]),
         ("settings.n_states", "2"),
         ("settings.seed", None),
         ("functions", 3),
@@ -214,6 +247,27 @@ def test_damaged_parts_are_refused(part, value, tmp_path):
         Certificate.load(tmp_path / "c.json")
 
 
+def test_certificates_from_before_are_refused_by_their_version(tmp_path):
+    """Version 1 was written by richobs 0.1.0, whose settings and claims had another form."""
+    (tmp_path / "c.json").write_text(
+        json.dumps({"format": "richobs-certificate", "version": 1, "versions": {"richobs": "0.1.0"}})
+    )
+    with pytest.raises(
+        InvalidFile, match=r"of version 1, written by richobs 0\.1\.0; richobs .* checks version 2 alone"
+    ):
+        Certificate.load(tmp_path / "c.json")
+
+
+def test_an_environment_and_a_class_are_as_good_as_a_problem():
+    problem = richobs.make("lock/3")
+    outcome = richobs.learn(problem.env, problem.functions, epsilon=0.3)
+    certificate = richobs.certify(outcome, problem.env, problem.functions)
+    assert richobs.verify(certificate, problem.env, problem.functions).agrees
+    assert richobs.plan(problem.env, problem.functions, n_states=3) == richobs.plan(problem)
+    assert richobs.audit(problem.env, sequences=2, episodes=16).holds
+    assert richobs.audit(problem, sequences=2, episodes=16).holds
+
+
 def test_a_key_given_twice_is_refused(tmp_path):
     """A person reads the first of two claims, a parser keeps the last."""
     certificate, _, _ = certificate_for("lock/2")
@@ -231,14 +285,14 @@ def test_a_certificate_of_another_world_or_with_too_few_states_is_found():
     assert found == {"environment", "run"}
     few, problem, _ = certificate_for("lock/2", n_states=1)
     assert {f.what for f in verify(few, problem).findings if not f.agrees} == {"hidden states"}
-    assert "at most 1 hidden states a level" in few.claim
+    assert "at most 1 hidden state a level" in few.claim
 
 
 @pytest.mark.parametrize(("delta", "words"), [(1e-7, "0.9999999 "), (0.05, "0.95 "), (1e-9, "0.999999999 ")])
 def test_the_claim_never_rounds_up(delta, words):
     assert (
         f"With probability at least {words}"
-        in richobs.learn(richobs.make("bandit"), delta=delta, schedule="paper").claim
+        in richobs.learn(richobs.make("bandit"), delta=delta, learner="lsvee").claim
     )
 
 

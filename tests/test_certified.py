@@ -1,219 +1,58 @@
-"""Certified LSVEE: each bound at its limits, where a wrong constant shows, and whole runs against the truth."""
+"""Certified LSVEE: the wiring of its proof, and whole runs against the truth."""
 
+import dataclasses
 import math
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import richobs
-import richobs.certified.search as search_module
-from richobs.certified import NARROWER, RESERVE, Fallback, Tuning, certified
-from richobs.certified.bounds import (
-    SERIES,
-    Budget,
-    elimination_slack,
-    kl_upper,
-    mean_upper_bound,
-    residual_radius,
-    return_lower_bound,
-    value_radius,
-)
-from richobs.engines import CountedEngine, Ledger, StreamEngine
-from richobs.errors import BrokenPromise
-from richobs.functions import Layered, TableLevel
-from richobs.learning import fallback_constants
-from richobs.lsvee import lsvee
-from richobs.outcome import StopReason
-from richobs.planning import plan_certified
-from richobs.tabular import Rewards, TabularProcess
+from richobs.classes import Layered, TableLevel
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.errors import BrokenPromise
+from richobs.core.ledger import Ledger
+from richobs.core.outcome import LOWER, UPPER, StopReason
+from richobs.core.process import Rewards, TabularProcess
+from richobs.core.queries import Query
+from richobs.engines import CountedEngine, StreamEngine
+from richobs.learners.certified import Bounds, Certified, Fallback, Tuning, certified, probing
+from richobs.learners.certified.search import NARROWER
+from richobs.learners.certified.state import RESERVE, CertifiedSearch
+from richobs.learners.certified.verification import verify_candidate
+from richobs.learners.lsvee import SamplePlan, lsvee
+from richobs.spaces import ActionRisk, LayeredSpace
+from richobs.stats import bounds
+from richobs.stats.shares import SERIES
+from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 
-TRIALS = 20_000
+GOLDEN = Path(__file__).parent / "golden"
 
 
-def may_exceed(failures, trials, delta):
-    """Whether so many failures are more than probability `delta` explains, at level 1e-6 (exact binomial tail)."""
-    logs = [
-        math.lgamma(trials + 1)
-        - math.lgamma(k + 1)
-        - math.lgamma(trials - k + 1)
-        + k * math.log(delta)
-        + (trials - k) * math.log1p(-delta)
-        for k in range(failures)
-    ]
-    return 1 - math.fsum(map(math.exp, logs)) < 1e-6
+def bandit(rewards):
+    """A process of one level and one observation."""
+    return TabularProcess(np.ones(1), (), (np.ones((1, 1)),), (rewards,))
 
 
-class TestBudget:
-    def test_shares_sum_to_at_most_delta(self):
-        budget = Budget(0.05)
-        spent = math.fsum(budget.spend() for _ in range(200_000))
-        tail = 0.05 / SERIES / math.log(200_001)  # integral of 1/(x log^2 x)
-        assert spent + tail <= 0.05 * (1 + 1e-4)
-        assert spent + tail > 0.0499  # and wastes little
-
-    def test_every_claim_costs_more_than_nothing_and_less_than_the_one_before(self):
-        budget = Budget(0.1)
-        shares = [budget.spend() for _ in range(50)]
-        assert shares == sorted(shares, reverse=True)
-        assert min(shares) > 0
-        assert budget.claims == 50
-
-
-class TestValueRadius:
-    @pytest.mark.parametrize("n", [2, 10, 100, 10_000])
-    @pytest.mark.parametrize("p", [0.0, 0.01, 0.3, 0.5, 0.99])
-    def test_it_holds_for_two_point_laws(self, n, p):
-        """The least favourable laws on a range of width 1/2, at delta 0.2: failures are within what delta allows."""
-        rng = np.random.default_rng(int(1000 * p) + n)
-        mean = 0.25 + 0.5 * rng.binomial(n, p, TRIALS) / n
-        variance = (mean - 0.25) * (0.75 - mean)
-        radius = value_radius(mean, variance, n, np.full(TRIALS, 0.25), np.full(TRIALS, 0.75), 0.2)
-        failures = int((np.abs(mean - (0.25 + 0.5 * p)) > radius + 1e-12).sum())
-        assert not may_exceed(failures, TRIALS, 0.2)
-
-    def test_half_of_it_would_not_hold(self):
-        rng = np.random.default_rng(0)
-        mean = rng.binomial(100, 0.5, TRIALS) / 100
-        radius = value_radius(mean, mean * (1 - mean), 100, np.zeros(TRIALS), np.ones(TRIALS), 0.02) / 2
-        assert may_exceed(int((np.abs(mean - 0.5) > radius).sum()), TRIALS, 0.02)
-
-    def test_at_the_edge_it_shrinks_like_one_over_n(self):
-        """All n values at the top: e = width (1 - (delta/4)^(1/n)), far below Hoeffding's square root."""
-        for n in (20, 200, 2000):
-            e = value_radius(np.array([0.5]), np.zeros(1), n, np.zeros(1), np.array([0.5]), 0.01)[0]
-            assert e == pytest.approx(0.5 * (1 - (0.01 / 4) ** (1 / n)), rel=1e-6)
-
-    def test_constants_have_no_radius(self):
-        assert value_radius(np.array([0.3]), np.zeros(1), 5, np.array([0.3]), np.array([0.3]), 0.1)[0] == 0
-
-
-def test_kl_bounds_invert_the_divergence():
-    q = kl_upper(np.array([0.0, 0.2, 0.5, 1.0]), 0.1)
-    assert q[0] == pytest.approx(1 - math.exp(-0.1))
-    assert q[3] == 1
-    for p, u in zip((0.2, 0.5), q[1:3], strict=True):
-        assert p * math.log(p / u) + (1 - p) * math.log((1 - p) / (1 - u)) == pytest.approx(0.1, abs=1e-9)
-
-
-@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.9, 1.0])
-def test_bounds_on_returns_and_root_values_hold(p):
-    rng = np.random.default_rng(7)
-    for n in (3, 50, 2000):
-        means = rng.binomial(n, p, 3000) / n
-        lower = np.array([return_lower_bound(m, n, 0.2) for m in np.unique(means)])[
-            np.unique(means, return_inverse=True)[1]
-        ]
-        assert not may_exceed(int((lower > p + 1e-12).sum()), 3000, 0.2)
-        upper = mean_upper_bound(means, n, np.zeros(3000), np.ones(3000), 0.2)
-        assert not may_exceed(int((upper < p - 1e-12).sum()), 3000, 0.2)
-
-
-def elimination_failures(n, e, xi, gap, reward, delta, slack, trials=TRIALS, b=0.5, seed=0):
-    """How often risk(f*) > risk(g) + slack, for Bernoulli(reward) rewards.
-
-    f* = reward + V with child error xi (|xi| <= e); the reference g differs from it by `gap`: losses (m - r)^2 with
-    m* = reward - xi and m_g = reward + gap.
-    """
-    rng = np.random.default_rng(seed)
-    r = rng.binomial(n, reward, trials) / n  # mean of n rewards; r^2 = r
-    star, other = reward - xi, reward + gap
-    risk_star = star**2 - 2 * star * r + r
-    risk_other = other**2 - 2 * other * r + r
-    return int((risk_star > risk_other + slack(np.array([e]), n, b, delta)[0] + 1e-15).sum())
-
-
-class TestElimination:
-    @pytest.mark.parametrize("n", [10, 100, 1000, 10_000])
-    @pytest.mark.parametrize("e", [0.0, 0.02, 0.1])
-    @pytest.mark.parametrize("sign", [-1, 1])
-    def test_the_truth_passes_at_its_limits(self, n, e, sign):
-        """Child errors at plus and minus their radius, the reference at every distance: failures stay below delta."""
-        for reward in (0.05, 0.5):
-            for gap in (-0.3, -0.1, -0.03, -0.01, 0.01, 0.03, 0.1, 0.3):
-                failures = elimination_failures(n, e, sign * e, gap, reward, 0.1, elimination_slack)
-                assert not may_exceed(failures, TRIALS, 0.1), (reward, gap)
-
-    def test_the_slack_is_not_generous_by_much_more_than_it_must(self):
-        """At e = 0 an eighth of it loses the truth more often than delta, against a reference at the worst distance."""
-
-        def eighth(e, n, b, delta):
-            return elimination_slack(e, n, b, delta) / 8
-
-        n, delta = 10_000, 0.01
-        gap = math.sqrt(eighth(np.zeros(1), n, 0.5, delta)[0])
-        worst = max(elimination_failures(n, 0.0, 0.0, g, 0.5, delta, eighth) for g in (gap, -gap))
-        assert may_exceed(worst, TRIALS, delta)
-
-    def test_half_the_slack_loses_the_truth_to_a_child_error(self):
-        def half(e, n, b, delta):
-            return elimination_slack(e, n, b, delta) / 2
-
-        assert elimination_failures(10_000, 0.1, 0.1, 0.0, 0.5, 0.1, half) > 0.9 * TRIALS
-
-    def test_child_errors_must_be_paid_for(self):
-        """With the radius dropped from the slack, a child error of 0.1 loses the truth."""
-
-        def careless(e, n, b, delta):
-            return elimination_slack(0 * e, n, b, delta)
-
-        assert elimination_failures(10_000, 0.1, 0.1, 0.0, 0.5, 0.1, careless) > 0.5 * TRIALS
-        assert not may_exceed(elimination_failures(10_000, 0.1, 0.1, 0.0, 0.5, 0.1, elimination_slack), TRIALS, 0.1)
-
-    def test_a_reference_chosen_after_the_batch_costs_a_union(self):
-        """The best of many references on the same batch beats the truth by more than the slack: why pilots exist."""
-        rng = np.random.default_rng(0)
-        n, rivals, trials, delta = 50, 20_000, 40, 0.3
-        lost = 0
-        for _ in range(trials):
-            x = rng.integers(0, 2, (rivals, n))
-            r = rng.integers(0, 2, n)
-            risks = ((0.25 + 0.5 * x - r) ** 2).mean(axis=1)  # each guesses by a coin of its own
-            lost += ((0.5 - r) ** 2).mean() > risks.min() + elimination_slack(np.zeros(1), n, 1.0, delta)[0]
-        assert lost > delta * trials
-
-    def test_reweighted_counts_would_lose_the_truth(self):
-        """2,000 samples of one action and 4 of another, weighed alike, are not 2,004 samples: why a batch has one action."""
-        rng = np.random.default_rng(1)
-        many, few, delta, b = 2000, 4, 0.05, 0.5
-        slack = elimination_slack(np.zeros(1), many + few, b, delta)[0]
-        first, second = rng.binomial(many, 0.5, TRIALS) / many, rng.binomial(few, 0.5, TRIALS) / few
-        gap = 0.1  # the reference is off by it under the second action only
-        risk_star = (0.25 - 2 * 0.5 * first + first) / 2 + (0.25 - 2 * 0.5 * second + second) / 2
-        other = 0.5 + gap
-        risk_other = (0.25 - 2 * 0.5 * first + first) / 2 + (other**2 - 2 * other * second + second) / 2
-        assert may_exceed(int((risk_star > risk_other + slack).sum()), TRIALS, delta)
-        lone = (0.25 - 2 * 0.5 * second + second) - (
-            other**2 - 2 * other * second + second
-        )  # the few, for what they are
-        assert not may_exceed(int((lone > elimination_slack(np.zeros(1), few, b, delta)[0]).sum()), TRIALS, delta)
-
-    def test_the_numbers_of_the_design(self):
-        """At e = 0, b = 1 the slack is 2.84 L/n."""
-        n, delta = 1000, math.exp(-1.0)
-        assert elimination_slack(np.zeros(1), n, 1.0, delta)[0] * n == pytest.approx(2.5 + 1 / 3)
-
-    @pytest.mark.parametrize("n", [5, 100, 5000])
-    def test_the_absolute_test_keeps_the_truth(self, n):
-        rng = np.random.default_rng(n)
-        for reward in (0.05, 0.5):
-            off = np.abs(rng.binomial(n, reward, TRIALS) / n - reward)
-            assert not may_exceed(int((off > residual_radius(n, 0.5, 0.1)).sum()), TRIALS, 0.1)
+def world(process):
+    return WorldEnvironment(TabularWorld(process))
 
 
 WORLDS = ["lock/3", "lock/5,noise_bits=20", "diabolical/2", "bandit", "mdp/3", "random/3", "deep-sea/4"]
 WORLDS += ["disjoint/2,vectors=True"]
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_certified_runs_are_right(world):
-    problem = richobs.make(world)
+@pytest.mark.parametrize("id", WORLDS)
+def test_certified_runs_are_right(id):
+    problem = richobs.make(id)
     outcome = richobs.learn(problem, epsilon=0.2, delta=0.05)
     assert outcome.reason is StopReason.CERTIFIED
     assert outcome.upper - outcome.lower <= 0.2
     assert problem.optimal_value <= outcome.upper + 1e-12
     assert problem.value(outcome.policy, episodes=20_000).high >= outcome.lower
     assert problem.optimal_value - problem.value(outcome.policy, episodes=20_000).high <= 0.2
-    assert outcome.episodes == problem.env.episodes < 200_000
+    assert outcome.episodes < 200_000
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -259,10 +98,10 @@ def test_the_counted_engine_can_be_searched_too():
     outcome = richobs.learn(problem, engine="counted")
     assert problem.value(outcome.policy).value >= outcome.lower
     with pytest.raises(richobs.RichObsError, match=r"Use engine='stream'"):
-        richobs.learn(richobs.make("lock/4,switch=0.2"), engine="counted")
+        richobs.learn(richobs.make("lock/4,swap=0.2"), engine="counted")
     engine = CountedEngine(problem.process, problem.functions, seed=0, ledger=Ledger())
     members = [np.array([0, 7])] * 4
-    played = engine.play((0, 1, 2, 3), 500, members, phase="t", purpose="x")
+    played = engine.ask(Query.along((0, 1, 2, 3), 500, members, purpose="x")).moments
     assert [m.actions[a] for a, m in enumerate(played)] == [500] * 4
     assert engine.ledger.total == 500
 
@@ -275,7 +114,7 @@ def test_values_that_vary_at_the_root_do_not_keep_the_search_from_ending():
         emissions=(np.full((1, 2), 0.5),),
         rewards=(Rewards.deterministic([[[1.0, 0.0], [0.0, 0.0]]]),),
     )
-    env = richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process))
+    env = world(process)
     functions = Layered([TableLevel([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]])])
     for epsilon, most in ((0.1, 20_000), (0.05, 80_000)):
         outcome = richobs.learn(env, functions, epsilon=epsilon, max_episodes=most)
@@ -283,37 +122,309 @@ def test_values_that_vary_at_the_root_do_not_keep_the_search_from_ending():
         assert outcome.lower <= 0.5 <= outcome.upper
 
 
-def test_no_batch_is_read_twice_and_references_are_older_than_it(monkeypatch):
-    """Every elimination reads a level of a batch nobody has read, under its one action; its reference came before."""
-    engine_log, read = [], set()
-    play, eliminate, guess = StreamEngine.play, search_module._eliminate, search_module._guess
+class RecordingEngine:
+    """An engine that writes down what was asked, in order."""
 
-    def logged_play(self, path, n, members, *, phase, purpose):
-        moments = play(self, path, n, members, phase=phase, purpose=purpose)
-        engine_log.append((purpose, moments))
-        return moments
+    def __init__(self, engine):
+        self.engine, self.ledger, self.name, self.log = engine, engine.ledger, engine.name, []
 
-    def logged_guess(search, path, living, pilot, h, chain):
-        assert engine_log[-1][0] == "pilot"  # the batch does not exist yet
-        assert engine_log[-1][1] is pilot
-        return guess(search, path, living, pilot, h, chain)
+    def ask(self, query):
+        answer = self.engine.ask(query)
+        self.log.append((query, answer))
+        return answer
 
-    def logged_eliminate(search, path, living, batch, h, reference, n):
-        purpose, last = engine_log[-1]
-        assert purpose == "batch"
-        assert last is batch
-        assert (len(engine_log), h) not in read
-        read.add((len(engine_log), h))
-        assert batch[h].n == batch[h].actions[path[h]] == n
-        return eliminate(search, path, living, batch, h, reference, n)
 
-    monkeypatch.setattr(StreamEngine, "play", logged_play)
-    monkeypatch.setattr(search_module, "_guess", logged_guess)
-    monkeypatch.setattr(search_module, "_eliminate", logged_eliminate)
-    outcome = richobs.learn(richobs.make("random/3"), epsilon=0.2)
-    assert len(read) == sum(e.kind == "elimination" for e in outcome.trace) > 5
-    draws = [(e.purpose, e.path) for e in outcome.ledger]
-    assert len(draws) == len(set(draws))
+class TestWiring:
+    """The proof speaks of shares, sizes, references and levels; here is what the search hands to each bound."""
+
+    @staticmethod
+    def run(world_id="random/3", epsilon=0.2, delta=0.05, **tuning):
+        """A whole run whose bounds write down their arguments, by name of the bound."""
+        calls = {}
+
+        def recorded(name):
+            real = getattr(bounds, name)
+
+            def bound(*args):
+                share = args[-1]
+                amount = share.amount
+                result = real(*args)
+                calls.setdefault(name, []).append((type(share).__name__, amount, args[:-1], result))
+                return result
+
+            return bound
+
+        problem = richobs.make(world_id)
+        engine = RecordingEngine(StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger()))
+        watched = Bounds(*(recorded(f.name) for f in dataclasses.fields(Bounds)))
+        trace = []
+        outcome = certified(
+            engine,
+            problem.functions,
+            epsilon=epsilon,
+            delta=delta,
+            tuning=Tuning(**tuning),
+            bounds=watched,
+            notify=lambda progress: trace.append(progress.event),
+        )
+        return dataclasses.replace(outcome, trace=tuple(trace)), calls, engine.log
+
+    def spent(self, calls, name):
+        return [(amount, args, result) for kind, amount, args, result in calls[name] if kind == "Share"]
+
+    def test_eliminations_spend_the_series_four_fifths_on_the_relative_test(self):
+        """Each test gets its own term of the series: delta' / (2.1098 (j+1) log(j+1)^2), delta' = 0.99 delta / 2."""
+        outcome, calls, _ = self.run()
+        radii, slacks, reaches = (
+            self.spent(calls, name) for name in ("value_radius", "elimination_slack", "residual_radius")
+        )
+        terms = [0.99 * 0.05 / 2 / (SERIES * (j + 1) * math.log(j + 1) ** 2) for j in range(1, 10_000)]
+        used = sorted([a for a, _, _ in radii] + [a / 0.8 for a, _, _ in slacks], reverse=True)
+        np.testing.assert_allclose(used, terms[: len(used)], rtol=1e-9)
+        np.testing.assert_allclose([a for a, _, _ in reaches], [a / 4 for a, _, _ in slacks], rtol=1e-9)
+        claimed = [c.share for c in outcome.claims if c.kind not in (LOWER, UPPER)]
+        np.testing.assert_allclose(sorted(claimed, reverse=True), used, rtol=1e-9)
+
+    def test_looks_spend_half_for_each_bound(self):
+        """Candidate c, look k: the c-th term of the verification series over k (k + 1), half for W and half for U."""
+        outcome, calls, _ = self.run()
+        lowers, uppers = self.spent(calls, "return_lower_bound"), self.spent(calls, "mean_upper_bound")
+        candidate, look, n, shares, sizes = 1, 0, 0, [], []
+        for event in (e for e in outcome.trace if e.kind == "verification"):
+            look, n = look + 1, n + event.n
+            assert n == 256 * 2 ** (look - 1)  # sizes fixed in advance
+            term = 0.99 * 0.05 / 2 / (SERIES * (candidate + 1) * math.log(candidate + 1) ** 2)
+            shares.append(term / (look * (look + 1)) / 2)
+            sizes.append(n)
+            if event.verdict != "open":
+                candidate, look, n = candidate + 1, 0, 0
+        assert [args[1] for _, args, _ in lowers] == sizes
+        np.testing.assert_allclose([a for a, _, _ in lowers], shares, rtol=1e-9)
+        assert uppers
+        assert {(a, args[1]) for a, args, _ in uppers} <= {(a, args[1]) for a, args, _ in lowers}  # the other half
+
+    def test_a_look_uses_all_rollouts_so_far(self):
+        """The mean that W rests on is that of every rollout of the candidate, in all its looks, and of no other's."""
+        _, calls, log = self.run()
+        played = [(q.n, answer.returns.mean) for q, answer in log if q.purpose == "verification"]
+        total, means = 0.0, []
+        for (more, mean), (_, (_, n), _) in zip(played, self.spent(calls, "return_lower_bound"), strict=True):
+            total = more * mean + (total if n > more else 0.0)
+            means.append(total / n)
+        assert [args[0] for _, args, _ in self.spent(calls, "return_lower_bound")] == pytest.approx(means)
+        assert any(args[1] > 256 for _, args, _ in self.spent(calls, "return_lower_bound"))
+
+    def test_the_root_is_seen_as_often_as_the_policy_was_played(self):
+        """U of a look rests on as many root values as W on rollouts, those of the candidate's earlier looks included."""
+        _, calls, log = self.run()
+        seen, sums = 0, []
+        for q, _ in log:
+            if q.purpose == "root value":
+                seen += q.n
+                sums.append(seen)
+            elif q.purpose != "verification":
+                seen = 0  # something else was asked: the next look is at another candidate
+        sizes = [args[1] for _, args, _ in self.spent(calls, "mean_upper_bound")]
+        assert sizes == sums
+        assert set(sizes) == {256, 512, 1024}  # fixed in advance, as for W
+
+    def test_guesses_suppose_the_share_that_the_claim_will_spend(self):
+        """A batch is sized with the share of the claim after next, of which the relative test gets four fifths."""
+        _, calls, _ = self.run()
+        radii = {amount for kind, amount, _, _ in calls["value_radius"] if kind == "Supposed"}
+        slacks = {amount for kind, amount, _, _ in calls["elimination_slack"] if kind == "Supposed"}
+        assert radii
+        assert sorted(slacks) == pytest.approx([0.8 * amount for amount in sorted(radii)])
+
+    def test_the_absolute_test_allows_for_the_child_radius(self, monkeypatch):
+        """What may be dropped is bounded by bar + slack(e) and by e + residual radius, with the same e for both."""
+        seen = []
+        restrict = LayeredSpace.restrict
+
+        def logged(self, risk, cutoff, reach):
+            seen.append((risk, cutoff, reach))
+            return restrict(self, risk, cutoff, reach)
+
+        monkeypatch.setattr("richobs.spaces.layered.LayeredSpace.restrict", logged)
+        _, calls, _ = self.run()
+        slacks, reaches = self.spent(calls, "elimination_slack"), self.spent(calls, "residual_radius")
+        assert len(seen) == len(slacks) == len(reaches) > 5
+        for (_, cutoff, reach), (_, (e, n, b), slack), (_, (m, c), radius) in zip(seen, slacks, reaches, strict=True):
+            assert (n, b) == (m, c)
+            np.testing.assert_allclose(reach, e + radius, rtol=1e-12)
+            bars = cutoff - slack
+            np.testing.assert_allclose(bars, bars[0], rtol=1e-9)
+        assert any((e > 0).any() for _, (e, _, _), _ in slacks)
+
+    def test_references_are_older_than_the_batch_they_serve(self, monkeypatch):
+        """The bar of a test is the batch's risk of the pair that the pilot preferred, not of the batch's own minimiser."""
+        fixed, guesses, judged = [], [], []
+        guess, eliminate = probing._guess, probing._eliminate
+
+        def logged_guess(*args):
+            guesses.append(guess(*args))
+            return guesses[-1]
+
+        def logged_eliminate(search, living, batch, h):
+            path = batch.fixed.path
+            risk = probing._risk(search, path, living, batch.answer.moments, h)
+            i, j = batch.fixed.references[h]
+            judged.append((h, risk.noise[i] + (risk.gain[i] - risk.future[j]) ** 2, search.space.least(risk)[0]))
+            fixed.append(batch.fixed)
+            return eliminate(search, living, batch, h)
+
+        monkeypatch.setattr(probing, "_guess", logged_guess)
+        monkeypatch.setattr(probing, "_eliminate", logged_eliminate)
+        outcome, _, log = self.run()
+        tests = [e for e in outcome.trace if e.kind == "elimination"]
+        assert [e.level for e in tests] == [h for h, _, _ in judged]
+        np.testing.assert_allclose([e.bar for e in tests], [bar for _, bar, _ in judged], rtol=1e-12)
+        assert any(bar > least + 1e-6 for _, bar, least in judged)  # the two do differ
+        references = [g.reference for g in guesses]
+        per_batch = [references[i : i + 3] for i in range(0, len(references), 3)]
+        assert all(list(f.references) in per_batch for f in fixed)
+        purposes = [q.purpose for q, _ in log if q.purpose in ("pilot", "batch")]
+        assert purposes == ["pilot", "batch"] * (len(purposes) // 2)  # every batch has a pilot of its own, before it
+
+    def test_every_level_of_a_batch_is_judged_once_under_its_own_action(self):
+        outcome, _, log = self.run()
+        batches = [(q.path, q.n, answer) for q, answer in log if q.purpose == "batch"]
+        tests = [e for e in outcome.trace if e.kind == "elimination"]
+        at = 0
+        for path, n, answer in batches:
+            judged = []
+            while (
+                at < len(tests) and tests[at].path == path[: len(tests[at].path)] and len(tests[at].path) not in judged
+            ):
+                judged.append(len(tests[at].path))
+                at += 1
+            assert judged == sorted(judged, reverse=True)  # the last level first
+            assert [m.actions[a] for m, a in zip(answer.moments, path, strict=True)] == [n] * len(path)
+        assert at == len(tests)
+
+    def test_the_whole_of_delta_is_never_overspent(self):
+        """Half for eliminations, half for verifications, a hundredth kept: sums over the claims by kind."""
+        outcome, _, _ = self.run(epsilon=0.1, trials=4, pilot=4, smallest=8, largest=16, verification=8)
+        values = [c.share for c in outcome.claims if c.kind in (LOWER, UPPER)]
+        others = [c.share for c in outcome.claims if c.kind not in (LOWER, UPPER)]
+        assert len(others) > 50
+        assert sum(values) <= 0.99 * 0.05 / 2
+        assert sum(others) <= 0.99 * 0.05 / 2
+
+    def test_a_fallback_hands_over_what_its_own_epsilon_allows(self):
+        """V*-hat = 0.5 off by an eighth of 0.79 epsilon, the policy worse by 0.79 epsilon: U and W by hand."""
+        problem = richobs.make("lock/4,noise_bits=2")
+        engine = CountedEngine(problem.process, problem.functions, seed=0, ledger=Ledger())
+        constants = Certified().fallback_constants(problem, richobs.Settings(epsilon=0.08, delta=0.05))
+
+        def learned():
+            return dataclasses.replace(lsvee(engine, problem.functions, constants), v_star_hat=0.45)
+
+        outcome = certified(
+            engine, problem.functions, epsilon=0.08, delta=0.05, fallback=Fallback(0, learned), tuning=Tuning(trials=1)
+        )
+        assert outcome.upper == pytest.approx(0.45 + 0.79 * 0.08 / 8)
+        assert outcome.lower == pytest.approx(0.45 - 0.79 * 0.08 / 8 - 0.79 * 0.08)
+        shares = [c.share for c in outcome.claims if c.kind in (LOWER, UPPER)][-2:]
+        assert shares == pytest.approx([0.05 * 0.01 / 2] * 2)
+
+
+def test_nothing_verified_nothing_claimed():
+    """The episodes end after the first trial: no more is known of a policy than that rewards are not negative."""
+    outcome = richobs.learn(richobs.make("lock/5"), max_episodes=20)
+    assert outcome.reason is StopReason.EPISODES_SPENT
+    assert outcome.lower == 0.0
+    assert outcome.epsilon == outcome.upper
+    assert outcome.claims == ()
+
+
+def test_tests_use_the_largest_value_and_the_range_of_every_level():
+    """Level 0 promises at most 0.85 and level 1 between 0.1 and 0.9: b is 0.9, and radii use the ranges of level 1."""
+    process = TabularProcess(
+        start=np.ones(1),
+        transitions=(np.zeros((1, 2), dtype=int),),
+        emissions=(np.ones((1, 1)), np.full((1, 2), 0.5)),
+        rewards=(Rewards.deterministic(0.0), Rewards.deterministic([[[0.25, 0.0], [0.25, 0.0]]])),
+    )
+    functions = Layered(
+        [
+            TableLevel([[[0.25, 0.25]], [[0.85, 0.85]]]),
+            TableLevel([[[0.25, 0.0], [0.25, 0.0]], [[0.9, 0.9], [0.1, 0.1]]]),
+        ]
+    )
+    largest, ranges = set(), set()
+
+    def radius(mean, variance, n, low, high, share):
+        ranges.update(zip(low.tolist(), high.tolist(), strict=True))
+        return bounds.value_radius(mean, variance, n, low, high, share)
+
+    def slack(e, n, b, share):
+        largest.add(b)
+        return bounds.elimination_slack(e, n, b, share)
+
+    engine = StreamEngine(world(process), functions, seed=0, ledger=Ledger(20_000))
+    watched = Bounds(value_radius=radius, elimination_slack=slack)
+    certified(engine, functions, epsilon=0.02, delta=0.05, bounds=watched)
+    assert largest == {0.9}
+    assert ranges == {(0.25, 0.25), (0.1, 0.9)}
+
+
+def test_the_upper_bound_is_that_of_the_most_promising_survivor():
+    """Functions that promise 0.6 and 0.2: V* may be 0.6 as long as the first survives, and no more than 0.2 after it."""
+    functions = Layered([TableLevel([[[0.6, 0.1]], [[0.2, 0.1]]])])
+    engine = StreamEngine(world(bandit(Rewards.bernoulli([[[0.6, 0.1]]]))), functions, seed=0, ledger=Ledger())
+    search = CertifiedSearch(engine, functions, 0.1, 0.1, 0, lambda progress: None, Tuning(), Bounds())
+    assert (search.upper, search.guess) == (0.6, 0.6)
+    gone = ActionRisk(0, np.array([1.0, 0.0]), np.zeros(2), np.zeros(1), np.arange(2), np.zeros(0, dtype=int))
+    search.space.restrict(gone, np.array([0.5]), np.array([1.0]))
+    assert (search.upper, search.guess) == (0.2, 0.2)
+
+
+def test_the_best_candidate_is_kept():
+    """The first policy earns 0.6, the second 0.2; whichever was verified last, the first is handed over."""
+    process = bandit(Rewards.bernoulli([[[0.6, 0.2]]]))
+    functions = Layered([TableLevel([[[0.6, 0.2]], [[0.2, 0.6]]])])
+    engine = StreamEngine(world(process), functions, seed=0, ledger=Ledger())
+    for order in ((0, 1), (1, 0)):
+        search = CertifiedSearch(engine, functions, 0.01, 0.1, 0, lambda progress: None, Tuning(), Bounds())
+        for member in order:
+            verify_candidate(search, (member,), LearnedPolicy(functions, (member,)))
+        assert search.best.member == (0,)
+        assert 0.5 < search.best.lower < 0.6
+
+
+def test_the_path_with_most_untested_pairs_is_played():
+    search = SimpleNamespace(tested={}, stage=512)
+    paths = np.array([[0, 0], [0, 0], [0, 1]])
+    assert probing.freshest(search, paths) == (0, 0)  # nothing is tested yet: the commonest
+    search.tested = {((), 0): 512, ((0,), 0): 512}
+    assert probing.freshest(search, paths) == (0, 1)
+    search.stage = 1024  # batches of 512 count no more
+    assert probing.freshest(search, paths) == (0, 0)
+
+
+def test_the_fallback_gets_its_part_of_epsilon_and_delta():
+    """0.79 of epsilon and a hundredth of delta, and as many states as there are paths, 4^2."""
+    constants = Certified().fallback_constants(richobs.make("lock/3"), richobs.Settings(epsilon=0.1, delta=0.05))
+    assert (constants.epsilon, constants.delta) == (pytest.approx(0.079), pytest.approx(0.0005))
+    assert constants.n_states == 16
+
+
+def golden_tree(outcome):
+    """A run as text, one line per event."""
+    lines = []
+    for e in outcome.trace:
+        size = e.log_size_after / math.log(10)
+        path = "".join(map(str, e.path)) or "root"
+        numbers = f"{e.statistic:11.4g} {e.threshold:11.4g}"
+        lines.append(f"{e.kind:12} {path:5} {e.verdict:12} {numbers} {e.n:5} 10^{size:.2f}")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_golden_search_of_the_lock():
+    """To renew the file, print golden_tree(outcome), and read it before you store it."""
+    outcome = richobs.learn(richobs.make("lock/3", noise_bits=1), epsilon=0.1, delta=0.1)
+    assert golden_tree(outcome) == (GOLDEN / "certified-lock.txt").read_text()
 
 
 @pytest.mark.parametrize("after", [0, 500])
@@ -321,39 +432,39 @@ def test_a_search_that_does_not_end_is_taken_over(after):
     """The bounds of the paper's algorithm are as close as asked for, true, and paid for out of delta."""
     problem = richobs.make("lock/4,noise_bits=2")
     engine = CountedEngine(problem.process, problem.functions, seed=0, ledger=Ledger())
-    constants = fallback_constants(problem, richobs.Settings(epsilon=0.04, delta=0.05))
+    constants = Certified().fallback_constants(problem, richobs.Settings(epsilon=0.04, delta=0.05))
     fallback = Fallback(after, lambda: lsvee(engine, problem.functions, constants))
     outcome = certified(engine, problem.functions, epsilon=0.04, delta=0.05, fallback=fallback)
     assert outcome.reason is StopReason.CERTIFIED
     assert outcome.upper - outcome.lower <= 0.04
     assert outcome.lower <= problem.value(outcome.policy).value <= problem.optimal_value <= outcome.upper
     assert sum(c.share for c in outcome.claims) <= 0.05
-    assert {"certified", "search", "demand"} == {phase for (phase,) in outcome.ledger.by("phase")}
-    assert outcome.episodes > 10**12
+    assert {"certified", "search", "demand"} == {phase for (phase,) in engine.ledger.by("phase")}
+    assert engine.ledger.total > 10**12
 
 
 def test_the_numbers_of_the_fallback():
     """The paper's, at 0.79 epsilon and delta/100, with as many states as paths; it waits for what one path costs."""
     problem = richobs.make("lock/3")
-    constants = fallback_constants(problem, richobs.Settings(epsilon=0.1, delta=0.05))
+    constants = Certified().fallback_constants(problem, richobs.Settings(epsilon=0.1, delta=0.05))
     expected = richobs.plan(problem, n_states=16, epsilon=NARROWER * 0.1, delta=RESERVE * 0.05).constants
     assert constants == expected
     assert constants.one_path == 3 * (expected.search.n_train + 4 * expected.search.n_test)
-    assert constants.max_episodes(3) < constants.max_episodes() == richobs.planning.SamplePlan(expected).max_episodes
-    ahead = plan_certified(problem, richobs.Settings())
-    assert ahead.suffices == 4 * constants.one_path + constants.max_episodes(3)
-    assert fallback_constants(richobs.make("lock/500"), richobs.Settings()) is None
+    assert constants.max_episodes(3) < constants.max_episodes() == SamplePlan(expected).max_episodes
+    ahead = Certified().plan(problem, richobs.Settings())
+    assert ahead.max_episodes == 4 * constants.one_path + constants.max_episodes(3)
+    assert Certified().fallback_constants(richobs.make("lock/500"), richobs.Settings()) is None
     for levels in (190, 300):  # at and beyond what float64 can hold
         assert (
             richobs.learn(richobs.make(f"lock/{levels},noise_bits=0"), max_episodes=60).reason
             is StopReason.EPISODES_SPENT
         )
-    assert fallback_constants(problem, richobs.Settings(delta=1e-8)) is None
+    assert Certified().fallback_constants(problem, richobs.Settings(delta=1e-8)) is None
 
 
 def test_similar_worlds_are_told_nearest_first():
     lock = richobs.make("lock/20,noise_bits=20")
-    nearest = plan_certified(lock, richobs.Settings()).similar
+    nearest = Certified().plan(lock, richobs.Settings()).similar
     assert nearest[0].world == "lock/20,noise_bits=20"
     distances = [m.distance(lock, 0.1) for m in nearest]
     assert distances[0] == pytest.approx(0, abs=1e-3)
@@ -363,10 +474,8 @@ def test_similar_worlds_are_told_nearest_first():
 
 def test_a_search_that_struggles_says_so():
     """Two functions 0.02 apart: small batches cannot tell them apart, so batches grow, and the outcome says why."""
-    process = TabularProcess(
-        start=np.ones(1), transitions=(), emissions=(np.ones((1, 1)),), rewards=(Rewards.bernoulli([[[0.4, 0.38]]]),)
-    )
-    env = richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process))
+    process = bandit(Rewards.bernoulli([[[0.4, 0.38]]]))
+    env = world(process)
     functions = Layered([TableLevel([[[0.4, 0.38]], [[0.36, 0.42]]])])
     seen = []
     outcome = richobs.learn(env, functions, epsilon=0.02, max_episodes=30_000, callback=seen.append)
@@ -397,10 +506,8 @@ def test_wider_certificates_are_verified_too(seed, limit):
 class TestMisuse:
     @pytest.mark.parametrize("limit", [600, 800, 5000])
     def test_bounds_that_contradict_each_other_are_never_handed_out(self, limit):
-        process = TabularProcess(
-            start=np.ones(1), transitions=(), emissions=(np.ones((1, 1)),), rewards=(Rewards.bernoulli([[[0.6, 0.0]]]),)
-        )
-        env = richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process))
+        process = bandit(Rewards.bernoulli([[[0.6, 0.0]]]))
+        env = world(process)
         functions = Layered([TableLevel([[[0.9, 0.0]], [[0.5, 0.0]]])])
         try:
             outcome = richobs.learn(env, functions, epsilon=0.2, delta=0.3, max_episodes=limit)
@@ -410,24 +517,14 @@ class TestMisuse:
 
     def test_a_class_that_promises_too_little(self):
         """Everything earns 0.9, the class says at most 0.3: the policy beats the upper bound."""
-        process = TabularProcess(
-            start=np.ones(1),
-            transitions=(),
-            emissions=(np.ones((1, 1)),),
-            rewards=(Rewards.bernoulli(np.full((1, 1, 2), 0.9)),),
-        )
-        env = richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process))
+        process = bandit(Rewards.bernoulli(np.full((1, 1, 2), 0.9)))
+        env = world(process)
         with pytest.raises(BrokenPromise, match=r"no surviving function promises more than 0\.3"):
             richobs.learn(env, Layered([TableLevel([[[0.3, 0.3]]])]))
 
     def test_a_class_that_promises_too_much(self):
         """Nothing pays, every function says 0.9: the absolute test empties the class."""
-        process = TabularProcess(
-            start=np.ones(1),
-            transitions=(),
-            emissions=(np.ones((1, 1)),),
-            rewards=(Rewards.deterministic([[[0.0, 0.0]]]),),
-        )
-        env = richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process))
+        process = bandit(Rewards.deterministic([[[0.0, 0.0]]]))
+        env = world(process)
         with pytest.raises(BrokenPromise, match="no function is consistent with what action"):
             richobs.learn(env, Layered([TableLevel([[[0.9, 0.9]], [[0.8, 0.9]]])]))

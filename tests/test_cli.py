@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import pathlib
 import sqlite3
 import subprocess
@@ -12,9 +13,16 @@ from rich.console import Console
 
 import richobs
 from richobs.cli import main
-from richobs.display import Watch
-from richobs.envs import WORLDS
-from richobs.outcome import Event, Progress
+from richobs.cli.arguments import in_order
+from richobs.cli.main import COMMANDS
+from richobs.core.events import Progress
+from richobs.learners import LEARNERS
+from richobs.learners.certified.events import PairTested, StageDoubled
+from richobs.learners.rival_events import RoundPlayed
+from richobs.paper import STATEMENTS
+from richobs.show import terminal
+from richobs.show.live import Watch, can_draw
+from richobs.worlds.registry import WORLDS
 
 
 def run(capsys, *args):
@@ -49,10 +57,74 @@ def test_learn_knows_every_world(capsys, world):
 
 
 def test_learn_as_printed(capsys):
-    status, said = run(capsys, "learn", "lock/3", "--schedule", "paper")
+    status, said = run(capsys, "learn", "lock/3", "--learner", "lsvee", "--json", "--out", "new")
     assert status == 0
-    assert "search: elimination" in said.out
-    assert "repeats left out" in said.out
+    assert run(capsys, "learn", "lock/3", "--schedule", "paper", "--json", "--out", "old")[1].out == said.out
+    assert json.loads(said.out)["settings"]["learner"] == "lsvee"
+    shown = run(capsys, "show", "new")[1].out
+    assert "search: elimination" in shown
+    assert "repeats left out" in shown
+
+
+def test_learners_are_tuned(capsys):
+    tuned = ("learn", "bandit", "--learner", "lsvee", "--tuning", "repeats=verbatim", "--json", "--out", "x")
+    assert json.loads(run(capsys, *tuned)[1].out)["settings"]["tuning"] == ["repeats=verbatim"]
+    run(capsys, "learn", "--tuning", "trials=8", "pilot=64", "lock/2", "--quiet")
+    assert [p.name for p in pathlib.Path("runs").iterdir()] == ["lock-2,pilot=64,trials=8"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "ordered"),
+    [
+        ("learn --epsilon 0.2 lock --horizon 5", "learn lock --epsilon 0.2 --horizon 5"),
+        ("learn lock/5 --seed 3", "learn lock --seed 3"),
+        ("learn --seed 3 lock/6", "learn lock --horizon 6 --seed 3"),
+        ("learn --quiet --max_episodes -5 lock/6", "learn lock --horizon 6 --quiet --max_episodes -5"),
+        (
+            "learn --tuning a=1 b=2 lock/6,seed=4 --json",
+            "learn lock --horizon 6 --world-seed 4 --tuning a=1 b=2 --json",
+        ),
+        ("learn --vectors disjoint", "learn disjoint --vectors"),
+        ("plan --schedule=paper lock", "plan lock --learner=paper"),
+        ("verify --quiet here --json", "verify here --quiet --json"),
+        ("report a --out x.html b", "report a b --out x.html"),
+        ("report -- --a", "report -- --a"),
+        ("runs", "runs"),
+        ("learn --help", "learn --help"),
+        ("fly --high", "fly --high"),
+    ],
+)
+def test_options_may_stand_anywhere(typed, ordered):
+    assert in_order(typed.split(), COMMANDS) == ordered.split()
+
+
+def test_options_before_what_they_belong_to_mean_the_same(capsys):
+    after = run(capsys, "learn", "lock/2", "--seed", "3", "--epsilon", "0.2", "--json", "--out", "a")[1].out
+    assert run(capsys, "learn", "--seed", "3", "--epsilon", "0.2", "lock/2", "--json", "--out", "b")[1].out == after
+    assert run(capsys, "learn", "--epsilon", "0.2", "lock", "--horizon", "2", "--seed", "3", "--json")[1].out == after
+    before, behind = (run(capsys, *args) for args in (("verify", "--quiet", "a"), ("verify", "a", "--quiet")))
+    assert before == behind
+    assert before[0] == 0
+
+
+def test_names_are_printed_as_they_were_typed(capsys, monkeypatch):
+    monkeypatch.setattr("richobs.show.figures.write_figures", lambda runs, page: [])
+    folder = "x[/b] :smile: [red]y"
+    _, said = run(capsys, "learn", "lock/2", "--out", folder)
+    assert f"wrote {folder}/certificate.json, {folder}/policy.npz and {folder}/report.html" in said.out
+    assert f"check it again: richobs verify {folder}/certificate.json" in said.out
+    assert folder in run(capsys, "runs", ".")[1].out
+    assert f"wrote {folder}/report.html" in run(capsys, "report", folder)[1].out
+    assert f"there is no certificate {folder}/z;" in run(capsys, "verify", f"{folder}/z")[1].err
+    assert f"there is no folder {folder}/z;" in run(capsys, "runs", f"{folder}/z")[1].err
+    pathlib.Path("empty[/b]").mkdir(parents=True)
+    assert "no runs in empty[/b]" in run(capsys, "runs", "empty[/b]")[1].out
+
+
+def test_a_world_whose_transitions_are_random_is_learned_with_a_warning(capsys):
+    _, said = run(capsys, "learn", "lock/2", "--swap", "0.4", "--max-episodes", "300", "--quiet")
+    assert "warning: transitions of this world are random" in said.err
+    assert "warning" not in run(capsys, "learn", "lock/2", "--quiet")[1].err
 
 
 def test_learn_json_is_the_certificate(capsys):
@@ -122,7 +194,7 @@ def test_folders_may_be_called_like_worlds(capsys):
 def test_a_folder_that_cannot_be_made_is_noticed_before_the_run(capsys, monkeypatch):
     with open("afile", "w") as file:
         file.write("x")
-    monkeypatch.setattr("richobs.store.run", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("richobs.learners.certified.learner.certified", lambda *_, **__: pytest.fail("it ran"))
     status, said = run(capsys, "learn", "lock/2", "--out", "afile")
     assert status == 2
     assert "afile" in said.err
@@ -133,8 +205,36 @@ def test_plan(capsys):
     assert status == 0
     for word in ("n_test", "n_train", "n_1", "n_2", "Theorem 1", "contextual bandits", "tabular MDPs", "worst case"):
         assert word in said.out
-    status, said = run(capsys, "plan", "lock", "--json")
-    assert json.loads(said.out)["constants"]["n_2"] == 600
+    assert "similar worlds needed" in said.out
+    both = json.loads(run(capsys, "plan", "lock", "--json")[1].out)
+    assert list(both) == ["id", "certified", "lsvee"]
+    assert both["lsvee"]["constants"]["n_2"] == 600
+    for name in ("lsvee", "paper"):
+        one = json.loads(run(capsys, "plan", "lock", "--learner", name, "--json")[1].out)
+        assert one == {"id": both["id"], "lsvee": both["lsvee"]}
+
+
+def test_learners_lists_what_each_needs_promises_and_costs(capsys):
+    status, said = run(capsys, "learners")
+    assert status == 0
+    assert "lsvee: LSVEE as printed" in said.out
+    assert "n_states, a bound on the latent states per level" in said.out
+    assert "Q* is in the class" in said.out
+    assert "--tuning repeats=skip  What on-demand exploration does with paths that were learned" in said.out
+    listed = json.loads(run(capsys, "learners", "--json")[1].out)
+    assert list(listed) == list(LEARNERS)
+    assert listed["lsvee"]["tuning"]["repeats"]["default"] == "skip"
+    assert len(listed["lsvee"]["assumptions"]) == 4
+    assert all(facts["about"] and facts["promises"] and facts["costs"] for facts in listed.values())
+
+
+def test_help_of_paper_lists_the_statements(capsys):
+    with pytest.raises(SystemExit):
+        main(["paper", "--help"])
+    said = capsys.readouterr().out
+    for name in STATEMENTS:
+        assert f" {name} " in said
+    assert "Consensus" in said
 
 
 def test_check_exits_with_one_where_an_assumption_fails(capsys):
@@ -150,7 +250,7 @@ def test_check_exits_with_one_where_an_assumption_fails(capsys):
 
 
 def test_audit(capsys):
-    status, said = run(capsys, "audit", "lock", "--switch", "0.4", "--sequences", "8", "--episodes", "64")
+    status, said = run(capsys, "audit", "lock", "--swap", "0.4", "--sequences", "8", "--episodes", "64")
     assert status == 1
     assert "independent levels" in said.out
     status, said = run(capsys, "audit", "lock", "--sequences", "8", "--episodes", "64", "--json")
@@ -178,19 +278,19 @@ def test_worlds_lists_every_parameter(capsys):
         (["learn", "lock/3", "--horizon", "4"], "--horizon: given in 'lock/3' and again as an option"),
         (["learn", "lokc"], "there is no world 'lokc'; there are bandit"),
         (["learn", "lock", "--epsilon", "2"], "epsilon must lie between 1e-09 and 1; got 2.0"),
-        (
-            ["learn", "lock", "--schedule", "paper", "--n-states", "0"],
-            "n_states must be at least 1, a whole number; got 0",
-        ),
+        (["learn", "lock", "--learner", "lsvee", "--n-states", "0"], "n_states must be at least 1; got 0"),
+        (["learn", "lock", "--learner", "nobody"], "there is no learner 'nobody'; there are certified, lsvee"),
+        (["plan", "lock", "--learner", "nobody"], "there is no learner 'nobody'"),
+        (["learn", "lock", "--tuning", "speed=3"], "the learner 'certified' has no tuning 'speed'"),
         (["learn", "lock/6", "--horizon=7"], "--horizon: given in 'lock/6' and again as an option"),
-        (["learn", "lock", "--schedule", "paper", "--noise-bits", "40"], "the streaming engine plays them one by one"),
+        (["learn", "lock", "--learner", "lsvee", "--noise-bits", "40"], "engine plays them one by one"),
         (["plan", "lock", "--epsilon", "1e-160"], "epsilon must lie between 1e-09 and 1"),
         (["plan", "lock", "--delta", "1e-322"], "delta must lie between 1e-09 and 1"),
         (["learn", "lock", "--workers", "0"], "workers must be at least 1"),
         (["learn", "lock", "--max-episodes", "-5"], "max_episodes must be at least 1"),
         (["learn", "lock", "--noise-bits", "40", "--engine", "counted"], "there is none here"),
-        (["learn", "lock", "--schedule", "paper", "--max-episodes", "1000"], "1,000 remain of the 1,000 allowed"),
-        (["learn", "deep-sea/4", "--schedule", "paper", "--n-states", "1"], "more than M H = 4 eliminations"),
+        (["learn", "lock", "--learner", "lsvee", "--max-episodes", "1000"], "1,000 remain of the 1,000 allowed"),
+        (["learn", "deep-sea/4", "--learner", "lsvee", "--n-states", "1"], "more than M H = 4 eliminations"),
         (["verify", "nothing.json"], "there is no certificate nothing.json"),
     ],
 )
@@ -246,8 +346,43 @@ class TestStoredRuns:
         )
 
     def test_learn_on_a_finished_folder_says_the_same_again(self, capsys):
-        first, again = (run(capsys, "learn", "lock/2", "--quiet")[1].out for _ in range(2))
-        assert first == again
+        first, again = (run(capsys, "learn", "lock/2")[1].out for _ in range(2))
+        assert "nothing was played" not in first
+        assert first.splitlines()[:15] == again.splitlines()[:15]
+        assert "nothing was played: the folder held this run already" in again
+
+    def test_a_run_that_goes_on_is_not_said_to_have_played_nothing(self, capsys, short):
+        said = run(capsys, "resume", "runs/a", "--max-episodes", "100000")[1].out
+        assert "nothing was played" not in said
+
+    def test_what_cannot_run_removes_nothing(self, capsys, short):
+        before = pathlib.Path("runs/a/config.json").read_bytes()
+        status, said = run(capsys, "learn", "lock/4", "--epsilon", "7", "--out", "runs/a", "--overwrite")
+        assert status == 2
+        assert "epsilon must lie between" in said.err
+        assert pathlib.Path("runs/a/config.json").read_bytes() == before
+
+    def test_an_interruption_says_how_to_go_on(self, capsys, monkeypatch):
+        def interrupted(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("richobs.runs.session.run", interrupted)
+        status, said = run(capsys, "learn", "lock/2", "--out", "a[/b]")
+        assert status == 130
+        assert "Go on: richobs resume a[/b]" in said.err
+
+    def test_a_run_that_stops_says_what_it_spent(self, capsys):
+        _, said = run(capsys, "learn", "deep-sea/4", "--learner", "lsvee", "--n-states", "1", "--quiet")
+        assert " episodes were spent in " in said.err
+        assert not said.err.splitlines()[-1].startswith("0 episodes")
+
+    def test_a_wider_claim_is_yellow_and_says_how_to_go_on(self, capsys, monkeypatch):
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        said = run(capsys, "learn", "lock/4", "--max-episodes", "700", "--out", "wider")[1].out
+        assert said.startswith("\x1b[1;33m")
+        assert "go on: richobs resume wider --max-episodes N" in said
+        assert run(capsys, "show", "wider")[1].out.startswith("\x1b[1;33m")
+        assert run(capsys, "learn", "lock/2", "--quiet")[1].out.startswith("\x1b[1;32m")
 
     def test_another_run_is_refused_unless_told_to_overwrite(self, capsys, short):
         other = ("learn", "lock/4", "--seed", "1", "--out", "runs/a", "--quiet")
@@ -259,7 +394,7 @@ class TestStoredRuns:
         assert json.loads(pathlib.Path("runs/a/config.json").read_text())["settings"]["seed"] == 1
 
     def test_runs_lists_what_there_is(self, capsys, short):
-        run(capsys, "learn", "bandit", "--schedule", "paper", "--out", "runs/b", "--quiet")
+        run(capsys, "learn", "bandit", "--learner", "lsvee", "--out", "runs/b", "--quiet")
         pathlib.Path("runs/c").mkdir()
         pathlib.Path("runs/c/config.json").write_text("{")
         pathlib.Path("runs/c/run.sqlite").write_text("")
@@ -293,14 +428,17 @@ class TestStoredRuns:
         assert "bounds so far" in said.out
         assert "go on: richobs resume runs/a" in said.out
 
-    def test_report_draws_one_or_several(self, capsys, short):
+    def test_report_draws_one_or_several(self, capsys, short, monkeypatch):
         run(capsys, "learn", "lock/4", "--seed", "1", "--out", "runs/b", "--quiet")
         status, said = run(capsys, "report", "runs/a", "runs/b", "--out", "both.html")
         assert status == 0
         assert "wrote both.html and 10 figures beside it" in said.out
         assert "Side by side" in pathlib.Path("both.html").read_text()
-        assert run(capsys, "report", "runs")[0] == 0
-        assert pathlib.Path("runs/report.html").exists()
+        monkeypatch.setattr("richobs.show.figures.write_figures", lambda runs, page: [])
+        assert run(capsys, "report", "runs")[1].out == "wrote runs/report.html\n"
+        assert "Side by side" in pathlib.Path("runs/report.html").read_text()
+        run(capsys, "report", "runs/a")
+        assert "Side by side" not in pathlib.Path("runs/a/report.html").read_text()
         pathlib.Path("empty").mkdir()
         status, said = run(capsys, "report", "empty")
         assert (status, "no runs in empty" in said.err) == (2, True)
@@ -329,34 +467,80 @@ class TestStoredRuns:
         assert "pip install 'richobs[tensorboard]'" in said.err
 
 
-def progress(kind="elimination", path=(0, 1), after=10.0, episodes=500, threshold=1024.0):
-    event = Event(kind, "certified", path, "dropped", 0.1, threshold, 64, 20.0, after)
-    return Progress(event, episodes, 0.75, 0.25)
+SIZED = {"phase": "certified", "n": 64, "log_size_before": 20.0, "log_size_after": 15.0}
+LARGER = StageDoubled(batch=512, largest=1024, **SIZED)
+
+
+def progress(episodes=500, event=None):
+    tested = PairTested(path=tuple(range(4)) * 10, dropped=True, bar=0.1, cutoff=0.2, **SIZED)
+    return Progress(event or tested, episodes, 0.75, 0.25)
+
+
+def drawn(watch):
+    console = Console(width=140, file=io.StringIO())
+    console.print(watch)
+    return console.file.getvalue()
 
 
 class TestWatching:
     def test_the_live_picture_tells_phase_path_survivors_rate_and_bounds(self):
-        console = Console(width=120, file=io.StringIO())
-        watch = Watch("lock/4", 20.0, 10_000, console, plain=False)
-        watch(progress(episodes=100))
-        watch(progress("stage", path=tuple(range(4)) * 10))
-        console.print(watch)
-        text = console.file.getvalue()
-        for part in ("lock/4", "certified: stage", "... (40 actions) ...", "10^4.3 of 10^8.7", "500 of at most 10,000"):
+        watch = Watch("lock/4", 20.0, 10_000, Console(file=io.StringIO()), plain=False)
+        assert "starting" in drawn(watch)
+        watch(progress(100))
+        watch(progress())
+        text = drawn(watch)
+        for part in ("lock/4", "certified: elimination, dropped", "... (40 actions) ...", "10^6.5 of 10^8.7"):
             assert part in text
+        assert "500 of at most 10,000" in text
         assert "policy at least 0.2500, V* at most 0.7500" in text
-        assert "batches doubled 1 times" in text
         assert "·" * 10 + "━" * 20 + "·" * 10 in text  # the interval from 0.25 to 0.75
+        assert "struggling" not in text
+        for _ in range(3):
+            watch(progress(event=LARGER))
+        assert "batches of up to 1,024 episodes from here on" in drawn(watch)
+        assert "and 2 remarks before" in drawn(watch)
+
+    def test_a_learner_without_survivors_and_bounds(self):
+        watch = Watch("mdp", 20.0, None, Console(file=io.StringIO()), plain=False)
+        watch(Progress(RoundPlayed(phase="search", n=8, episodes=8, mean=math.nan, what="it played"), 8))
+        text = drawn(watch)
+        assert "search: round, played" in text
+        assert "survivors" not in text
+        assert "value" not in text
+        assert "nan" not in text
 
     def test_without_a_terminal_there_are_plain_lines_now_and_then(self, monkeypatch):
         clock = [0.0]
         monkeypatch.setattr("time.monotonic", lambda: clock[0])
         console = Console(width=200, file=io.StringIO())
-        watch = Watch("lock/4", 20.0, None, console, plain=True)
+        watch = Watch("lock[/4]", 20.0, None, console, plain=True)
         for seconds in range(25):
             clock[0] = float(seconds)
-            watch(progress(episodes=100 * seconds))
+            watch(progress(100 * seconds))
         lines = console.file.getvalue().splitlines()
         assert [line.split(";")[2].strip() for line in lines] == ["1,000 episodes", "2,000 episodes"]
-        watch(progress("stage"))
+        assert all(line.startswith("lock[/4]: elimination at 0 1 2") for line in lines)
+        watch(progress(event=LARGER))
         assert "batches of up to 1,024 episodes from here on" in console.file.getvalue()
+
+    def test_quiet_shows_nothing(self, capsys):
+        with terminal.watched("lock/4", 20.0, quiet=True) as watch:
+            watch(progress(event=LARGER))
+        assert capsys.readouterr() == ("", "")
+
+    def test_a_notebook_is_drawn_in_where_it_can_be(self, monkeypatch):
+        notebook = Console(force_jupyter=True, file=io.StringIO())
+        for found, drawable in ((None, False), ("somewhere", True)):
+            monkeypatch.setattr("importlib.util.find_spec", lambda name, found=found: found)
+            assert can_draw(notebook) is drawable
+        assert not can_draw(Console(file=io.StringIO(), force_terminal=False))
+
+    def test_somebody_watches_a_terminal_and_a_notebook(self, monkeypatch):
+        for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+            monkeypatch.delenv(name, raising=False)
+        assert not terminal.is_interactive()
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+        assert terminal.is_interactive()
+        monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
+        monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+        assert terminal.is_interactive()

@@ -9,32 +9,57 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.assumptions import check_assumptions
 from richobs.cli import main
-from richobs.envs import WORLDS
-from richobs.envs.gym import WorldEnv
+from richobs.learners import LEARNERS
 from richobs.paper import STATEMENTS
+from richobs.worlds import WORLDS
+from richobs.worlds.assumptions import check_assumptions
+from richobs.worlds.gymnasium_out import WorldEnv
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
-def test_readme_examples_run(code, capsys):
-    exec(compile(code, "README.md", "exec"), {})
-    printed = capsys.readouterr().out.splitlines()
-    for promised in re.findall(r"^print\([^#\n]*\)\s+# (.*)$", code, re.MULTILINE):
-        assert promised in printed
+def python_of(document):
+    """The Python examples of a document."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+
+
+def assert_prints(code, printed):
+    """Every `print(...)  # words` printed these words, in that order; returns how many there are."""
+    promised = re.findall(r"^print\([^#\n]*\)\s+# (.*)$", code, re.MULTILINE)
+    lines = iter(printed.splitlines())
+    for words in promised:
+        assert words in lines, f"{words!r} was not printed in its place"  # goes on behind the line that was found
+    return len(promised)
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/rivals.md"])
+def test_examples_run(document, capsys):
+    examples = python_of(document)
+    assert examples
+    for code in examples:
+        exec(compile(code, document, "exec"), {})
+        assert_prints(code, capsys.readouterr().out)
 
 
 def test_the_guide_to_ones_own_problem_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs/your-own-problem.md").read_text(), re.DOTALL))
+    code = "\n".join(python_of("docs/your-own-problem.md"))
     exec(compile(code, "your-own-problem.md", "exec"), {"__name__": "guide"})
-    printed = capsys.readouterr().out.splitlines()
-    promised = re.findall(r"^print\([^#\n]*\)\s+# (.*)$", code, re.MULTILINE)
-    assert len(promised) == 2
-    assert set(promised) <= set(printed)
+    printed = capsys.readouterr().out
+    assert assert_prints(code, printed) == 5
+    assert "LSVEE as printed asks for at least 1.54e+12 episodes here" in printed
+    assert (tmp_path / "corridor.npz").exists()
+
+
+def test_the_corridor_is_short():
+    """Three facts and one method."""
+    (corridor,) = re.findall(
+        r"^class Corridor:\n((?:    .*\n|\n)*)", "\n".join(python_of("docs/your-own-problem.md")), re.M
+    )
+    assert re.findall(r"    def (\w+)", corridor) == ["play"]
+    assert len(corridor.strip().splitlines()) < 20
 
 
 def test_the_output_that_the_readme_shows_is_what_is_printed(capsys, tmp_path, monkeypatch):
@@ -65,10 +90,35 @@ def test_the_readme_lists_every_world():
     )
 
 
+def test_the_readme_lists_every_learner():
+    table = README.partition("## Learners")[2].partition("\n## ")[0]
+    rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`([a-z-]+)`", row)} == set(LEARNERS)
+
+
 def test_links_lead_somewhere():
     for document in [ROOT / "README.md", *ROOT.glob("docs/*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_glossary_explains_the_terms_of_art():
+    entries = re.findall(r"^- \*\*(.*?)\*\*", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
+    explained = {term for entry in entries for term in entry.split(", ")}
+    wanted = (
+        "version space, survivor, kind, member, level class, codec, share, seal, claim, certificate, candidate, trial, "
+        "pilot, batch, look, stage, fallback, purpose, phase, query, answer, engine, ledger, record, visit, learner, "
+        "world, problem, truth, process, event, mark"
+    )
+    assert set(wanted.split(", ")) - explained == set()
+
+
+def test_documents_name_modules_that_exist():
+    """Every path of a source file or a test, wherever a document gives one."""
+    places = [ROOT, ROOT / "src", ROOT / "src/richobs", ROOT / "docs", ROOT / "tests"]
+    for document in [ROOT / "README.md", *ROOT.glob("docs/*.md")]:
+        for name in re.findall(r"`((?:\w+/)+\w+\.py)\b", document.read_text()):
+            assert any((place / name).exists() for place in places), f"{document.name} names {name}"
 
 
 def test_the_paper_map_names_tests_that_exist():
@@ -126,7 +176,7 @@ def test_the_skeleton_is_a_world(corridor):
     assert problem.optimal_value == pytest.approx(0.8)
     assert check_assumptions(problem.process, problem.functions).holds
     paths, _ = problem.process.path_distribution(problem.optimal_policy())
-    paid = problem.env.play(tuple(paths[0]), 2000, np.random.default_rng(0)).rewards.sum(axis=1)
+    paid = problem.env.play(richobs.OpenLoop(tuple(paths[0])), 2000, np.random.default_rng(0)).returns
     assert paid.mean() == pytest.approx(0.8, abs=0.05)
     env = WorldEnv("corridor")
     env.reset(seed=0)

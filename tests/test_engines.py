@@ -7,13 +7,32 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.engines import CountedEngine, Ledger, StreamEngine
-from richobs.engines.counts import as_counts, binomial, multinomial
-from richobs.envs.world import PathEnvironment, TabularWorld
-from richobs.errors import EpisodeLimit, InvalidInput, RewardOutOfRange
-from richobs.functions import Layered, TableLevel
-from richobs.problem import GreedyPolicy
-from richobs.tabular import Rewards, TabularProcess
+from richobs.classes import Layered, TableLevel
+from richobs.core.environment import Episodes, checked_episodes
+from richobs.core.errors import EpisodeLimit, InvalidInput, Rejected, RewardOutOfRange
+from richobs.core.ledger import Ledger
+from richobs.core.policies import Explore, Greedy, OpenLoop, Switch, Uniform
+from richobs.core.process import Rewards, TabularProcess
+from richobs.core.queries import LevelMoments, LevelSteps, Query
+from richobs.core.steps import Steps
+from richobs.engines import CountedEngine, StreamEngine
+from richobs.engines.recorded import pack_answer, unpack_answer
+from richobs.stats.counts import as_counts, binomial, multinomial
+from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+
+
+def observe(engine, path, n, purpose="x"):
+    """Moments of n observations at a node."""
+    return engine.ask(Query.observe(path, n, purpose=purpose)).moments[0]
+
+
+def step(engine, path, n, purpose="x", n_actions=2):
+    """Moments of n samples at a node under uniform actions."""
+    return engine.ask(Query.step(path, n, n_actions, purpose=purpose)).moments[0]
+
+
+def rollout(engine, policy, n, paths, purpose="r"):
+    return engine.ask(Query.rollout(policy, n, purpose=purpose, paths=paths))
 
 
 class TestCounts:
@@ -96,7 +115,7 @@ def indicator_class(process):
 def engines_for(process, env_process=None, n_seed=0, **kwargs):
     functions = indicator_class(process)
     counted = CountedEngine(process, functions, seed=n_seed, ledger=Ledger())
-    env = PathEnvironment(TabularWorld(env_process or process))
+    env = WorldEnvironment(TabularWorld(env_process or process))
     stream = StreamEngine(env, functions, seed=n_seed, ledger=Ledger(), **kwargs)
     return counted, stream
 
@@ -124,21 +143,21 @@ class TestAgreement:
         process = richobs.make("random/3", seed=seed, n_states=2).process
         counted, stream = engines_for(process)
         for path in [(), (1,), (0, 1)]:
-            for ask in ("observe", "step"):
-                a, b = (getattr(e, ask)(path, N, phase="t", purpose=ask) for e in (counted, stream))
+            for ask in (observe, step):
+                a, b = (ask(e, path, N, ask.__name__) for e in (counted, stream))
                 assert a.n == b.n == N
                 assert largest_z(a, b, N) < LIMIT, (path, ask)
 
     def test_a_biased_emission_is_seen(self):
         process, biased = self.pair(tilt_emission=1.02)
         counted, stream = engines_for(process, biased)
-        a, b = (e.observe((), N, phase="t", purpose="x") for e in (counted, stream))
+        a, b = (observe(e, (), N) for e in (counted, stream))
         assert largest_z(a, b, N) > LIMIT
 
     def test_a_biased_reward_is_seen(self):
         process, biased = self.pair(tilt_reward=1.02)
         counted, stream = engines_for(process, biased)
-        a, b = (e.step((), N, phase="t", purpose="x") for e in (counted, stream))
+        a, b = (step(e, (), N) for e in (counted, stream))
         assert largest_z(a, b, N) > LIMIT
 
     @staticmethod
@@ -153,33 +172,172 @@ class TestAgreement:
 
         return process(1.0, 1.0), process(tilt_emission, tilt_reward)
 
-    @pytest.mark.parametrize("id", ["random/3,seed=3", "lock/3,noise_bits=1,switch=0.3", "mdp/3,stochastic=True"])
+    @pytest.mark.parametrize("id", ["random/3,seed=3", "lock/3,noise_bits=1,swap=0.3", "mdp/3,stochastic=True"])
     def test_rollouts_have_the_law_of_the_process(self, id):
         problem = richobs.make(id)
         process = problem.process
-        policy = GreedyPolicy(problem.functions.member((1,) * process.horizon))
+        policy = Greedy(problem.functions.member((1,) * process.horizon))
         law = {tuple(p): q for p, q in zip(*(a.tolist() for a in process.path_distribution(policy)), strict=True)}
         n, first = 100_000, 4000
         counted = CountedEngine(process, problem.functions, seed=1, ledger=Ledger())
         stream = StreamEngine(problem.env, problem.functions, seed=1, ledger=Ledger())
         for engine in (counted, stream):
-            played = engine.rollout(policy, n, first, phase="t", purpose="r")
-            error = math.sqrt(max(played.variance, 1e-4) / n)
-            assert abs(played.mean - process.value(policy)) < 5.5 * error
+            played = rollout(engine, policy, n, first)
+            error = math.sqrt(max(played.returns.variance, 1e-4) / n)
+            assert abs(played.returns.mean - process.value(policy)) < 5.5 * error
             assert played.paths.shape == (first, process.horizon)
             for path, q in law.items():
                 share = (played.paths == path).all(axis=1).mean()
                 assert abs(share - q) < 5.5 * math.sqrt(max(q * (1 - q), 1e-3) / first), (engine.name, path)
 
     def test_the_first_rollouts_come_in_random_order(self):
-        """With returns 0 and 1 equally likely, first and last of the first paths are independent."""
+        """Counts are drawn group by group; which of the first episodes comes first must be a matter of chance.
+
+        The first path of two equally likely ones is each of them half of the time, and not the one that is listed first.
+        """
+        process = TabularProcess(
+            start=np.ones(1),
+            transitions=(),
+            emissions=(np.full((1, 2), 0.5),),
+            rewards=(Rewards.deterministic(np.zeros((1, 2, 2))),),
+        )
+        functions = Layered([TableLevel([[[1.0, 0.0], [0.0, 1.0]]])])  # takes the action that it sees
+        counted = CountedEngine(process, functions, seed=1, ledger=Ledger())
+        policy = Greedy(functions.member((0,)))
+        trials = 400
+        first = np.array([rollout(counted, policy, 50, 6).paths[:, 0] for _ in range(trials)])  # [trials, 6]
+        assert abs(first[:, 0].mean() - 0.5) < 5.5 * 0.5 / math.sqrt(trials)
+        assert abs((first[:, 0] == first[:, 5]).mean() - 0.5) < 5.5 * 0.5 / math.sqrt(trials)
+
+    def test_levels_of_one_play_are_drawn_independently(self):
+        """Two levels with the same coin: what is seen at one says nothing about the other."""
+        process = TabularProcess(
+            start=np.ones(1),
+            transitions=(np.zeros((1, 2), dtype=int),),
+            emissions=(np.full((1, 2), 0.5),) * 2,
+            rewards=(Rewards.deterministic(np.zeros((1, 1, 2))),) * 2,
+        )
+        counted, _ = engines_for(process)
+        members = [np.array([0])] * 2
+        shares = []
+        for _ in range(300):
+            one, two = counted.ask(Query.along((0, 0), 40, members, purpose="x")).moments
+            shares.append((one.v_mean[0], two.v_mean[0]))
+        assert abs(np.corrcoef(np.array(shares).T)[0, 1]) < 5.5 / math.sqrt(300)
+
+    def test_levels_of_random_transitions_are_not_drawn_apart(self):
+        """What is seen at level 1 then depends on the episode, so levels are no batches of their own."""
+        process = richobs.make("mdp/2,stochastic=True").process
+        counted, _ = engines_for(process)
+        with pytest.raises(InvalidInput, match="which needs deterministic transitions"):
+            counted.ask(Query.along((0, 0), 40, [np.array([0])] * 2, purpose="x"))
+
+    def test_rollouts_are_counted_once(self):
+        """Every episode earns 0.5, whether or not its path is wanted: the mean is 0.5 and nothing varies."""
+        process = TabularProcess(np.ones(1), (), (np.ones((1, 1)),), (Rewards.deterministic([[[0.5]]]),))
+        played = rollout(engines_for(process)[0], OpenLoop((0,)), 10, 4)
+        assert played.returns == (0.5, 0.0)
+        assert played.paths.tolist() == [[0]] * 4
+
+    def test_noise_of_rewards_is_the_same_in_both_engines(self):
+        """A fair coin pays 0 or 1: the variance of f - r is 1/4 up to (1/200)^2 at n = 10,000."""
+        process = TabularProcess(np.ones(1), (), (np.ones((1, 1)),), (Rewards.bernoulli([[[0.5]]]),))
+        for engine in engines_for(process):
+            assert step(engine, (), 10_000, n_actions=1).u_var.ravel() == pytest.approx([0.25, 0.25], abs=0.001)
+
+    @pytest.mark.parametrize("id", ["random/3,seed=3", "mdp/3,stochastic=True"])
+    @pytest.mark.parametrize("kind", ["greedy", "uniform", "explore", "switch"])
+    def test_tallies_have_the_law_of_the_process(self, id, kind):
+        """Counts of (level, observation, action), sums of rewards and moves: counted, streamed, and as computed."""
+        problem = richobs.make(id)
+        process, K = problem.process, problem.n_actions
+        greedy = Greedy(problem.functions.member((1,) * process.horizon))
+        policy = {
+            "greedy": greedy,
+            "uniform": Uniform(K),
+            "explore": Explore(greedy, 0.3, K),
+            "switch": Switch(OpenLoop((1,)), 1, Uniform(K)),
+        }[kind]
+        n = 40_000
+        counted = CountedEngine(process, problem.functions, seed=1, ledger=Ledger())
+        stream = StreamEngine(problem.env, problem.functions, seed=1, ledger=Ledger(), process=process, chunk=7_000)
+        a, b = (e.ask(Query(policy, n, "batch", tally=True)).tally for e in (counted, stream))
+        assert all(v.sum() == n for t in (a, b) for v in t.visits)
+        for one, other in zip(a.visits + a.moves, b.visits + b.moves, strict=True):
+            spread = np.sqrt(np.maximum(one + other, 25))
+            assert (np.abs(one - other) / spread).max() < LIMIT
+        for tally in (a, b):
+            assert abs(sum(r.sum() for r in tally.rewards) / n - process.value(policy)) < 5.5 * 0.5 / math.sqrt(n)
+            for visits, moves in zip(tally.visits, tally.moves, strict=False):
+                np.testing.assert_allclose(moves.sum(axis=2), visits)
+
+
+class TestWhatIsWanted:
+    def test_episodes_themselves(self):
+        problem = richobs.make("lock/3")
+        engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), chunk=4)
+        query = Query(OpenLoop((0, 1, 2)), 10, "look", returns=True, paths=3, episodes=True)
+        answer = engine.ask(query)
+        assert answer.episodes.n == 10
+        assert answer.episodes.paths.tolist() == [[0, 1, 2]] * 10
+        assert answer.paths.tolist() == [[0, 1, 2]] * 3
+        assert answer.returns.mean == answer.episodes.returns.mean()
+
+    def test_answers_survive_the_record(self):
+        problem = richobs.make("mdp/3")
+        engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), process=problem.process)
+        wanted = (LevelMoments(0, np.array([0, 2])), LevelMoments(2, rewards=False))
+        query = Query(Uniform(3), 30, "look", returns=True, paths=4, moments=wanted, tally=True, episodes=True)
+        answer = engine.ask(query)
+        again = unpack_answer(pack_answer(answer))
+        assert (again.n, again.returns) == (answer.n, answer.returns)
+        np.testing.assert_array_equal(again.paths, answer.paths)
+        for one, other in zip(answer.moments, again.moments, strict=True):
+            assert one.actions == other.actions
+            np.testing.assert_array_equal(one.u_mean, other.u_mean)
+            np.testing.assert_array_equal(one.v_var, other.v_var)
+        for one, other in zip(answer.tally, again.tally, strict=True):
+            assert all(np.array_equal(x, y) for x, y in zip(one, other, strict=True))
+        for name in ("observations", "actions", "rewards"):
+            pairs = zip(getattr(answer.episodes, name), getattr(again.episodes, name), strict=True)
+            assert all(np.array_equal(x, y) for x, y in pairs)
+
+    def test_recorded_variances_are_those_that_were_drawn(self):
         problem = richobs.make("random/3,seed=3")
-        policy = GreedyPolicy(problem.functions.member((1,) * 3))
-        counted = CountedEngine(problem.process, problem.functions, seed=1, ledger=Ledger())
-        firsts = np.array([counted.rollout(policy, 50, 2, phase="t", purpose="r").paths for _ in range(2000)])
-        same = (firsts[:, 0] == firsts[:, 1]).all(axis=1).mean()
-        _, probs = problem.process.path_distribution(policy)
-        assert abs(same - (probs**2).sum()) < 5.5 * 0.5 / math.sqrt(2000)
+        engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger())
+        answer = engine.ask(Query.step((), 50, 2, purpose="x"))
+        (drawn,), (again,) = answer.moments, unpack_answer(pack_answer(answer)).moments
+        for name in ("v_mean", "v_var", "u_mean", "u_var"):
+            np.testing.assert_array_equal(getattr(again, name), getattr(drawn, name))
+        assert drawn.u_var.max() > 0
+
+    @pytest.mark.parametrize(
+        ("query", "sentence"),
+        [
+            (Query(OpenLoop((0,)), 5, "look", episodes=True), "wants episodes one by one"),
+            (Query(Uniform(4), 5, "look", moments=(LevelMoments(1),)), "does not fix its actions before level 1"),
+            (
+                Query(Explore(OpenLoop(()), 0.5, 4), 5, "look", moments=(LevelMoments(0),)),
+                "where actions do not depend on x",
+            ),
+            (Query(OpenLoop((0,)), 5, "look", returns=True, moments=(LevelMoments(0),)), "ask for them in two queries"),
+        ],
+    )
+    def test_what_counts_cannot_tell_is_refused(self, query, sentence):
+        problem = richobs.make("lock/3")
+        engine = CountedEngine(problem.process, problem.functions, seed=0, ledger=Ledger())
+        with pytest.raises(InvalidInput, match=sentence):
+            engine.ask(query)
+
+    def test_a_tally_needs_a_list_of_observations(self):
+        problem = richobs.make("lock/3")
+        engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger())
+        with pytest.raises(InvalidInput, match="needs a process that lists them"):
+            engine.ask(Query(Uniform(4), 5, "look", tally=True))
+
+    def test_a_query_asks_for_something(self):
+        with pytest.raises(InvalidInput, match="at least one episode"):
+            Query(OpenLoop(()), 0, "nothing")
 
 
 class TestKeys:
@@ -187,46 +345,60 @@ class TestKeys:
         process = richobs.make("random/3,seed=3").process
         for which in (0, 1):
             one, two = engines_for(process)[which], engines_for(process)[which]
-            first, again = (one.step((0,), 1000, phase="t", purpose="x") for _ in range(2))
+            first, again = (step(one, (0,), 1000) for _ in range(2))
             assert first.actions != again.actions
-            assert two.step((0,), 1000, phase="t", purpose="x").actions == first.actions
-            assert two.step((1,), 1000, phase="t", purpose="x").actions != first.actions
+            assert step(two, (0,), 1000).actions == first.actions
+            assert step(two, (1,), 1000).actions != first.actions
 
-    @pytest.mark.parametrize("ask", ["observe", "step"])
+    def test_different_paths_draw_different_numbers(self):
+        """Both actions lead to the same state, so the two nodes have one law; what is drawn there differs all the same."""
+        process = TabularProcess(
+            start=np.ones(1),
+            transitions=(np.zeros((1, 2), dtype=int),),
+            emissions=(np.ones((1, 1)), np.full((1, 2), 0.5)),
+            rewards=(Rewards.deterministic(0.0), Rewards.deterministic(0.0)),
+        )
+        for engine in engines_for(process):
+            assert step(engine, (0,), 1000).actions != step(engine, (1,), 1000).actions
+
+    def test_different_purposes_draw_different_numbers(self):
+        """A batch that repeated its pilot would not be fresh data."""
+        process = richobs.make("random/3,seed=3").process
+        for which in (0, 1):
+            pilot, batch = (step(engines_for(process)[which], (0,), 1000, purpose) for purpose in ("pilot", "batch"))
+            assert pilot.actions != batch.actions
+
+    @pytest.mark.parametrize("ask", [observe, step])
     def test_workers_do_not_change_a_byte(self, ask):
         process = richobs.make("random/3,seed=3").process
         results = []
         for workers in (1, 2, 4):
             _, stream = engines_for(process, chunk=700, workers=workers)
-            m = getattr(stream, ask)((0, 1), 10_001, phase="t", purpose="x")
+            m = ask(stream, (0, 1), 10_001)
             results.append((m.n, m.actions, m.v_mean.tobytes(), m.u_mean.tobytes(), m.u_var.tobytes()))
         assert results[0] == results[1] == results[2]
 
     def test_every_chunk_draws_its_own_numbers(self):
         process = richobs.make("random/3,seed=3").process
-        one, two = (
-            engines_for(process, chunk=1000)[1].step((0,), n, phase="t", purpose="x").actions for n in (1000, 2000)
-        )
+        one, two = (step(engines_for(process, chunk=1000)[1], (0,), n).actions for n in (1000, 2000))
         assert two != tuple(2 * a for a in one)
 
     def test_workers_do_not_change_rollouts(self):
         problem = richobs.make("random/3,seed=3")
-        policy = GreedyPolicy(problem.functions.member((1,) * 3))
+        policy = Greedy(problem.functions.member((1,) * 3))
         results = []
         for workers in (1, 3):
             stream = StreamEngine(problem.env, problem.functions, seed=1, ledger=Ledger(), chunk=100, workers=workers)
-            played = stream.rollout(policy, 1234, 250, phase="t", purpose="r")
-            results.append((played.mean, played.variance, played.paths.tobytes()))
+            played = rollout(stream, policy, 1234, 250)
+            results.append((played.returns, played.paths.tobytes()))
         assert results[0] == results[1]
 
     def test_large_classes_are_evaluated_in_parts(self, monkeypatch):
         problem = richobs.make("lock/3,noise_bits=2")
         whole = StreamEngine(problem.env, problem.functions, seed=1, ledger=Ledger())
-        a = whole.step((0,), 500, phase="t", purpose="x")
-        monkeypatch.setattr("richobs.engines.base.AT_ONCE", 10_000)
-        b = StreamEngine(problem.env, problem.functions, seed=1, ledger=Ledger()).step(
-            (0,), 500, phase="t", purpose="x"
-        )
+        a = step(whole, (0,), 500, n_actions=4)
+        monkeypatch.setattr("richobs.classes.base.AT_ONCE_VALUES", 10_000)
+        b = step(StreamEngine(problem.env, problem.functions, seed=1, ledger=Ledger()), (0,), 500, n_actions=4)
         np.testing.assert_allclose(a.u_mean, b.u_mean, atol=1e-15)
 
 
@@ -244,14 +416,12 @@ class TestOddProcesses:
         )
 
         class Right:
-            def actions(self, level, x):
+            def actions(self, level, x, rng):
                 return np.full(len(x), 35_000 if level == 0 else 0)
 
         functions = Layered([TableLevel(np.zeros((1, e.shape[1], K))) for e in process.emissions])
-        played = CountedEngine(process, functions, seed=0, ledger=Ledger()).rollout(
-            Right(), 10, 1, phase="t", purpose="r"
-        )
-        assert played.mean == 1.0
+        played = rollout(CountedEngine(process, functions, seed=0, ledger=Ledger()), Right(), 10, 1)
+        assert played.returns.mean == 1.0
         assert played.paths.tolist() == [[35_000, 0]]
 
     def test_laws_that_sum_to_one_but_for_rounding(self):
@@ -264,21 +434,8 @@ class TestOddProcesses:
         )
         functions = indicator_class(process)
         engine = CountedEngine(process, functions, seed=0, ledger=Ledger())
-        engine.rollout(GreedyPolicy(functions.member((0, 0))), 1000, 5, phase="t", purpose="r")
-        engine.step((0,), 1000, phase="t", purpose="s")
-
-    def test_draws_do_not_depend_on_who_found_the_way(self):
-        """A state that nobody reaches has a random transition; finding the path once must not shift later draws."""
-        process = TabularProcess(
-            start=np.array([1.0, 0.0]),
-            transitions=(np.array([[[1.0, 0.0]], [[0.5, 0.5]]]),),
-            emissions=(np.eye(2), np.full((2, 2), 0.5)),
-            rewards=(Rewards.deterministic(0.0), Rewards.deterministic(0.0)),
-        )
-        assert process.is_deterministic
-        env = PathEnvironment(TabularWorld(process))
-        first, again = (env.draw((0,), 50, np.random.default_rng(1)) for _ in range(2))
-        np.testing.assert_array_equal(first, again)
+        rollout(engine, Greedy(functions.member((0, 0))), 1000, 5)
+        step(engine, (0,), 1000, n_actions=1)
 
     @pytest.mark.parametrize("paid", [math.nan, 7.0, -3.0])
     @pytest.mark.parametrize("ask", ["step", "rollout", "play"])
@@ -291,26 +448,24 @@ class TestOddProcesses:
                 rewards[3] = paid
                 return rewards
 
-        engine = StreamEngine(PathEnvironment(Generous(problem.process)), problem.functions, seed=0, ledger=Ledger())
-        requests = {
-            "step": lambda: engine.step((), 10, phase="t", purpose="x"),
-            "play": lambda: engine.play((0, 0), 10, [np.arange(2)] * 2, phase="t", purpose="x"),
-            "rollout": lambda: engine.rollout(
-                GreedyPolicy(problem.functions.member((0, 0))), 10, 1, phase="t", purpose="x"
-            ),
+        engine = StreamEngine(WorldEnvironment(Generous(problem.process)), problem.functions, seed=0, ledger=Ledger())
+        queries = {
+            "step": Query.step((), 10, 3, purpose="x"),
+            "play": Query.along((0, 0), 10, [np.arange(2)] * 2, purpose="x"),
+            "rollout": Query.rollout(Greedy(problem.functions.member((0, 0))), 10, purpose="x"),
         }
-        with pytest.raises(RewardOutOfRange, match="episode 3 of a chunk"):
-            requests[ask]()
+        with pytest.raises(RewardOutOfRange, match="episode 3 of a call"):
+            engine.ask(queries[ask])
 
     def test_problems_can_be_pickled(self):
         problem = pickle.loads(pickle.dumps(richobs.make("lock/3")))
-        assert len(problem.env.draw((0,), 3, np.random.default_rng(0))) == 3
+        assert problem.env.play(OpenLoop((0,)), 3, np.random.default_rng(0), 1).n == 3
 
 
 class TestLedger:
     def test_every_episode_is_charged_once(self):
         problem = richobs.make("random/3,seed=3")
-        outcome = richobs.learn(problem, schedule="paper")
+        outcome = richobs.learn(problem, learner="lsvee")
         assert sum(e.episodes for e in outcome.ledger) == outcome.episodes
         sums = outcome.ledger.by("purpose")
         assert sum(episodes for _, episodes in sums.values()) == outcome.episodes
@@ -321,11 +476,20 @@ class TestLedger:
 
     def test_streamed_episodes_are_those_the_environment_played(self):
         problem = richobs.make("random/3,seed=3")
-        stream = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), workers=2, chunk=100)
-        stream.observe((0,), 1001, phase="t", purpose="x")
-        stream.step((), 555, phase="t", purpose="x")
-        stream.rollout(GreedyPolicy(problem.functions.member((0,) * 3)), 77, 5, phase="t", purpose="r")
-        assert stream.ledger.total == problem.env.episodes == 1001 + 555 + 77
+        played = []
+
+        class Counting(WorldEnvironment):
+            def play(self, policy, n, rng, levels=None):
+                played.append((n, levels))
+                return super().play(policy, n, rng, levels)
+
+        env = Counting(problem.truth.world)
+        stream = StreamEngine(env, problem.functions, seed=0, ledger=Ledger(), workers=2, chunk=100)
+        observe(stream, (0,), 1001)
+        step(stream, (), 555)
+        rollout(stream, Greedy(problem.functions.member((0,) * 3)), 77, 5)
+        assert stream.ledger.total == sum(n for n, _ in played) == 1001 + 555 + 77
+        assert {levels for _, levels in played} == {2, 1, 3}  # no level is played that nobody asked for
 
     def test_the_limit_is_kept_before_anything_is_played(self):
         ledger = Ledger(1000)
@@ -337,7 +501,265 @@ class TestLedger:
         assert ledger.total == 900
         assert [tuple(e) for e in ledger] == [("search", "consensus", (1, 0), 1, 900)]
 
+    def test_the_last_episode_may_be_played_and_none_after_it(self):
+        ledger = Ledger(1000)
+        ledger.charge("search", "consensus", (), 999)
+        ledger.charge("search", "consensus", (), 1)
+        assert ledger.total == 1000
+        with pytest.raises(EpisodeLimit, match="0 remain of the 1,000"):
+            ledger.charge("search", "consensus", (), 1)
+
     def test_impossible_engines(self):
         problem = richobs.make("mdp")
         with pytest.raises(InvalidInput, match="chunk and workers"):
             StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), workers=0)
+
+
+class TestEpisodesAreChecked:
+    """Four episodes over two of three levels, action 1 asked for at the first: right as they are, wrong after a change."""
+
+    class Env:
+        horizon, n_actions, reward_range = 3, 2, (0.0, 1.0)
+
+    @staticmethod
+    def given(**changes):
+        whole = {
+            "observations": [np.arange(4), np.arange(4)],
+            "actions": [np.ones(4, dtype=int), np.array([0, 1, 0, 1])],
+            "rewards": [np.full(4, 0.2), np.full(4, 0.2)],
+            "ended": [np.zeros(4, dtype=bool)] * 2,
+        }
+        return Episodes(**{**whole, **changes})
+
+    def check(self, played, levels=2, env=Env):
+        return checked_episodes(played, env(), OpenLoop((1,)), 4, levels)
+
+    def test_what_is_right_passes(self):
+        assert self.check(self.given()).returns.tolist() == [0.4] * 4
+        assert self.check(self.given(ended=())).ended == ()
+
+    @pytest.mark.parametrize(
+        ("changes", "sentence"),
+        [
+            ({"observations": [np.array([None] * 4), np.arange(4)]}, "observations at level 0 are Python objects"),
+            ({"actions": [np.ones(4, dtype=int), np.array([0, -1, 0, 1])]}, "took action -1 at level 1; there are"),
+            ({"actions": [np.ones(4, dtype=int), np.array([0, 2, 0, 1])]}, "took action 2 at level 1; there are"),
+            (
+                {"actions": [np.array([1, 1, 0, 1]), np.ones(4, dtype=int)]},
+                "episode 2 took action 0 at level 0; action 1",
+            ),
+            ({"actions": [np.ones(4), np.ones(4)]}, r"actions at level 0 must be \[n\] integers"),
+            ({"rewards": [np.full(4, 0.2j)] * 2}, r"rewards at level 0 must be \[n\] numbers; got complex"),
+            ({"rewards": [np.full(5, 0.2)] * 2}, r"rewards at level 0 have shape \(5,\); 4 episodes"),
+            ({"rewards": [np.full((4, 1), 0.2)] * 2}, r"rewards at level 0 must be \[n\] numbers"),
+            ({"rewards": [np.full(4, 0.2)] * 3}, "rewards of 3 levels; 2 were asked for"),
+            ({"ended": [np.zeros(4, dtype=bool), np.array([True] * 4)]}, "paid 0.2 after the episode's end"),
+            ({"ended": [np.zeros(4, dtype=int)] * 2}, r"ended at level 0 must be \[n\] True or False"),
+        ],
+    )
+    def test_what_is_not_an_answer_is_rejected(self, changes, sentence):
+        with pytest.raises(Rejected, match=sentence):
+            self.check(self.given(**changes))
+
+    def test_totals_are_kept_even_where_an_episode_is_cut_short(self):
+        """Rewards that are never negative cannot make up later for a total above the range; at the end both sides count."""
+        with pytest.raises(RewardOutOfRange, match=r"level 1 paid 0\.8, which makes 1\.6 in total"):
+            self.check(self.given(rewards=[np.full(4, 0.8)] * 2))
+
+        class Generous(self.Env):
+            horizon, reward_range = 2, (0.5, 1.0)
+
+        with pytest.raises(RewardOutOfRange, match=r"makes 0\.4 in total; .* \[0\.5, 1\]"):
+            self.check(self.given(), env=Generous)
+
+
+def step_law(process, policy, level):
+    """Exact law of (x, a, x') at a level, `[X, K, X']`, by listing every way to get there; and mean rewards `[X, K]`."""
+    K = process.n_actions
+    ways = {int(s): p for s, p in enumerate(process.start)}
+    for h in range(level + 1):
+        law, ahead, paid = process.action_law(policy, h), {}, np.zeros((process.emissions[h].shape[1], K))
+        joint = np.zeros((*paid.shape, process.emissions[h + 1].shape[1]))
+        for s, p in ways.items():
+            for x, e in enumerate(process.emissions[h][s]):
+                for a in range(K):
+                    chance = p * e * law[x, a]
+                    paid[x, a] += chance * process.rewards[h].mean[s, x, a]
+                    for t, q in enumerate(process.transitions[h][s, a]):
+                        ahead[t] = ahead.get(t, 0.0) + chance * q
+                        joint[x, a] += chance * q * process.emissions[h + 1][t]
+        ways = ahead
+    return joint, paid
+
+
+def as_arrays(steps, process, level):
+    """Steps as visits, rewards and moves over all observations of the process."""
+    K = process.n_actions
+    x, y = process.encode(level, steps.x), process.encode(level + 1, steps.next_x)
+    visits, rewards = np.zeros((2, process.emissions[level].shape[1], K))
+    visits[x], rewards[x] = steps.visits, steps.rewards
+    moves = np.zeros((*visits.shape, process.emissions[level + 1].shape[1]))
+    moves[x[steps.pair // K], steps.pair % K, y[steps.next]] = steps.moves
+    return visits, rewards, moves
+
+
+STEP_WORLDS = [
+    "random/3,seed=3",
+    "mdp/3,stochastic=True",
+    "random/3,violate=deterministic,seed=5",
+    "lock/3,noise_bits=1",
+]
+
+
+class TestSteps:
+    """Counts of (x, a, r, x') at a level that any policy may lead to."""
+
+    @staticmethod
+    def engines(problem, **options):
+        return (
+            CountedEngine(problem.process, problem.functions, seed=4, ledger=Ledger()),
+            StreamEngine(problem.env, problem.functions, seed=4, ledger=Ledger(), **options),
+        )
+
+    @staticmethod
+    def largest_z(steps, process, policy, level, n):
+        """Largest standardised distance from the exact law, over visits, rewards and moves."""
+        joint, paid = step_law(process, policy, level)
+        visits, rewards, moves = as_arrays(steps, process, level)
+        assert visits[joint.sum(axis=2) == 0].sum() == moves[joint == 0].sum() == 0  # nothing that cannot happen
+
+        def distance(counts, law):
+            return float((np.abs(counts / n - law) / np.sqrt(np.maximum(law * (1 - law), 1e-3) / n)).max())
+
+        return max(distance(visits, joint.sum(axis=2)), distance(rewards, paid), distance(moves, joint))
+
+    @pytest.mark.parametrize("id", STEP_WORLDS)
+    @pytest.mark.parametrize("level", [0, 1])
+    @pytest.mark.parametrize("uniform", [True, False])
+    def test_both_engines_have_the_law_of_the_process(self, id, level, uniform):
+        """Rewards lie in [0, 1], so their variance is at most their mean, as for a count."""
+        problem = richobs.make(id)
+        rolled = Greedy(problem.functions.member((1,) * 3))
+        policy = Switch(rolled, level, Uniform(problem.n_actions)) if uniform else rolled
+        n = 200_000
+        for engine in self.engines(problem):
+            (steps,) = engine.ask(Query(policy, n, "x", levels=level + 2, steps=(LevelSteps(level),))).steps
+            assert steps.n == n
+            assert steps.visits.sum() == steps.moves.sum() == n
+            assert self.largest_z(steps, problem.process, policy, level, n) < LIMIT, engine.name
+
+    def test_another_law_is_seen(self):
+        problem = richobs.make(STEP_WORLDS[1])
+        policy, other = Uniform(3), Switch(Explore(OpenLoop((0,)), 0.95, 3), 1, Uniform(3))
+        for engine in self.engines(problem):
+            (steps,) = engine.ask(Query(other, 200_000, "x", levels=3, steps=(LevelSteps(1),))).steps
+            assert self.largest_z(steps, problem.process, policy, 1, 200_000) > LIMIT
+
+    @pytest.mark.parametrize("n", [50, 10**13, 10**20])
+    @pytest.mark.parametrize("id", STEP_WORLDS[1:3])
+    def test_levels_belong_to_the_same_episodes(self, id, n):
+        """What follows level 0 is what level 1 sees, count by count."""
+        problem = richobs.make(id)
+        policy = Greedy(problem.functions.member((1,) * 3))
+        wanted = (LevelSteps(0), LevelSteps(1), LevelSteps(2, moves=False))
+        for engine in self.engines(problem)[: 2 if n < 10**6 else 1]:
+            first, then, last = engine.ask(Query(policy, n, "x", steps=wanted)).steps
+            for before, after in ((first, then), (then, last)):
+                came = np.bincount(before.next, weights=before.moves)
+                np.testing.assert_array_equal(before.next_x, after.x)
+                np.testing.assert_allclose(came, after.visits.sum(axis=1), rtol=1e-15)
+            assert len(last.next_x) == len(last.moves) == 0
+
+    def test_levels_without_moves_belong_to_the_same_episodes(self):
+        """Two states, either with probability 1/2, which are never left: both levels count the same episodes in each."""
+        process = TabularProcess(
+            start=np.array([0.5, 0.5]),
+            transitions=(np.eye(2)[:, None, :],),
+            emissions=(np.eye(2), np.eye(2)),
+            rewards=(Rewards.deterministic(np.zeros((2, 2, 1))),) * 2,
+        )
+        engine = CountedEngine(process, indicator_class(process), seed=0, ledger=Ledger())
+        wanted = (LevelSteps(0, moves=False), LevelSteps(1, moves=False))
+        one, two = engine.ask(Query(OpenLoop((0, 0)), 10**15, "x", steps=wanted)).steps
+        np.testing.assert_array_equal(one.visits, two.visits)
+        assert abs(one.visits[0, 0] - 5e14) < 6 * math.sqrt(2.5e14)
+
+    def test_a_record_keeps_them(self):
+        problem = richobs.make("lock/3,noise_bits=1")  # observations are rows of bits
+        wanted = (LevelSteps(1), LevelSteps(2, moves=False))
+        for engine in self.engines(problem):
+            answer = engine.ask(Query(Uniform(4), 300, "x", episodes=engine.name == "stream", steps=wanted))
+            again = unpack_answer(pack_answer(answer))
+            assert pack_answer(again) == pack_answer(answer)
+            for one, other in zip(answer.steps, again.steps, strict=True):
+                assert one.n == other.n == 300
+                for name in ("x", "visits", "rewards", "next_x", "pair", "next", "moves"):
+                    np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+    def test_queries_that_want_steps_have_other_words(self):
+        plain = Query(Uniform(2), 5, "x")
+        assert len(plain.words) == 7
+        assert Query(Uniform(2), 5, "x", steps=(LevelSteps(1),)).words == [*plain.words, [[1, True]]]
+
+    def test_workers_do_not_change_a_byte(self):
+        problem = richobs.make(STEP_WORLDS[0])
+        query = Query(Uniform(2), 10_001, "x", steps=(LevelSteps(1),))
+        one, three = (
+            pack_answer(self.engines(problem, chunk=700, workers=workers)[1].ask(query)) for workers in (1, 3)
+        )
+        assert one == three
+
+    @pytest.mark.parametrize("kind", ["numbers", "bits", "vectors", "words", "nothing"])
+    def test_sums_of_parts_are_the_whole(self, kind):
+        rng = np.random.default_rng(0)
+        n = 400
+
+        def seen():
+            number = rng.integers(5, size=n)
+            number[:7] = 3 + number[:7] % 2  # the first part has others than the second
+            rows = {
+                "numbers": np.arange(5),
+                "bits": np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 2]], dtype=np.int8),
+                "vectors": np.random.default_rng(1).normal(size=(5, 3)),
+                "words": np.array(["a", "bb", "c", "d", "e"]),
+                "nothing": np.zeros((5, 0)),
+            }
+            return rows[kind][number]
+
+        x, y, a, r = seen(), seen(), rng.integers(3, size=n), rng.integers(4, size=n) / 4
+        whole = Steps.of(x, a, r, y, 3)
+        cuts = [slice(0, 7), slice(7, 30), slice(30, n)]
+        first, *others = (Steps.of(x[c], a[c], r[c], y[c], 3) for c in cuts)
+        for part in others:
+            first += part
+        assert first.n == n
+        assert len(whole.x) == (1 if kind == "nothing" else 5)
+        for name in ("x", "visits", "rewards", "next_x", "pair", "next", "moves"):
+            np.testing.assert_array_equal(getattr(first, name), getattr(whole, name))
+        for i, j, count in zip(whole.pair, whole.next, whole.moves, strict=True):
+            same = (a == i % 3) & np.array([np.array_equal(v, whole.x[i // 3]) for v in x])
+            assert count == (same & np.array([np.array_equal(v, whole.next_x[j]) for v in y])).sum()
+
+    @pytest.mark.parametrize("which", [0, 1])
+    @pytest.mark.parametrize(
+        ("options", "sentence"),
+        [
+            ({"steps": (LevelSteps(2),)}, "level 2 and what is seen next, and plays levels 0 to 2 only"),
+            ({"steps": (LevelSteps(1, moves=False),), "levels": 1}, "level 1, and plays levels 0 to 0 only"),
+        ],
+    )
+    def test_levels_that_are_not_played_are_refused(self, which, options, sentence):
+        engine = self.engines(richobs.make(STEP_WORLDS[0]))[which]
+        with pytest.raises(InvalidInput, match=sentence):
+            engine.ask(Query(Uniform(2), 5, "x", **options))
+        assert engine.ledger.total == 0
+
+    def test_levels_are_listed_in_order(self):
+        with pytest.raises(InvalidInput, match="once each, in order"):
+            Query(Uniform(2), 5, "x", steps=(LevelSteps(1), LevelSteps(0)))
+
+    def test_the_counted_engine_draws_them_apart(self):
+        engine, _ = self.engines(richobs.make(STEP_WORLDS[0]))
+        with pytest.raises(InvalidInput, match="in a query of their own"):
+            engine.ask(Query(Uniform(2), 5, "x", returns=True, steps=(LevelSteps(0),)))
+        assert engine.ledger.total == 0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from richobs.grouping import MOST_FLAGS, kinds, numbered
+from richobs.stats.grouping import MOST_FLAGS, kinds, numbered
 
 
 @pytest.mark.parametrize("below", [50, MOST_FLAGS + 1])

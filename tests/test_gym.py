@@ -8,12 +8,13 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
-import richobs
-from richobs.envs import WORLDS
-from richobs.envs.gym import WorldEnv
-from richobs.errors import InvalidInput
+from richobs.core.errors import InvalidInput
+from richobs.worlds import WORLDS, make
+from richobs.worlds.gymnasium_out import WorldEnv, WorldVectorEnv, gymnasium_id, register_all
 
-IDS = {world: f"richobs/{''.join(p.capitalize() for p in world.split('-'))}-v0" for world in WORLDS}
+register_all()
+
+IDS = {world: gymnasium_id(world) for world in WORLDS}
 VARIANTS = [
     *((name, {}) for name in IDS.values()),
     ("richobs/Lock-v0", {"noise": "gaussian"}),
@@ -34,7 +35,7 @@ def test_gymnasiums_own_checks_pass(id, params):
 @pytest.mark.parametrize(("id", "params"), VARIANTS)
 def test_an_episode_has_the_worlds_horizon_and_ends_terminated(id, params):
     env = gymnasium.make(id, **params)
-    horizon = env.unwrapped.spec.kwargs.get("horizon") or richobs.make(_world(id), **params).horizon
+    horizon = env.unwrapped.spec.kwargs.get("horizon") or make(_world(id), **params).horizon
     _, info = env.reset(seed=1)
     assert info["level"] == 0
     for level in range(1, horizon + 1):
@@ -81,7 +82,7 @@ def test_emission_noise_owns_its_generator():
     """More noise bits change what is seen, and neither the states nor the rewards; nor does a space seeded alike."""
 
     def play(noise_bits):
-        env = make_vec("richobs/Lock-v0", 200, noise_bits=noise_bits, switch=0.5)
+        env = make_vec("richobs/Lock-v0", 200, noise_bits=noise_bits, swap=0.5)
         env.reset(seed=3)
         states, rewards = [], []
         for _ in range(12):
@@ -96,7 +97,7 @@ def test_emission_noise_owns_its_generator():
 
 def test_no_draw_comes_from_the_generator_that_gymnasium_seeds():
     """It runs in step with a space seeded alike; after `reset(seed=...)` it is not touched again."""
-    env = gymnasium.make("richobs/Lock-v0", switch=0.5).unwrapped
+    env = gymnasium.make("richobs/Lock-v0", swap=0.5).unwrapped
     env.reset(seed=3)
     before = env.np_random.bit_generator.state
     for _ in range(5):
@@ -121,7 +122,7 @@ def test_noise_does_not_run_in_step_with_actions_seeded_alike():
 
 def test_the_vector_environment_has_the_law_of_the_single_one():
     """Both play the lock's optimal policy: mean returns agree with 1/2, which the single copies share."""
-    problem = richobs.make("lock/3")
+    problem = make("lock/3")
     policy = problem.optimal_policy()
     env = make_vec("richobs/Lock-v0", 4000, horizon=3)
     x, info = env.reset(seed=0)
@@ -216,7 +217,7 @@ def test_pictures_mark_where_the_agent_is(id):
 def test_the_picture_of_a_lock_worked_out_by_hand():
     env = gymnasium.make("richobs/Lock-v0", horizon=3, render_mode="ansi")
     env.reset(seed=0)
-    dead = next(a for a in range(4) if richobs.make("lock/3").process.transitions[0][0, a, 2] == 1)
+    dead = next(a for a in range(4) if make("lock/3").process.transitions[0][0, a, 2] == 1)
     env.step(dead)
     lines = env.render().splitlines()
     assert lines[1:] == ["  o . .", "  . . .", "  . @ ."]
@@ -244,6 +245,25 @@ def test_vector_pictures():
 def test_wrong_requests_are_refused(call):
     with pytest.raises((InvalidInput, gymnasium.error.Error)):
         call()
+
+
+def test_ids_and_entry_points():
+    assert list(IDS.values())[2:5] == ["richobs/DeepSea-v0", "richobs/Disjoint-v0", "richobs/Lock-v0"]
+    assert isinstance(gymnasium.make("richobs/Lock-v0").unwrapped, WorldEnv)
+    assert isinstance(make_vec("richobs/Lock-v0", 2), WorldVectorEnv)
+    assert gymnasium.spec("richobs/Lock-v0").to_json()  # what a saved experiment keeps
+
+
+def test_registering_again_changes_nothing():
+    before = gymnasium.spec("richobs/Lock-v0")
+    register_all()
+    assert gymnasium.spec("richobs/Lock-v0") is before
+
+
+@pytest.mark.parametrize("create", [gymnasium.make, lambda name, **params: make_vec(name, 2, **params)])
+def test_an_id_cannot_be_made_as_another_world(create):
+    with pytest.raises(InvalidInput, match="world 'lock' has no parameter 'world'; it has horizon, n_actions"):
+        create("richobs/Lock-v0", world="mdp")
 
 
 @pytest.mark.parametrize("actions", [[0, 4], [0], [-1, 0]])

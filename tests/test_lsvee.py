@@ -1,5 +1,6 @@
 """LSVEE as printed: constants as literals, a run worked out by hand, a golden tree, the guarantee over many runs."""
 
+import dataclasses
 import math
 from functools import partial
 from pathlib import Path
@@ -10,18 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import richobs
-from richobs.engines import CountedEngine, Ledger
-from richobs.errors import BrokenPromise, EpisodeLimit, InvalidInput, PrecisionError
-from richobs.functions import Callables, Layered, TableLevel, Tables, listed_product
-from richobs.learning import Settings, constants_for
-from richobs.lsvee import PaperConstants, lsvee
-from richobs.lsvee.consensus import consensus
-from richobs.lsvee.elimination import td_risk
-from richobs.moments import Moments
-from richobs.outcome import StopReason
-from richobs.tabular import Rewards, TabularProcess
+from richobs.classes import Callables, Layered, TableLevel, Tables, listed_product
+from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput, PrecisionError
+from richobs.core.ledger import Ledger
+from richobs.core.moments import Moments
+from richobs.core.outcome import StopReason
+from richobs.core.process import Rewards, TabularProcess
+from richobs.core.settings import Settings
+from richobs.engines import CountedEngine
+from richobs.learners.lsvee import Lsvee, PaperConstants, lsvee
+from richobs.learners.lsvee.consensus import consensus
+from richobs.learners.lsvee.elimination import td_risk
+from richobs.runs.session import run
+from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 
-learn = partial(richobs.learn, schedule="paper")
+learn = partial(richobs.learn, learner="lsvee")
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -93,6 +97,12 @@ def test_consensus_looks_at_survivors_only():
     assert not consensus(m, np.array([True, True, True]), eps_test=0.03).agree
 
 
+def test_consensus_is_as_strict_as_its_tolerance():
+    m, alive = moments([0.5, 0.54]), np.ones(2, dtype=bool)
+    assert not consensus(m, alive, eps_test=0.03).agree
+    assert consensus(m, alive, eps_test=0.05).agree
+
+
 def test_td_risk_by_hand():
     """Two functions, two actions taken 3 times and once: risk = sum_a share_a (var_a + (gain_a - future_a)^2)."""
     m = moments([0, 0], np.array([[0.5, 0.2], [0.1, 0.1]]), np.array([[0.04, 0.0], [0.0, 0.08]]), actions=(3, 1))
@@ -100,6 +110,13 @@ def test_td_risk_by_hand():
     np.testing.assert_allclose(risk.noise, [0.03, 0.02])
     totals = risk.noise + ((risk.gain - risk.future) ** 2) @ risk.share
     np.testing.assert_allclose(totals, [0.03 + 0.75 * 0.01, 0.02 + 0.75 * 0.04 + 0.25 * 0.01])
+
+
+def traced(engine, functions, constants):
+    """A run of LSVEE with its trace and ledger."""
+    trace = []
+    outcome = lsvee(engine, functions, constants, notify=lambda progress: trace.append(progress.event))
+    return dataclasses.replace(outcome, trace=tuple(trace), ledger=engine.ledger)
 
 
 def small_process():
@@ -136,7 +153,7 @@ def test_a_whole_run_worked_out_by_hand():
     (0.4^2 + 0.4^2)/2 = 0.16 and 0. The second survivor earns 0.6.
     """
     functions, process = small_class(), small_process()
-    outcome = lsvee(
+    outcome = traced(
         CountedEngine(process, functions, seed=0, ledger=Ledger()),
         functions,
         PaperConstants.of(horizon=2, n_actions=2, n_states=2, log_size=math.log(9), epsilon=0.1, delta=0.1),
@@ -170,6 +187,26 @@ def test_a_whole_run_worked_out_by_hand():
     assert outcome.episodes == 2 * s.n_test + 2 * s.n_train + 2 * c.n_1 + d.n_train
 
 
+def test_what_a_whole_run_claims_by_hand():
+    """The same run at delta = 0.1 with M H = 4, K = 2: every event of the union bound that it used, with its share.
+
+    The root's search has 0.05: half of it over M K H = 8 consensus tests and half over M H = 4 eliminations. A round on
+    demand claims 0.1 / (6 * 4) that its value is right, and as much where it failed. A search on demand has
+    0.1 / (6 * 2 * 2^2 * n_2), of which half goes to 4 eliminations.
+    """
+    functions = small_class()
+    outcome = traced(
+        CountedEngine(small_process(), functions, seed=0, ledger=Ledger()),
+        functions,
+        PaperConstants.of(horizon=2, n_actions=2, n_states=2, log_size=math.log(9), epsilon=0.1, delta=0.1),
+    )
+    test, elimination, one_round = 0.025 / 8, 0.025 / 4, 0.1 / 24
+    on_demand = 0.1 / (48 * outcome.constants.n_2) / 2 / 4
+    expected = [test, test, elimination, elimination, one_round, one_round, on_demand, one_round]
+    assert [c.share for c in outcome.claims] == pytest.approx(expected)
+    assert [c.path for c in outcome.claims] == [(0,), (1,), (1,), (), (), (), (0,), ()]
+
+
 def tree(outcome):
     """A run as text, one line per test."""
     lines = []
@@ -183,7 +220,7 @@ def tree(outcome):
 def test_the_golden_search_tree_of_the_lock():
     """To renew the file, print tree(outcome), and read it before you store it."""
     outcome = learn(richobs.make("lock/3", noise_bits=1), epsilon=0.1, delta=0.1)
-    assert tree(outcome) == (GOLDEN / "lock.txt").read_text()
+    assert tree(outcome) == (GOLDEN / "lsvee-lock.txt").read_text()
 
 
 def check_run(problem, outcome, epsilon):
@@ -235,14 +272,14 @@ def test_the_guarantee_in_every_world(world):
 
 def test_the_truth_survives():
     """Q* is still in the version space at the end: the class cut down to Q* and a liar leaves Q* the only candidate."""
-    from richobs.lsvee.dfs import Search, learn_from
-    from richobs.versions import version_space
+    from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
+    from richobs.spaces import version_space
 
     for seed in range(60):
         problem = richobs.make("random", seed=seed)
         engine = CountedEngine(problem.process, problem.functions, seed=seed, ledger=Ledger())
-        constants = constants_for(problem, Settings(delta=0.1))
-        search = Search(engine, version_space(problem.functions), constants, verbatim=False)
+        constants = Lsvee().constants(problem, Settings(delta=0.1))
+        search = LsveeSearch(engine, version_space(problem.functions), constants)
         learn_from(search, (), constants.search)
         assert problem.optimal_function in search.space, seed
 
@@ -252,10 +289,10 @@ def test_the_truth_survives():
 def test_layered_and_listed_classes_give_the_same_run(seed, horizon, n_states, class_size):
     """The same draws, verdicts, thresholds, survivors, picks and episodes, whether the product is listed or not."""
     problem = richobs.make("random", horizon=horizon, n_states=n_states, class_size=class_size, seed=seed)
-    constants = constants_for(problem, Settings(delta=0.1))
+    constants = Lsvee().constants(problem, Settings(delta=0.1))
     listed = listed_product(problem.functions)
     runs = [
-        lsvee(CountedEngine(problem.process, f, seed=seed, ledger=Ledger()), f, constants)
+        traced(CountedEngine(problem.process, f, seed=seed, ledger=Ledger()), f, constants)
         for f in (problem.functions, listed)
     ]
     one, two = runs
@@ -299,7 +336,7 @@ class TestEdges:
     def test_repeats_as_printed_give_the_same_answer_for_more_episodes(self):
         problem = richobs.make("lock/3", noise_bits=1)
         skip = learn(problem, epsilon=0.5, delta=0.1)
-        verbatim = learn(problem, epsilon=0.5, delta=0.1, repeats="verbatim")
+        verbatim = learn(problem, epsilon=0.5, delta=0.1, tuning={"repeats": "verbatim"})
         assert skip.rounds > 1
         assert skip.ledger.skipped > 0
         assert verbatim.ledger.skipped == 0
@@ -320,7 +357,6 @@ class TestEdges:
         """At H = 1 and a large epsilon the printed sizes can be played: nine million episodes."""
         problem = richobs.make("bandit", n_actions=1, n_contexts=2, class_size=2)
         outcome = learn(problem, epsilon=0.99, delta=0.9, engine="stream", workers=2)
-        assert outcome.episodes == problem.env.episodes
         assert outcome.episodes > 5 * 10**6
         assert check_run(problem, outcome, 0.99)
 
@@ -343,7 +379,7 @@ class TestBrokenPromises:
         tables = [np.full((1, 1, 2), 0.9), np.full((1, 2, 2), 0.9)]
         with pytest.raises(BrokenPromise, match="every surviving policy was tried"):
             learn(
-                richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process)),
+                WorldEnvironment(TabularWorld(process)),
                 Layered([TableLevel(t) for t in tables]),
                 process=process,
                 n_states=2,
@@ -356,10 +392,23 @@ class TestBrokenPromises:
             BrokenPromise, match=r"a policy earns 0.6, more than the optimal value estimated at the root, 0.1"
         ):
             learn(
-                richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process)),
+                WorldEnvironment(TabularWorld(process)),
                 Layered([TableLevel(t) for t in tables]),
                 process=process,
                 n_states=2,
+            )
+
+    def test_a_policy_that_beats_the_estimate_by_little(self):
+        """The class says 0.57 and the policy earns 0.6: that is more by epsilon/4 = 0.025, though not by epsilon/2."""
+        process = small_process()
+        tables = [np.full((1, 1, 2), 0.57), np.array([[[0.0, 0.57], [0.57, 0.0]]])]
+        with pytest.raises(BrokenPromise, match=r"a policy earns 0\.6, .*, 0\.57, by more than epsilon/4 = 0\.025"):
+            learn(
+                WorldEnvironment(TabularWorld(process)),
+                Layered([TableLevel(t) for t in tables]),
+                process=process,
+                n_states=2,
+                epsilon=0.1,
             )
 
     def test_the_lower_bound_family_is_not_learned(self):
@@ -380,9 +429,9 @@ class TestBrokenPromises:
         assert len(stopped.value.trace) > 0
 
     def test_an_epsilon_too_small_for_float64_is_refused(self):
-        problem = richobs.make("lock/20", noise_bits=1)
+        problem = richobs.make("bandit")
         with pytest.raises(PrecisionError, match="Use a larger epsilon or a shorter horizon"):
-            learn(problem, epsilon=0.001, delta=0.1)
+            learn(problem, epsilon=1e-6, delta=0.1)
 
     def test_but_not_where_it_can_be_resolved(self):
         problem = richobs.make("lock/6", noise_bits=1)
@@ -395,9 +444,12 @@ class TestRequests:
     @pytest.mark.parametrize(
         ("kwargs", "words"),
         [
-            ({"schedule": "fast"}, "there is no schedule 'fast'"),
+            ({"learner": "fast"}, "there is no learner 'fast'; there are certified, lsvee"),
+            ({"schedule": "certified"}, "learner and schedule are two names of one thing"),
+            ({"tuning": {"speed": 3}}, "the learner 'lsvee' has no tuning 'speed'; it has repeats"),
+            ({"tuning": 3}, "tuning must be a learner's Tuning"),
             ({"engine": "fast"}, "there is no engine 'fast'"),
-            ({"repeats": "often"}, "repeats must be 'skip' or 'verbatim'"),
+            ({"tuning": ["repeats=often"]}, "repeats must be one of skip, verbatim; got 'often'"),
             ({"epsilon": 0.0}, "epsilon must lie between"),
         ],
     )
@@ -407,9 +459,11 @@ class TestRequests:
 
     def test_what_is_missing_is_said(self):
         problem = richobs.make("mdp")
-        with pytest.raises(InvalidInput, match="needs a function class"):
+        with pytest.raises(InvalidInput, match="arrived without a function class"):
             learn(problem.env)
-        with pytest.raises(InvalidInput, match="needs n_states"):
+        with pytest.raises(
+            InvalidInput, match="the learner 'lsvee' needs n_states, a bound on the latent states per level"
+        ):
             learn(problem.env, problem.functions)
         with pytest.raises(InvalidInput, match="the class has 5 levels and 3 actions; the environment has 5 and 4"):
             learn(richobs.make("lock").env, problem.functions, n_states=3)
@@ -435,5 +489,21 @@ class TestRequests:
     def test_rewards_in_another_range_are_refused(self):
         problem = richobs.make("mdp")
         problem.env.reward_range = (0.0, 10.0)
-        with pytest.raises(InvalidInput, match="totals lie in"):
+        with pytest.raises(InvalidInput, match=r"needs rewards whose totals lie in \[0, 1\].*totals in \[0, 10\]"):
             learn(problem)
+
+    def test_streaming_more_than_anybody_can_wait_for_is_refused_with_the_way_out(self):
+        problem = richobs.make("lock/3")
+        with pytest.raises(
+            InvalidInput, match=r"at least [\d.e+]+ episodes here.*'certified'.*max_episodes, to start anyway"
+        ):
+            richobs.learn(problem.env, problem.functions, schedule="paper", n_states=3)
+        with pytest.raises(EpisodeLimit):
+            learn(problem.env, problem.functions, n_states=3, max_episodes=100)
+
+    def test_the_former_names_still_work(self):
+        problem = richobs.make("mdp/2")
+        former, now = richobs.learn(problem, schedule="paper"), learn(problem)
+        assert former.learner == now.learner == "lsvee"
+        assert former.trace == now.trace
+        assert run(problem, Settings(learner="paper")).settings == now.settings

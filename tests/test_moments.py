@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from richobs.moments import Batch, Moments
+from richobs.core.moments import Batch, Moments
 
 FIELDS = ("v_mean", "v_var", "u_mean", "u_var")
 
@@ -72,6 +72,24 @@ def test_the_moments_of_two_samples_are_the_sum_of_theirs(seed, n):
         for rows in (slice(0, cut), slice(cut, n))
     ]
     assert_equal(parts[0] + parts[1], Moments.of(values, batch))
+
+
+def test_the_variance_between_two_samples_counts():
+    """Values 0, 0 in one sample and 1, 1 in the other: no variance in either, 1/4 in both together."""
+    zeros, ones = (
+        Moments.of(np.full((1, 2, 1), value), Batch.of_steps(np.arange(2), np.zeros(2, dtype=int), np.zeros(2), 1))
+        for value in (0.0, 1.0)
+    )
+    both = zeros + ones
+    assert (both.v_mean[0], both.v_var[0], both.u_mean[0, 0], both.u_var[0, 0]) == (0.5, 0.25, 0.5, 0.25)
+
+
+def test_random_rewards_in_one_row_count():
+    """One observation seen twice, rewards 0 and 1: f is constant there, and f - r has variance 1/4."""
+    batch = Batch.of_steps(np.zeros(2, dtype=int), np.zeros(2, dtype=int), np.array([0.0, 1.0]), 1)
+    m = Moments.of(np.full((1, 1, 1), 0.7), batch)
+    assert m.u_mean[0, 0] == pytest.approx(0.2)
+    assert m.u_var[0, 0] == pytest.approx(0.25)
 
 
 def test_functions_in_parts_are_the_functions():

@@ -1,12 +1,16 @@
 """The report in a real browser: what is shown, what answers to mouse, touch and keys, and that nothing is loaded."""
 
+import dataclasses
 import math
 import re
 import shutil
 
 import pytest
 
-from richobs.report import words, write_report
+from richobs.core.events import Progress
+from richobs.learners.certified.events import CandidateTried
+from richobs.learners.rival_events import RoundPlayed
+from richobs.show import words, write_report
 from runs import cut_short, large, stored
 
 pytestmark = pytest.mark.browser
@@ -32,17 +36,25 @@ def certified():
     return stored("lock/5", verify=True)
 
 
+def rounds(run):
+    """Returns a run of a learner that keeps no functions: what it tells has neither survivors nor a threshold."""
+    means = (0.25, math.nan)
+    told = [RoundPlayed(phase="search", n=8, episodes=8, mean=m, what="it played") for m in means]
+    return dataclasses.replace(run, steps=tuple(Progress(event, 8 * (i + 1)) for i, event in enumerate(told)))
+
+
 @pytest.fixture(scope="module")
 def pages(certified, tmp_path_factory):
     """The address of each page, written once."""
     folder = tmp_path_factory.mktemp("pages")
-    paper = stored("lock/3", schedule="paper")
+    paper = stored("lock/3", learner="lsvee")
     runs = {
         "certified": [certified],
         "paper": [paper],
         "large": [large(tests=10_000)],
         "several": [*(stored("lock/3", seed=s) for s in range(3)), paper, cut_short(certified, 9)],
         "stopped": [cut_short(certified, 20, "stopped", "no function is consistent with what was seen.")],
+        "rounds": [rounds(cut_short(certified, 0))],
     }
     return {name: write_report(r, folder / f"{name}.html", figures=False)[0].as_uri() for name, r in runs.items()}
 
@@ -122,7 +134,9 @@ class TestTree:
         last = [s.event for s in certified.steps if s.event.path == (1,)][-1]
         assert "Path 1" in said
         assert f"elimination: {last.verdict}" in said
-        assert f"largest that survives\n{words.value(last.threshold)}" in said
+        assert last.question in said
+        assert f"{last.threshold_name}\n{words.value(last.threshold)}" in said
+        assert "shared with its path" in said or f"episodes (n)\n{last.n:,}" in said
         assert "survivors\n" in said
         through = sum(e.episodes for e in certified.ledger if e.path[:1] == (1,))
         assert f"episodes through here\n{through:,}" in said
@@ -277,6 +291,13 @@ class TestTables:
         ):
             assert self.cells(page, column) == [text.replace("^", "") for text in expected[:15]]
 
+    def test_what_a_learner_does_not_have_is_a_dash(self, visit):
+        page = visit("rounds")
+        assert self.cells(page, 6) == ["0.25", "\u2013"]
+        assert [self.cells(page, column) for column in (7, 10, 11)] == [["\u2013"] * 2] * 3
+        assert self.cells(page, 8) == ["8", "8"]
+        assert page.locator(".charts .chart").count() == 0
+
     def test_sorting(self, visit, certified):
         page = visit("certified")
         head = page.locator("[data-table=tests] th", has=page.get_by_role("button", name="threshold"))
@@ -296,7 +317,7 @@ class TestTables:
         search, shown = box.get_by_role("searchbox"), box.locator(".shown")
         total = len(certified.steps)
         search.fill("trial")
-        trials = [i + 1 for i, s in enumerate(certified.steps) if s.event.kind == "trial"]
+        trials = [i + 1 for i, s in enumerate(certified.steps) if isinstance(s.event, CandidateTried)]
         assert self.cells(page, 1) == [str(i) for i in trials]
         assert shown.inner_text() == f"1 to {len(trials)} of {len(trials)} found of {total}"
         search.fill("elimination 1 0 0 1 0")

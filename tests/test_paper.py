@@ -9,33 +9,47 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import wait
 from contextlib import closing
 
 import pytest
 
 from richobs.cli import main
 from richobs.paper import STATEMENTS, load, runner
+from richobs.paper.page import cell_words
 from richobs.paper.store import Store
 
 FAKE = '''
-"""Squares, slowly; every measurement leaves a mark."""
+"""Squares; every measurement leaves a mark. Environment variables say what goes wrong, and what waits for what."""
 import os, pathlib, time
 from richobs.paper.base import Check, Conclusion
 
 NAME, TITLE, SAYS = "fake", "Squares <of numbers>", "A square is what it is."
+HERE = pathlib.Path(__file__).parent
 
 def pieces(scale):
-    return [{"n": n, "wait": float(os.environ.get("FAKE_WAIT", "0"))} for n in range(3 if scale == "fast" else 8)]
+    return [{"n": n} for n in range(3 if scale == "fast" else 8)]
+
+def wait_until(happened):
+    while not happened():
+        time.sleep(0.005)
+
+def marks():
+    return (HERE / "marks").read_text().split() if (HERE / "marks").exists() else []
 
 def measure(piece):
-    if os.environ.get("FAKE_FAILS") == str(piece["n"]):
+    n = piece["n"]
+    if os.environ.get("FAKE_FAILS") == str(n):
         raise ValueError("no square today")
-    if os.environ.get("FAKE_DIES") == str(piece["n"]):
+    if os.environ.get("FAKE_DIES") == str(n):
         os._exit(3)
-    time.sleep(piece["wait"] * (1 + piece["n"] % 3))
-    with open(pathlib.Path(__file__).parent / "marks", "a") as marks:
-        marks.write(f"{piece['n']}\\n")
-    return {"square": piece["n"] ** 2, "third": piece["n"] / 3}
+    if n >= int(os.environ.get("FAKE_HOLDS", "8")):
+        wait_until((HERE / "go").exists)
+    if os.environ.get("FAKE_LAST") == str(n):
+        wait_until(lambda: len(marks()) == 7)
+    with open(HERE / "marks", "a") as file:
+        file.write(f"{n}\\n")
+    return {"square": n ** 2, "third": n / 3}
 
 def conclude(pieces, results):
     right = all(r["square"] == p["n"] ** 2 for p, r in zip(pieces, results))
@@ -49,13 +63,22 @@ def draw(figure, pieces, results):
 '''
 
 PROGRAM = """
-import sys
+import pathlib, sys
 sys.path.insert(0, sys.argv[1])
-from richobs.paper import STATEMENTS
-STATEMENTS.clear()
-STATEMENTS["fake"] = "fake_statement"
 from richobs.cli import main
-sys.exit(main(["paper", *sys.argv[2:]]))
+from richobs.paper import STATEMENTS, runner
+
+class Noted(runner.Store):
+    def add(self, *given):
+        super().add(*given)
+        with open(pathlib.Path(sys.argv[1]) / "stored", "a") as file:
+            file.write("one\\n")
+
+if __name__ == "__main__":
+    STATEMENTS.clear()
+    STATEMENTS["fake"] = "fake_statement"
+    runner.Store = Noted
+    sys.exit(main(["paper", *sys.argv[2:]]))
 """
 
 
@@ -73,28 +96,48 @@ def fake(tmp_path, monkeypatch):
     return folder
 
 
+def paper(*options):
+    """Runs the command with one worker, and returns its exit status."""
+    return main(["paper", "--workers", "1", *map(str, options)])
+
+
 def marks(folder):
     return sorted(int(n) for n in (folder / "marks").read_text().split())
 
 
-def start(fake, out, **environment):
-    environment = {**os.environ, **environment}
-    command = [sys.executable, "-c", PROGRAM, str(fake), "--out", str(out)]
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+@pytest.fixture
+def halfway(fake, tmp_path):
+    """A process of `richobs paper` that has stored pieces 0, 1 and 2 and waits in all others; its folder is `out`."""
+    command = [sys.executable, "-c", PROGRAM, str(fake), "--out", str(tmp_path / "out"), "--workers", "2"]
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "FAKE_HOLDS": "3"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-
-
-def wait_for_marks(fake, count):
-    until = time.monotonic() + 60
-    while not (fake / "marks").exists() or len(marks(fake)) < count:
+    stored = fake / "stored"
+    until = time.monotonic() + 120
+    while not stored.exists() or stored.read_text().count("one") < 3:
+        assert process.poll() is None, process.communicate()
         assert time.monotonic() < until, "nothing was measured"
-        time.sleep(0.02)
+        time.sleep(0.01)
+    yield process
+    (fake / "go").touch()
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=120)
+
+
+def stored_pieces(out):
+    with closing(sqlite3.connect(out / "paper.sqlite")) as db:
+        return sorted(json.loads(piece)["n"] for (piece,) in db.execute("SELECT piece FROM measured"))
 
 
 def test_what_is_written(fake, tmp_path, capsys):
     out = tmp_path / "out"
-    assert main(["paper", "--out", str(out)]) == 0
+    assert paper("--out", out) == 0
     said = capsys.readouterr()
     assert "holds: every square is right (8 of them)" in said.out
     assert "fake: 8 of 8 pieces (done)" in said.err
@@ -106,12 +149,12 @@ def test_what_is_written(fake, tmp_path, capsys):
         "paper.sqlite",
     ]
     stored = json.loads((out / "fake.json").read_text())
-    assert stored["measured"][4] == {"piece": {"n": 4, "wait": 0.0}, "result": {"square": 16, "third": 4 / 3}}
+    assert stored["measured"][4] == {"piece": {"n": 4}, "result": {"square": 16, "third": 4 / 3}}
     assert stored["holds"] is True
 
 
 def test_the_page_stands_alone_and_says_everything(fake, tmp_path):
-    assert main(["paper", "--out", str(tmp_path), "--quiet"]) == 0
+    assert paper("--out", tmp_path, "--quiet") == 0
     page = (tmp_path / "index.html").read_text()
     for words in (
         "Squares &lt;of numbers&gt;",
@@ -131,57 +174,45 @@ def test_the_page_stands_alone_and_says_everything(fake, tmp_path):
 
 def test_a_check_that_fails_is_the_exit_status(fake, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FAKE_WRONG", "1")
-    assert main(["paper", "fake", "--fast", "--out", str(tmp_path)]) == 1
+    assert paper("fake", "--fast", "--out", tmp_path) == 1
     assert "does not hold as printed: every square is right" in capsys.readouterr().out
     assert "Does not hold as printed" in (tmp_path / "index.html").read_text()
 
 
 def test_the_number_of_workers_changes_no_byte(fake, tmp_path, monkeypatch):
-    monkeypatch.setenv("FAKE_WAIT", "0.02")  # pieces end in another order than they began
-    for workers in ("1", "3"):
-        assert main(["paper", "--out", str(tmp_path / workers), "--workers", workers, "--quiet"]) == 0
+    assert paper("--out", tmp_path / "1", "--quiet") == 0
+    (fake / "marks").unlink()
+    monkeypatch.setenv("FAKE_LAST", "0")  # the first piece ends last
+    assert main(["paper", "--out", str(tmp_path / "3"), "--workers", "3", "--quiet"]) == 0
+    assert (fake / "marks").read_text().split()[-1] == "0"
     for name in ("fake.json", "fake.svg", "fake.png", "index.html"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "3" / name).read_bytes(), name
 
 
-def test_after_kill_9_nothing_finished_is_measured_again(fake, tmp_path):
-    killed = start(fake, tmp_path / "out", FAKE_WAIT="0.3")
-    wait_for_marks(fake, 5)
-    killed.kill()
-    killed.communicate()
-    time.sleep(0.8)  # workers whose parent is gone end by themselves
-    with closing(sqlite3.connect(tmp_path / "out" / "paper.sqlite")) as db:
-        stored = [json.loads(piece)["n"] for (piece,) in db.execute("SELECT piece FROM measured")]
-    assert 1 <= len(stored) < 8, "to be of use the test must kill in the middle"
-    before = marks(fake)[:]
-    rest = start(fake, tmp_path / "out", FAKE_WAIT="0.3")
-    assert rest.communicate(timeout=60)[1].startswith("fake: ")
-    assert rest.returncode == 0
-    assert [marks(fake).count(n) for n in stored] == [before.count(n) for n in stored]  # nothing finished again
-    once = start(fake, tmp_path / "whole", FAKE_WAIT="0.3")
-    once.communicate(timeout=60)
+def test_after_kill_9_nothing_finished_is_measured_again(halfway, fake, tmp_path):
+    halfway.kill()
+    halfway.communicate(timeout=120)  # ends when the workers have: they hold the other end of what it reads
+    assert stored_pieces(tmp_path / "out") == marks(fake) == [0, 1, 2]
+    (fake / "go").touch()
+    assert paper("--out", tmp_path / "out", "--quiet") == 0
+    assert marks(fake) == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert paper("--out", tmp_path / "whole", "--quiet") == 0
     assert (tmp_path / "out" / "fake.json").read_bytes() == (tmp_path / "whole" / "fake.json").read_bytes()
 
 
-def test_control_c_leaves_what_is_finished(fake, tmp_path):
-    stopped = start(fake, tmp_path / "out", FAKE_WAIT="0.15")
-    wait_for_marks(fake, 3)
-    os.killpg(stopped.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    _, said = stopped.communicate(timeout=30)
-    assert stopped.returncode == 130
+def test_control_c_leaves_what_is_finished(halfway, tmp_path):
+    os.killpg(halfway.pid, signal.SIGINT)  # as a terminal does: to the workers too
+    _, said = halfway.communicate(timeout=120)
+    assert halfway.returncode == 130
     assert "what was finished is in" in said
     assert "Traceback" not in said
-    with closing(sqlite3.connect(tmp_path / "out" / "paper.sqlite")) as db:
-        assert 2 <= db.execute("SELECT count(*) FROM measured").fetchone()[0] < 8
+    assert stored_pieces(tmp_path / "out") == [0, 1, 2]
 
 
-def test_a_second_process_is_refused(fake, tmp_path, capsys):
-    first = start(fake, tmp_path / "out", FAKE_WAIT="0.3")
-    wait_for_marks(fake, 1)
-    assert main(["paper", "--out", str(tmp_path / "out")]) == 2
+def test_a_second_process_is_refused(halfway, tmp_path, capsys):
+    assert paper("--out", tmp_path / "out") == 2
     assert "another process, perhaps another `richobs paper`, is using" in capsys.readouterr().err
-    first.communicate(timeout=60)
-    assert first.returncode == 0
+    assert halfway.poll() is None  # the first is not disturbed
 
 
 def damage(file, where):
@@ -192,55 +223,70 @@ def damage(file, where):
 
 @pytest.mark.parametrize("where", [0, 4096 + 8], ids=["its head", "a page"])
 def test_a_damaged_file_is_said_to_be(fake, tmp_path, capsys, where):
-    assert main(["paper", "--out", str(tmp_path), "--quiet"]) == 0
+    assert paper("--out", tmp_path, "--quiet") == 0
     damage(tmp_path / "paper.sqlite", where)
     capsys.readouterr()
-    assert main(["paper", "--out", str(tmp_path)]) == 2
+    assert paper("--out", tmp_path) == 2
     assert "paper.sqlite is damaged or is no file of `richobs paper`" in capsys.readouterr().err
 
 
 def test_a_changed_number_is_noticed(fake, tmp_path, capsys):
-    assert main(["paper", "--out", str(tmp_path), "--quiet"]) == 0
+    assert paper("--out", tmp_path, "--quiet") == 0
     with closing(sqlite3.connect(tmp_path / "paper.sqlite", isolation_level=None)) as db:
         db.execute("UPDATE measured SET result = replace(result, '49', '48')")
-    assert main(["paper", "--out", str(tmp_path)]) == 2
-    assert 'what is stored of {"n":7,"wait":0.0} was changed' in capsys.readouterr().err
+    assert paper("--out", tmp_path) == 2
+    assert 'what is stored of {"n":7} was changed' in capsys.readouterr().err
 
 
 def test_a_file_of_another_program_is_left_alone(fake, tmp_path, capsys):
     with closing(sqlite3.connect(tmp_path / "paper.sqlite", isolation_level=None)) as db:
         db.execute("CREATE TABLE recipes (name TEXT)")
     before = (tmp_path / "paper.sqlite").read_bytes()
-    assert main(["paper", "--out", str(tmp_path)]) == 2
+    assert paper("--out", tmp_path) == 2
     assert "belongs to another program" in capsys.readouterr().err
     assert (tmp_path / "paper.sqlite").read_bytes() == before
 
 
 def test_measurements_of_another_version_are_not_used(fake, tmp_path, monkeypatch):
-    assert main(["paper", "--out", str(tmp_path), "--fast", "--quiet"]) == 0
+    assert paper("--out", tmp_path, "--fast", "--quiet") == 0
     monkeypatch.setattr("richobs.paper.store.__version__", "99")
     with Store(tmp_path) as store:
-        assert store.find("fake", {"n": 0, "wait": 0.0}) is None
+        assert store.find("fake", {"n": 0}) is None
 
 
-def test_a_piece_that_fails_is_named_and_the_others_are_kept(fake, tmp_path, capsys, monkeypatch):
+def test_a_piece_that_fails_is_named_and_what_was_finished_is_kept(fake, tmp_path, capsys, monkeypatch):
+    def all_at_once(futures, **_):
+        return wait(futures)  # the failure and all that was finished beside it
+
+    monkeypatch.setattr(runner, "wait", all_at_once)
     monkeypatch.setenv("FAKE_FAILS", "2")
-    monkeypatch.setenv("FAKE_WAIT", "0.01")
-    assert main(["paper", "--out", str(tmp_path), "--workers", "1"]) == 2
-    said = capsys.readouterr().err
-    assert 'fake: measuring {"n":2,"wait":0.01} failed. ValueError: no square today' in said
-    with Store(tmp_path) as store:
-        assert store.find("fake", {"n": 1, "wait": 0.01}) == {"square": 1, "third": 1 / 3}
+    assert paper("--out", tmp_path) == 2
+    assert 'fake: measuring {"n":2} failed. ValueError: no square today' in capsys.readouterr().err
+    assert stored_pieces(tmp_path) == [0, 1, 3, 4, 5, 6, 7]
+
+
+def test_workers_are_started_while_interruptions_wait(fake, tmp_path, monkeypatch):
+    """A worker that has not yet begun would die of Control-C with a traceback."""
+    submit, waiting = runner.ProcessPoolExecutor.submit, []
+
+    def noted(pool, *given):
+        waiting.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        return submit(pool, *given)
+
+    monkeypatch.setattr(runner.ProcessPoolExecutor, "submit", noted)
+    runner.run(["fake"], scale="fast", out=tmp_path, workers=1)
+    assert waiting == [True] * 3
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_a_worker_that_dies_is_noticed(fake, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FAKE_DIES", "2")
-    assert main(["paper", "--out", str(tmp_path), "--workers", "1"]) == 2
+    assert paper("--out", tmp_path) == 2
     assert "a process that was measuring died" in capsys.readouterr().err
 
 
 def test_requests_that_cannot_be_met(fake, tmp_path, capsys):
-    assert main(["paper", "fame", "--out", str(tmp_path)]) == 2
+    assert paper("fame", "--out", tmp_path) == 2
     assert "there is no statement 'fame'. There are: fake." in capsys.readouterr().err
     assert main(["paper", "--workers", "0"]) == 2
     assert "--workers must be at least 1" in capsys.readouterr().err
@@ -260,5 +306,10 @@ def test_every_registered_statement_is_one(name):
 
 def test_evaluating_here_is_what_a_run_concludes(fake, tmp_path):
     _, _, here = runner.evaluate(load("fake"), "fast")
-    (report,) = runner.run(["fake"], scale="fast", out=tmp_path)
+    (report,) = runner.run(["fake"], scale="fast", out=tmp_path, workers=1)
     assert report.conclusion == here
+
+
+def test_cells_of_a_table_read_like_the_rest_of_the_pages():
+    cells = [True, False, None, 3149, 12 * 10**9, 0.25, 1e-7, "LSVEE (paper)"]
+    assert [cell_words(c) for c in cells] == ["yes", "no", "", "3,149", "1.2·10^10", "0.25", "10^-7", "LSVEE (paper)"]

@@ -7,10 +7,25 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.errors import InvalidFile, InvalidInput
-from richobs.functions import Callables, Layered, Prototypes, TableLevel, Tables
-from richobs.policy import LearnedPolicy, class_digest
-from richobs.randomness import keyed_generator
+from richobs.classes import (
+    Callables,
+    Constants,
+    Decoders,
+    Layered,
+    LearnedPolicy,
+    Listed,
+    Prototypes,
+    TableLevel,
+    Tables,
+    listed_product,
+    open_loop_policy,
+    table_policy,
+)
+from richobs.classes.codecs import to_arrays
+from richobs.core.codebook import Codebook
+from richobs.core.errors import InvalidFile, InvalidInput, InvalidPath
+from richobs.core.policies import OpenLoop
+from richobs.core.randomness import keyed_generator
 
 WORLDS = ["lock/3", "diabolical/3", "disjoint/3", "disjoint/3,vectors=True", "random/3", "lock/3,noise_bits=30"]
 
@@ -18,6 +33,12 @@ WORLDS = ["lock/3", "diabolical/3", "disjoint/3", "disjoint/3,vectors=True", "ra
 def policy_for(id):
     problem = richobs.make(id)
     return problem, LearnedPolicy(problem.functions, problem.optimal_function)
+
+
+def seen_at(problem, path, n):
+    """`[n, ...]` observations behind an action sequence."""
+    rng = keyed_generator(len(path), "test")
+    return problem.env.play(OpenLoop(path), n, rng, levels=len(path) + 1).observations[-1]
 
 
 @pytest.mark.parametrize("id", WORLDS)
@@ -28,9 +49,9 @@ def test_a_saved_policy_comes_back(id, tmp_path):
     assert again.digest == policy.digest
     for level in range(problem.horizon):
         for path in [(0,) * level, (1,) * level]:
-            x = problem.env.draw(path, 200, keyed_generator(level))
+            x = seen_at(problem, path, 200)
             np.testing.assert_array_equal(again.actions(level, x), policy.actions(level, x))
-    assert problem.value(again).value == problem.value(policy).value
+    assert problem.value(again) == problem.value(policy)
     again.save(tmp_path / "again.npz")
     assert LearnedPolicy.load(tmp_path / "again.npz").digest == policy.digest
     assert (tmp_path / "policy.npz").stat().st_size < 50_000
@@ -40,9 +61,43 @@ def test_another_policy_has_another_digest():
     problem, policy = policy_for("lock/3")
     other = LearnedPolicy(problem.functions, tuple(i + 1 for i in problem.optimal_function))
     assert other.digest != policy.digest
-    assert class_digest(problem.functions) == class_digest(richobs.make("lock/3,seed=8").functions)
-    assert class_digest(problem.functions) != class_digest(richobs.make("lock/3,noise_bits=4").functions)
-    assert class_digest(richobs.make("mdp").functions) != class_digest(richobs.make("mdp,seed=1").functions)
+    assert problem.functions.digest == richobs.make("lock/3,seed=8").functions.digest
+    assert problem.functions.digest != richobs.make("lock/3,noise_bits=4").functions.digest
+    assert richobs.make("mdp").functions.digest != richobs.make("mdp,seed=1").functions.digest
+
+
+FIRST = np.array([[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6], [0.7, 0.8]]])
+CENTRES = np.array([[[0.0, 0.0], [1.0, 1.0]], [[1.0, 1.0], [0.0, 0.5]]])
+DECODERS = Decoders(3, [[0.5, 0.25], [0.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("functions", "member", "digest"),
+    [
+        (
+            Layered([TableLevel(FIRST)] * 2),
+            (1, 0),
+            "0f6a32aa08c88d7e1053f7d9fef69faf3d89e97c01024dc85ddcfb153e05e292",
+        ),
+        (Listed([TableLevel(FIRST)] * 2), 1, "36e8365d7d1c7cc5a5e6c24328d09f831b6ac23a844b33f1baefc8a07dea04f7"),
+        (Layered([DECODERS] * 2), (17, 3), "247c7d1cb598c7a651eb0bc7f8689b2523e975308bd144c31209d0945322c6d9"),
+        (
+            Layered([Prototypes(CENTRES, np.array([0, 1]), FIRST)]),
+            (1,),
+            "d407dca9fa411e5ff7b05bcb72cf7fbb643e9c6e02e3a3d64f332b670df14a11",
+        ),
+        (
+            listed_product(Layered([DECODERS, TableLevel(FIRST)])),
+            7,
+            "a2cec67e88755bedb86ab5db320bb04d0c2f31daffe3d9b7aabeb65819c0205e",
+        ),
+    ],
+)
+def test_digests_stay_what_they_were(functions, member, digest):
+    """Certificates that were written name policies by these."""
+    assert LearnedPolicy(functions, member).digest == digest
+    if isinstance(member, int):
+        assert LearnedPolicy(functions, np.int64(member)).digest == digest
 
 
 def test_saving_uses_no_pickle(tmp_path):
@@ -58,7 +113,7 @@ def test_python_functions_cannot_be_saved_and_say_so(tmp_path):
     with pytest.raises(InvalidInput, match="are Python code"):
         policy.save(tmp_path / "p.npz")
     assert list(tmp_path.iterdir()) == []
-    assert class_digest(functions) is None
+    assert functions.digest is None
 
 
 def test_a_class_that_changes_what_it_inherits_is_not_written_as_its_parent(tmp_path):
@@ -70,7 +125,29 @@ def test_a_class_that_changes_what_it_inherits_is_not_written_as_its_parent(tmp_
     with pytest.raises(InvalidInput, match="Flipped are Python code"):
         policy.save(tmp_path / "p.npz")
     tables = TableLevel([[[0.1, 0.9]]])
-    assert class_digest(Layered([tables])) != class_digest(Tables([[[[0.1, 0.9]]]]))
+    assert Layered([tables]).digest != Tables([[[[0.1, 0.9]]]]).digest
+
+
+def test_a_class_that_is_not_given_by_level_plays_and_says_that_it_is_not_written(tmp_path):
+    """Somebody's own FunctionClass: `member` returns any object with `values`."""
+
+    class Alternating:
+        def values(self, level, x, /):
+            return np.eye(2)[np.full(len(x), level % 2)]
+
+    class Own:
+        horizon, n_actions = 2, 2
+
+        def member(self, member, /):
+            return Alternating()
+
+    policy = LearnedPolicy(Own(), 0)
+    actions, state = policy.predict(np.zeros((3, 4)))
+    assert actions.tolist() == [0, 0, 0]
+    assert policy.predict(np.zeros((3, 4)), state)[0].tolist() == [1, 1, 1]
+    assert policy.predict(np.array(5), (np.array([1]),))[0].shape == ()
+    with pytest.raises(InvalidInput, match="Own does not give its functions level by level"):
+        policy.save(tmp_path / "p.npz")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +219,7 @@ def test_predict_carries_the_level():
 
 def test_predict_with_copies_at_different_levels():
     problem, policy = policy_for("lock/3")
-    x = problem.env.draw((), 4, keyed_generator(0))
+    x = seen_at(problem, (), 4)
     actions, state = policy.predict(x)
     np.testing.assert_array_equal(actions, policy.actions(0, x))
     np.testing.assert_array_equal(state[0], [1, 1, 1, 1])
@@ -155,10 +232,118 @@ def test_predict_with_copies_at_different_levels():
 
 
 def test_prototypes_shrink_to_the_one_they_use():
-    from richobs.functions.portable import only, to_arrays
-
     functions = richobs.make("disjoint/2,vectors=True").functions
-    kind, arrays = to_arrays(only(functions.levels[1], 7))
+    kind, arrays = to_arrays(functions.levels[1].singleton(7))
     assert kind == "prototypes"
     assert isinstance(functions.levels[1], Prototypes)
     assert arrays["tables"].shape[0] == arrays["centres"].shape[0] == 1
+
+
+NUMBERS = Layered(
+    [TableLevel(np.eye(2)[None]), TableLevel(np.eye(2)[None, ::-1])]
+)  # level 0 plays x, level 1 plays 1 - x
+
+
+@pytest.mark.parametrize(
+    ("functions", "member", "single", "action"),
+    [
+        (NUMBERS, (0, 0), 1, 1),
+        (NUMBERS, (0, 0), np.array(0), 0),
+        (Layered([TableLevel(np.eye(2)[None], Codebook(np.array(["a", "b"])))]), (0,), "b", 1),
+        (Layered([TableLevel(np.eye(2)[None], Codebook(np.array([[0, 1], [1, 0]])))]), (0,), [1, 0], 1),
+        (
+            Layered([TableLevel(np.eye(2)[None], Codebook(np.stack([np.zeros((3, 3)), np.ones((3, 3))])))]),
+            (0,),
+            np.ones((3, 3)),
+            1,
+        ),
+        (Layered([Decoders(2, np.eye(2))]), (1,), np.array([0, 1]), 1),
+        (Layered([Decoders(2, np.eye(2))]), (1,), np.array([1, 0]), 0),
+        (Layered([Prototypes(CENTRES, np.array([0, 0]), np.stack([np.eye(2)] * 2))]), (0,), np.array([0.9, 0.9]), 1),
+        (listed_product(Layered([Decoders(2, np.eye(2))])), 1, np.array([0, 1]), 1),
+        (Layered([Constants([[0.1, 0.9]])]), (0,), 5, 1),
+    ],
+)
+def test_predict_takes_a_single_observation(functions, member, single, action):
+    policy = LearnedPolicy(functions, member)
+    alone, state = policy.predict(single)
+    assert (alone.shape, alone.dtype, alone.tolist()) == ((), np.int64, action)
+    assert state[0].tolist() == [1]
+    batch, states = policy.predict(np.array([single, single]))
+    assert batch.tolist() == [action, action]
+    assert states[0].tolist() == [1, 1]
+    one, _ = policy.predict(np.array([single]))
+    assert one.tolist() == [action]
+
+
+def test_a_single_observation_carries_the_level():
+    policy = LearnedPolicy(NUMBERS, (0, 0))
+    first, state = policy.predict(1)
+    second, state = policy.predict(1, state)
+    assert (first, second, state[0].tolist()) == (1, 0, [2])
+    after_the_end, _ = policy.predict(1, state)
+    assert after_the_end == 0
+    assert policy.predict(1, state, np.array([True]))[0] == policy.predict(1, state, True)[0] == 1
+    space = gymnasium.spaces.Discrete(2)
+    assert space.contains(first)
+    with pytest.raises(InvalidInput, match="3 observations arrived, with the levels of 1"):
+        policy.predict(np.array([0, 1, 1]), state)
+    with pytest.raises(InvalidInput, match="with the levels of 3 and the episode starts of 2"):
+        policy.predict(np.array([0, 1, 1]), None, np.array([True, True]))
+
+
+def test_levels_may_look_different():
+    """A number at level 0, a vector at level 1: whether an observation is single depends on the level."""
+    policy = LearnedPolicy(Layered([NUMBERS.levels[0], Decoders(2, np.eye(2))]), (0, 1))
+    action, state = policy.predict(1)
+    assert action == 1
+    action, state = policy.predict(np.array([0, 1]), state)
+    assert (action.shape, int(action), state[0].tolist()) == ((), 1, [2])
+    actions, _ = policy.predict(np.array([0, 1]))
+    assert actions.tolist() == [0, 1]
+
+
+def test_a_table_policy_plays_what_is_listed(tmp_path):
+    policy = table_policy([None, Codebook(np.array([[0, 1], [1, 0]]))], [[2, 0, 1], [0, 2]])
+    assert policy.actions(0, np.array([0, 1, 2, 0])).tolist() == [2, 0, 1, 2]
+    assert policy.actions(1, np.array([[1, 0], [0, 1]])).tolist() == [2, 0]
+    assert (policy.functions.n_actions, policy.member) == (3, (0, 0))
+    policy.save(tmp_path / "p.npz")
+    assert LearnedPolicy.load(tmp_path / "p.npz").actions(0, np.arange(3)).tolist() == [2, 0, 1]
+    assert table_policy([None], [[0, 0]], n_actions=4).functions.n_actions == 4
+    for codebooks, actions, words in (
+        ([None], [[0], [1]], "codebooks of 1 levels and actions of 2"),
+        ([None], [[0.5]], "level 0: actions must be .* got float64"),
+        ([None], [[0, -1]], "between 0 and 0"),
+        ([None, Codebook(np.array(["a"]))], [[0], [0, 1]], "2 observations and the codebook 1"),
+        ([], [], "the list is empty"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            table_policy(codebooks, actions)
+    with pytest.raises(InvalidInput, match="between 0 and 1"):
+        table_policy([None], [[0, 2]], n_actions=2)
+
+
+def test_an_open_loop_policy_plays_its_path(tmp_path):
+    problem = richobs.make("lock/3")
+    policy = open_loop_policy((3, 0, 2), 4)
+    played = problem.env.play(policy, 50, keyed_generator(0))
+    assert (played.paths == [3, 0, 2]).all()
+    assert problem.value(policy) == problem.value(OpenLoop((3, 0, 2)))
+    policy.save(tmp_path / "p.npz")
+    again = LearnedPolicy.load(tmp_path / "p.npz")
+    assert again.digest == policy.digest != open_loop_policy((3, 0, 1), 4).digest
+    assert [again.actions(h, np.zeros(2)).tolist() for h in range(3)] == [[3, 3], [0, 0], [2, 2]]
+    with pytest.raises(InvalidPath, match="action 4 at level 1"):
+        open_loop_policy((0, 4), 4)
+    with pytest.raises(InvalidInput, match="the list is empty"):
+        open_loop_policy((), 4)
+
+
+def test_the_exact_value_of_an_open_loop_policy_needs_no_list_of_observations():
+    """Forty noise bits cannot be listed; a policy that reads none of them is valued exactly all the same."""
+    problem = richobs.make("lock/3,noise_bits=40")
+    assert problem.process is None
+    best, _ = max((problem.value(open_loop_policy(path, 4)), path) for path in np.ndindex(4, 4, 4))
+    assert best.exact
+    assert best == pytest.approx(0.5)

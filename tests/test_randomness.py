@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from richobs.randomness import keyed_generator
+from richobs.core.randomness import keyed_generator
 
 
 def test_keyed_generators_depend_on_every_part_of_the_key_and_on_nothing_else():

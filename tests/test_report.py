@@ -11,14 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from richobs.certificate import Certificate, Finding, Verification
-from richobs.engines import Ledger
-from richobs.errors import InvalidInput
-from richobs.outcome import Event, Progress
-from richobs.report import chart, page, words, write_report
-from richobs.report.page import RunView
-from richobs.report.seeds import groups, median
-from richobs.report.tree import search_tree
+from richobs.core.errors import InvalidInput
+from richobs.core.events import Event, Mark, Progress, event
+from richobs.core.ledger import Ledger
+from richobs.core.settings import Settings
+from richobs.learners import LEARNERS, Finding, Learner, Promise
+from richobs.learners.certified.events import StageDoubled
+from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated, PolicyPlayed
+from richobs.runs.certificate import Certificate, Verification
+from richobs.show import chart, marks, page, palette, words, write_report
+from richobs.show.page import RunView
+from richobs.show.seeds import groups, median
+from richobs.show.tree import search_tree
 from runs import cut_short, large, stored
 
 VOID = {"meta", "link", "br", "input"}
@@ -70,11 +74,66 @@ def certified():
 
 @pytest.fixture(scope="module")
 def paper():
-    return stored("lock/3", schedule="paper")
+    return stored("lock/3", learner="lsvee")
 
 
-def event(kind, path, verdict, before=10.0, after=10.0, phase="search"):
-    return Event(kind, phase, path, verdict, 0.25, 0.5, 100, before, after)
+def sized(before=10.0, after=10.0, phase="search"):
+    """What every event here has in common."""
+    return {"phase": phase, "n": 100, "log_size_before": before, "log_size_after": after}
+
+
+def consensus(path, agree):
+    return ConsensusTested(path=path, agree=agree, spread=0.25, eps_test=0.5, **sized())
+
+
+def elimination(path, after=10.0, phase="search"):
+    return NodeEliminated(path=path, least=0.25, cutoff=0.5, **sized(after=after, phase=phase))
+
+
+@event("test")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Guessed(Event):
+    """An event of a learner that keeps neither functions nor bounds, with a mark of its own."""
+
+    kind = "guess"
+    question = "is it this one?"
+    result: str = "maybe"
+
+    @property
+    def verdict(self):
+        return self.result
+
+    @property
+    def mark(self):
+        return Mark("guessed", "somebody guessed here", 9)
+
+
+class Guesser(Learner):
+    """A learner that promises nothing, keeps no functions and tests no level."""
+
+    name = "guesser"
+    about = "Guesses."
+    promises = Promise("nothing")
+    costs = "Seven episodes."
+
+
+@pytest.fixture
+def guessed(monkeypatch, certified):
+    """A finished run of `Guesser`."""
+    monkeypatch.setitem(LEARNERS, "guesser", f"{__name__}:Guesser")
+    ledger = Ledger()
+    ledger.charge("search", "guess", (), 7)
+    none = dict.fromkeys(("upper", "lower", "v_star_hat", "value_hat", "log_size"))
+    result = {**certified.certificate.content["result"], **none, "guaranteed": False, "remarks": []}
+    content = {**certified.certificate.content, "claim": "No guarantee: it guesses.", "claims": [], "result": result}
+    return dataclasses.replace(
+        certified,
+        settings=Settings(learner="guesser"),
+        steps=(Progress(Guessed(phase="search", n=7), 7),),
+        ledger=ledger,
+        certificate=Certificate(content),
+        verification=None,
+    )
 
 
 class TestWords:
@@ -87,7 +146,16 @@ class TestWords:
 
     @pytest.mark.parametrize(
         ("x", "said"),
-        [(0.0, "0"), (0.42818, "0.4282"), (1.23e-32, "1.23·10^-32"), (math.inf, "∞"), (math.nan, "none"), (0.5, "0.5")],
+        [
+            (0.0, "0"),
+            (0.42818, "0.4282"),
+            (1.23e-32, "1.23·10^-32"),
+            (14792.3, "14790"),
+            (1e6, "10^6"),
+            (math.inf, "∞"),
+            (math.nan, "\u2013"),
+            (0.5, "0.5"),
+        ],
     )
     def test_values(self, x, said):
         assert words.value(x) == said
@@ -107,11 +175,12 @@ class TestTree:
             ledger.charge("search", "consensus", path, n)
         ledger.charge("demand", "rollout", (), 5)
         events = [
-            event("consensus", (0,), "agree"),
-            event("consensus", (1,), "disagree"),
-            event("consensus", (1, 2), "disagree"),
-            event("elimination", (1,), "kept", 10.0, 8.0),
-            event("rollout", (), "failed", phase="demand"),
+            consensus((0,), agree=True),
+            consensus((1,), agree=False),
+            consensus((1, 2), agree=False),
+            elimination((1,), after=8.0),
+            PolicyPlayed(gap=0.25, eps_demand=0.5, **sized(phase="demand")),
+            StageDoubled(batch=512, largest=1024, **sized()),
         ]
         tree = search_tree(events, ledger, horizon=3, n_actions=3)
         assert [(n.path, n.mark.name, n.through) for n in tree.nodes] == [
@@ -132,16 +201,39 @@ class TestTree:
         [("search", 9, "eliminated"), ("search", 10, "tested"), ("demand", 9, "demand"), ("demand", 10, "idle-demand")],
     )
     def test_eliminations(self, phase, after, mark):
-        tree = search_tree([event("elimination", (0,), "kept", 10, after, phase)], [], 2, 2)
+        tree = search_tree([elimination((0,), after, phase)], [], 2, 2)
         assert tree.nodes[1].mark.name == mark
 
-    def test_a_kind_nobody_knows_is_another_test(self):
-        tree = search_tree([event("prophecy", (1,), "maybe")], [], 2, 2)
-        assert tree.nodes[1].mark.words == "another test"
+    def test_the_mark_of_the_highest_rank_is_shown_and_of_equal_ones_the_latest(self):
+        for events, mark in (
+            ([elimination((0,), 9.0), elimination((0,)), consensus((0,), True)], "eliminated"),
+            ([elimination((0,), 9.0, "demand"), elimination((0,))], "demand"),
+            ([elimination((0,), 10.0, "demand"), elimination((0,))], "tested"),
+            ([consensus((0,), False), consensus((0,), True)], "agreed"),
+            ([consensus((0,), True), consensus((0,), False)], "open"),
+        ):
+            assert search_tree(events, [], 2, 2).nodes[1].mark.name == mark
+
+    def test_a_mark_that_nobody_knows_has_a_look_and_its_own_words(self):
+        tree = search_tree([Guessed(phase="search", path=(1,))], [], 2, 2)
+        assert (tree.nodes[1].look.name, tree.nodes[1].mark.words) == ("other", "somebody guessed here")
+        assert [(mark.name, look.name, n) for mark, look, n in tree.legend] == [
+            ("guessed", "other", 1),
+            ("passed", "passed", 1),
+        ]
+
+    def test_a_remark_is_no_test_and_makes_no_node(self):
+        (root,) = search_tree([StageDoubled(path=(1, 0), batch=512, largest=1024, **sized())], [], 2, 2).nodes
+        assert (root.path, root.tests) == ((), ())
+
+    def test_looks_differ_by_more_than_colour(self):
+        drawn = [(look.shape, look.hollow) for look in (*marks.LOOKS.values(), marks.OTHER)]
+        assert len(set(drawn)) == len(drawn) == 9
 
     def test_an_empty_run_is_a_root(self):
         (root,) = search_tree([], [], 2, 2).nodes
         assert (root.path, root.mark.name) == ((), "passed")
+        assert search_tree([], [], 2, 2).width == 100
 
     def test_a_large_tree_has_a_row_for_every_leaf(self):
         run = large()
@@ -182,6 +274,8 @@ class TestSeeds:
         runs = [certified, other(seed=1), other(epsilon=0.2), other("lock/5,seed=3"), other("lock/6"), other(workers=2)]
         assert [g.runs for g in groups(runs)] == [(0, 1, 3), (2,), (4,)]  # the last is the first again
         assert groups(runs)[0].name == "lock/5; certified, epsilon 0.1, delta 0.05"
+        tuned = other(tuning=("pilot=64",), max_episodes=9)
+        assert groups([tuned])[0].name == "lock/5; certified, epsilon 0.1, delta 0.05; pilot=64; max_episodes 9"
 
     def test_only_finished_runs_count(self, certified):
         runs = [
@@ -250,8 +344,8 @@ class TestPage:
     def test_the_papers_shares(self, paper):
         c, view = paper.plan.constants, RunView(paper, 1)
         kinds = {k.kind: k for k in view.claim_kinds}
-        searched = [e.event for e in paper.steps if e.event.kind == "elimination"]
-        expected = sum((c.search if e.phase == "search" else c.demand).delta_elimination for e in searched)
+        eliminations = [e.event for e in paper.steps if isinstance(e.event, NodeEliminated)]
+        expected = sum((c.search if e.phase == "search" else c.demand).delta_elimination for e in eliminations)
         assert kinds["Q* survives, and survivors are nearly consistent"].share == pytest.approx(expected)
         # 2 exp(-2 n_1 (epsilon/8)^2) is what Hoeffding leaves for a round, rounding of n_1 aside.
         rounds = kinds["the policy's value is estimated up to epsilon/8"]
@@ -300,7 +394,9 @@ class TestPage:
 
     def test_a_run_that_did_nothing_has_a_page(self, certified):
         run = dataclasses.replace(cut_short(certified, 0), ledger=Ledger(), plan=None)
-        assert "0 episodes were spent in 0 tests" in Page(page.page([run])).said
+        said = Page(page.page([run])).said
+        assert "0 episodes were spent in 0 tests" in said
+        assert "The search tree" not in said  # nothing to draw
 
     def test_a_failed_verification_names_what_differs(self, certified):
         found = Verification((Finding("ledger", True, "sums up"), Finding("run", False, "U is 0.5 <b> in the file")))
@@ -315,17 +411,55 @@ class TestPage:
         assert "the episodes allowed were spent" in said
         assert "Asked for was 0.1; the claim is the wider one that holds." in said
 
-    def test_unknown_events_and_odd_numbers_are_shown(self, certified):
-        odd = Progress(Event("prophecy", "later", (3, 3), "maybe", math.nan, math.inf, 7, 3.0, -math.inf), 10**30)
-        html = page.page([dataclasses.replace(certified, steps=(*certified.steps, odd))])
+    def test_odd_numbers_are_shown(self, certified):
+        odd = ConsensusTested(path=(3, 3), agree=False, spread=math.nan, eps_test=math.inf, **sized(3.0, -math.inf))
+        html = page.page([dataclasses.replace(certified, steps=(*certified.steps, Progress(odd, 10**30)))])
         row = data_of(html)["tests"][-1]
-        assert row[1:9] == ["prophecy", "later", "3 3", "maybe", None, None, 7, 10**30]
-        assert row[10] is None
-        assert "another test" in Page(html).said
+        assert row[1:9] == ["consensus", "search", "3 3", "disagree", None, 1e308, 100, 10**30]
+        assert row[10:12] == [-1e308, "100"]
+        assert data_of(html)["texts"][row[12]] == [
+            "do survivors agree on the value here?",
+            "widest disagreement",
+            "still counts as agreement",
+        ]
+
+    def test_a_pair_that_took_no_episodes_of_its_own_says_so(self, certified):
+        rows = data_of(page.page([certified]))["tests"]
+        assert {row[11] for row in rows if row[7] == 0} == {"shared with its path"}
+        assert all(row[11] == words.count(row[7]) for row in rows if row[7])
+
+    def test_a_learner_without_functions_bounds_and_guarantee(self, guessed, certified):
+        html = page.page([guessed])
+        said, view = Page(html).said, RunView(guessed, 1)
+        assert view.charts == []
+        assert view.levels == []
+        assert "The search tree" in said
+        assert [f.name for f in view.facts] == ["epsilon", "delta", "episodes"]
+        assert data_of(html)["tests"] == [
+            [1, "guess", "search", "root", "maybe", None, None, 7, 7, None, None, "7", 0],
+        ]
+        assert "The answer No guarantee: it guesses." in said
+        assert "survive" not in said
+        assert "search: guess is it this one?" in said
+        assert "The certificate lists no claims." in said
+        assert "is-without-guarantee" in html
+        together = Page(page.page([guessed, certified])).said
+        assert "7 7 to 7 1 1 to 1 \u2013 \u2013 one run" in together  # episodes, tests, claimed within, survivors
+
+    def test_texts_that_depend_on_the_learner(self, certified, paper):
+        one, other = (Page(page.page([run])).said for run in (certified, paper))
+        for text in ("A mark stands for the last action of its path", "so levels share their episodes"):
+            assert text in one
+            assert text not in other
+        assert "Tests at a level draw episodes of their own." in other
+        assert "The learner lsvee computes no bounds while it runs. What it promises: With probability" in other
+        assert "computes no bounds" not in one
+        for said in (one, other):
+            assert "provided the assumptions named in the claim" in said
 
     def test_hostile_names_stay_text(self, certified):
         nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7*7 }}\u2028"
-        shifty = dataclasses.replace(certified.steps[0].event, kind=nasty, verdict=nasty, phase=nasty)
+        shifty = Guessed(phase=nasty, result=nasty)
         content = {**certified.certificate.content, "claim": nasty, "claims": [[nasty, [0], 1, 0.01, 0.5]]}
         run = dataclasses.replace(
             certified,
@@ -342,7 +476,8 @@ class TestPage:
             assert taken.all("img") == []
             assert not any(name.startswith("on") for _, attrs in taken.tags for name in attrs)
             assert "49" not in taken.all("title")
-            assert data_of(html)["tests"][0][1] == nasty
+            assert data_of(html)["tests"][0][2] == nasty
+            assert data_of(html)["tests"][0][4] == nasty
             assert nasty.replace("\u2028", " ") in taken.said
 
     @pytest.mark.parametrize("several", [False, True])
@@ -389,10 +524,6 @@ class TestPage:
         assert len(Page(html).tags) < 3000  # one element for a node, none for a test
 
 
-def colours(block):
-    return dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", block))
-
-
 def contrast(a, b):
     def luminance(colour):
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
@@ -404,19 +535,23 @@ def contrast(a, b):
 
 
 def test_colours_can_be_told_from_their_ground():
-    style = (page.HERE / "page.css").read_text()
-    light, *dark = (colours(block) for block in re.findall(r"\{[^{}]*--bg: [^{}]*\}", style)[:3])
     assert contrast("#ffffff", "#767676") == pytest.approx(4.54, abs=0.01)  # the textbook's example
-    assert len(dark) == 2
-    assert dark[0] == dark[1]  # by the system's wish and by the button
-    assert light.keys() == dark[0].keys()
-    for theme in (light, dark[0]):
+    assert palette.LIGHT.keys() == palette.DARK.keys()
+    for theme in (palette.LIGHT, palette.DARK):
         for ground in ("bg", "surface", "soft"):
             for text in ("ink", "muted", "accent", "good", "bad"):  # WCAG AA: 4.5 for text
                 assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground)
         for ground in ("bg", "surface"):
-            for mark in ("demand", "eliminated", "tested", "agreed", "other", "passed", "focus", "open"):  # 3 for marks
+            for mark in ("focus", *(look.colour for look in (*marks.LOOKS.values(), marks.OTHER))):  # 3 for marks
                 assert contrast(theme[mark], theme[ground]) >= 3, (mark, ground)
+
+
+def test_every_colour_that_the_style_sheet_uses_is_in_the_palette():
+    style = palette.theme_rules() + marks.mark_rules() + (page.HERE / "page.css").read_text()
+    defined = set(re.findall(r"--([a-z]+): #", style))
+    assert defined == set(palette.LIGHT)
+    set_elsewhere = {"serif", "sans", "mono", "at", "w", "x", "y", "s", "ix", "iy", "rim", "faint", "tall"}
+    assert set(re.findall(r"var\(--([a-z]+)", style)) - set_elsewhere <= defined
 
 
 class TestFiles:
@@ -453,9 +588,9 @@ class TestFiles:
 
 def test_what_a_run_struggled_with_is_on_the_page_and_no_test_of_a_node():
     short = stored("random/4", max_episodes=20_000, epsilon=0.02)
-    assert any(p.event.kind == "stage" for p in short.steps)
+    assert any(isinstance(p.event, StageDoubled) for p in short.steps)
     text = page.page([short])
     for remark in short.certificate.content["result"]["remarks"]:
         assert f"It struggled: {html.escape(remark)}." in text
     tree = search_tree([p.event for p in short.steps], short.ledger, short.horizon, short.n_actions)
-    assert [n.path for n in tree.nodes if n.mark.name in ("other", "policies")] == [()]
+    assert [n.path for n in tree.nodes if n.mark.name == "policies"] == [()]

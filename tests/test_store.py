@@ -17,20 +17,24 @@ import pytest
 
 import richobs
 import to_be_killed
-from richobs.engines import Ledger, PacedEnvironment, StreamEngine
-from richobs.errors import InvalidFile, InvalidInput, StoreError
-from richobs.functions import Layered, TableLevel
-from richobs.learning import Settings
-from richobs.lsvee import PaperConstants
-from richobs.store import StoredRun, _Folder, _held, discard, find_runs, keep_verification, run_in
-from richobs.tabular import Rewards, TabularProcess
+from richobs.classes import Layered, TableLevel
+from richobs.core.errors import InvalidFile, InvalidInput, StoreError
+from richobs.core.ledger import Ledger
+from richobs.core.process import Rewards, TabularProcess
+from richobs.core.queries import Query
+from richobs.core.settings import Settings
+from richobs.engines import PacedEnvironment, StreamEngine
+from richobs.learners.lsvee import PaperConstants
+from richobs.runs.session import run
+from richobs.runs.store import RunFolder, StoredRun, _held, discard, find_runs, keep_verification
+from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from to_be_killed import shrunk
 
 CASES = {  # schedule and engine: a world on which a run takes a good part of a second, or as long as it can
     "certified stream": ("lock/6,noise_bits=12", Settings(seed=1)),
     "certified counted": ("lock/4,noise_bits=4", Settings(seed=2, engine="counted")),
-    "paper counted": ("lock/4", Settings(schedule="paper", epsilon=0.1)),
-    "paper stream": ("lock/3,noise_bits=1", Settings(schedule="paper", engine="stream")),
+    "paper counted": ("lock/4", Settings(learner="lsvee", epsilon=0.1)),
+    "paper stream": ("lock/3,noise_bits=1", Settings(learner="lsvee", engine="stream")),
 }
 
 
@@ -45,7 +49,7 @@ def files_of(folder):
 
 
 def start(world, folder, settings, pause=0.0):
-    asked = json.dumps(dataclasses.asdict(settings))
+    asked = json.dumps(settings.as_plain())
     return subprocess.Popen([sys.executable, to_be_killed.__file__, world, str(folder), str(pause), asked])
 
 
@@ -55,7 +59,7 @@ def test_killed_at_random_moments_a_run_ends_with_the_same_bytes(case, tmp_path,
     world, settings = CASES[case]
     if settings.engine == "stream":
         streamed_paper()
-    run_in(tmp_path / "whole", richobs.make(world), settings)
+    run(richobs.make(world), settings, out=tmp_path / "whole")
     tests = len(StoredRun.read(tmp_path / "whole").steps)
     rng = random.Random(case)
     killed, seen = 0, 0
@@ -75,7 +79,7 @@ def test_killed_at_random_moments_a_run_ends_with_the_same_bytes(case, tmp_path,
             assert len(now.steps) >= seen  # nothing that was stored is lost
             seen = len(now.steps)
         if killed == 3:
-            run_in(tmp_path / "broken", richobs.make(world), settings)
+            run(richobs.make(world), settings, out=tmp_path / "broken")
             break
     assert killed >= 1
     assert files_of(tmp_path / "broken") == files_of(tmp_path / "whole")
@@ -89,13 +93,13 @@ def test_stopped_around_draws_a_run_ends_with_the_same_bytes(case, tmp_path, mon
     if settings.engine == "stream":
         streamed_paper()
     problem = richobs.make(world)
-    whole = run_in(tmp_path / "whole", problem, settings)
+    whole = run(problem, settings, out=tmp_path / "whole")
     total = sum(entry.requests for entry in whole.ledger)
     moments = {
         round(share * total): when
         for share, when in ((0.0, "before"), (0.3, "after"), (0.6, "before"), (0.99, "after"))
     }
-    keep, stops = _Folder.keep_draw, []
+    keep, stops = RunFolder.keep_draw, []
 
     def interrupted(self, k, request, answer):
         when = moments.pop(k, None)
@@ -105,10 +109,10 @@ def test_stopped_around_draws_a_run_ends_with_the_same_bytes(case, tmp_path, mon
             stops.append(k)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(_Folder, "keep_draw", interrupted)
+    monkeypatch.setattr(RunFolder, "keep_draw", interrupted)
     while True:
         try:
-            run_in(tmp_path / "broken", problem, settings)
+            run(problem, settings, out=tmp_path / "broken")
             break
         except KeyboardInterrupt:
             continue
@@ -117,7 +121,7 @@ def test_stopped_around_draws_a_run_ends_with_the_same_bytes(case, tmp_path, mon
     assert whole.episodes == StoredRun.read(tmp_path / "broken").ledger.total
 
 
-def test_a_stored_run_is_the_run_itself(tmp_path):
+def test_a_stored_run_is_the_run_itself(tmp_path, monkeypatch):
     problem = richobs.make("lock/4")
     plain, stored = richobs.learn(problem, seed=5), richobs.learn(problem, seed=5, out=tmp_path / "run")
     assert richobs.certify(plain, problem).to_json() == (tmp_path / "run" / "certificate.json").read_text()
@@ -127,23 +131,32 @@ def test_a_stored_run_is_the_run_itself(tmp_path):
     assert list(run.ledger) == list(stored.ledger)
     assert run.plan.constants.n_states == 3
     before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir() if p.suffix in (".json", ".npz")}
-    played = problem.env.episodes
+
+    def nothing_is_played(*args):
+        raise AssertionError("a finished run plays nothing")
+
+    monkeypatch.setattr(WorldEnvironment, "play", nothing_is_played)
     again = richobs.learn(problem, seed=5, out=tmp_path / "run")
     assert again.trace == stored.trace
-    assert problem.env.episodes == played  # nothing is played
     after = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir() if p.suffix in (".json", ".npz")}
     assert after == before  # and nothing is written
 
 
-def test_a_run_that_spent_its_episodes_goes_on_with_more(tmp_path):
+def test_a_run_that_spent_its_episodes_goes_on_with_more(tmp_path, monkeypatch):
     problem = richobs.make("lock/5")
     short = richobs.learn(problem, out=tmp_path / "run", max_episodes=1000)
     assert short.epsilon > 0.1
-    played = problem.env.episodes
-    more = richobs.learn(problem, out=tmp_path / "run")
+    played, play = [], WorldEnvironment.play
+
+    def counted(self, policy, n, *rest):
+        played.append(n)
+        return play(self, policy, n, *rest)
+
     whole = richobs.learn(richobs.make("lock/5"))
+    monkeypatch.setattr(WorldEnvironment, "play", counted)
+    more = richobs.learn(problem, out=tmp_path / "run")
     assert more.trace == whole.trace
-    assert problem.env.episodes - played == whole.episodes - short.episodes  # none of the first is repeated
+    assert sum(played) == whole.episodes - short.episodes  # none of the first is repeated
     assert StoredRun.read(tmp_path / "run").settings.max_episodes is None
 
 
@@ -157,29 +170,13 @@ class Counter:
         self.episodes = 0
         self.breaks_after = breaks_after
 
-    def _one(self, n):
+    def play(self, policy, n, rng, levels=None):
         if self.breaks_after is not None and self.episodes + n > self.breaks_after:
             raise ConnectionError("the line is dead")
         self.episodes += n
-
-    def draw(self, path, n, rng):
-        self._one(n)
-        return rng.integers(0, 2, n)
-
-    def step(self, path, actions, rng):
-        self._one(len(actions))
-        x = rng.integers(0, 2, len(actions))
-        return x, actions, np.where(actions == x, 0.8, 0.2)
-
-    def rollout(self, policy, n, rng):
-        self._one(n)
         x = rng.integers(0, 2, n)
-        actions = policy.actions(0, x)
-        return np.where(actions == x, 0.8, 0.2), actions[:, None]  # a plain tuple is as good as Rollouts
-
-    def play(self, path, n, rng):
-        x, _, rewards = self.step((), np.full(n, path[0]), rng)
-        return richobs.problem.Episodes((x,), rewards[:, None])
+        actions = policy.actions(0, x, rng)
+        return richobs.Episodes([x], [actions], [np.where(actions == x, 0.8, 0.2)])
 
 
 FUNCTIONS = Layered([TableLevel([[[0.8, 0.2], [0.2, 0.8]], [[0.2, 0.8], [0.8, 0.2]], [[0.7, 0.7], [0.1, 0.1]]])])
@@ -204,12 +201,55 @@ def test_no_episode_of_somebody_elses_environment_is_played_twice(tmp_path):
     assert files_of(tmp_path / "broken") == files_of(tmp_path / "whole")
 
 
+class Notes:
+    """The calls of one draw, kept in memory."""
+
+    def __init__(self):
+        self.calls = {}
+
+    def call(self, key):
+        return self.calls.get(key)
+
+    def keep_call(self, key, answer, state):
+        self.calls[key] = (answer, state)
+
+
+def test_a_draw_goes_on_with_the_numbers_that_it_would_have_drawn():
+    """Twenty episodes, five a call; the line dies after twelve. The others are those of a draw that was not interrupted."""
+    policy, whole = richobs.OpenLoop((1,)), np.random.Generator(np.random.Philox(key=3))
+    expected = PacedEnvironment(Counter(), Notes()).play(policy, 20, whole)
+    notes = Notes()
+    with pytest.raises(ConnectionError):
+        PacedEnvironment(Counter(breaks_after=12), notes).play(policy, 20, np.random.Generator(np.random.Philox(key=3)))
+    assert len(notes.calls) == 2
+    again = np.random.Generator(np.random.Philox(key=3))
+    played = PacedEnvironment(Counter(), notes).play(policy, 20, again)
+    np.testing.assert_array_equal(played.observations, expected.observations)
+    assert again.random() == whole.random()
+
+
+def test_a_call_that_was_tampered_with_is_noticed(tmp_path):
+    asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400, "out": tmp_path / "run"}
+    with pytest.raises(ConnectionError):
+        richobs.learn(Counter(breaks_after=33), FUNCTIONS, **asked)
+    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
+        assert db.execute("SELECT count(*) FROM calls").fetchone()[0] > 0
+        db.execute("UPDATE calls SET answer = CAST(answer || x'00' AS BLOB)")
+    with pytest.raises(InvalidFile, match="a call does not match its checksum"):
+        richobs.learn(Counter(), FUNCTIONS, **asked)
+
+
 def test_calls_play_as_many_episodes_at_once_as_the_environment_says():
     """Stored or not: the same calls, so the same results."""
     env = Counter()
-    env.at_once, sizes = 50, []
-    env._one = lambda n: sizes.append(n)
-    StreamEngine(PacedEnvironment(env), FUNCTIONS, seed=0, ledger=Ledger()).step((), 120, phase="t", purpose="x")
+    env.at_once, sizes, play = 50, [], env.play
+
+    def logged(policy, n, rng, levels=None):
+        sizes.append(n)
+        return play(policy, n, rng, levels)
+
+    env.play = logged
+    StreamEngine(PacedEnvironment(env), FUNCTIONS, seed=0, ledger=Ledger()).ask(Query.step((), 120, 2, purpose="x"))
     assert sizes == [50, 50, 20]
     env.at_once = 0
     with pytest.raises(InvalidInput, match="at_once is a number of episodes"):
@@ -249,7 +289,8 @@ class TestFoldersThatAreLeftAlone:
         [
             ({"seed": 9}, r"its settings has seed = 0, and 9 is asked for.*--overwrite"),
             ({"epsilon": 0.2}, r"epsilon = 0\.1, and 0\.2"),
-            ({"schedule": "paper"}, r"schedule = 'certified'"),
+            ({"learner": "lsvee"}, r"learner = 'certified'"),
+            ({"tuning": {"trials": 8}}, r"tuning = \[\], and \['trials=8'\]"),
             ({"max_episodes": 500}, r"has spent [\d,]+ episodes already, more than the 500 allowed now"),
             ({"workers": 0}, "workers must be at least 1"),
             ({"epsilon": 5}, "epsilon must lie between"),
@@ -275,13 +316,23 @@ class TestFoldersThatAreLeftAlone:
             richobs.learn(richobs.make("lock/3"), out=folder)
         assert self.contents(folder) == before
 
-    @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "richobs-run", "version": 1}', '{"format": "x"}'])
+    @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "richobs-run", "version": 2}', '{"format": "x"}'])
     def test_a_damaged_config(self, folder, text):
         (folder / "config.json").write_text(text)
         for use in (lambda: StoredRun.read(folder), lambda: richobs.learn(richobs.make("lock/3"), out=folder)):
             with pytest.raises(InvalidFile, match=r"config\.json is"):
                 use()
         assert (folder / "config.json").read_text() == text
+
+    def test_a_run_from_before_is_refused_by_its_version(self, folder):
+        config = json.loads((folder / "config.json").read_text())
+        config |= {"version": 1, "made_with": {"richobs": "0.1.0"}}
+        (folder / "config.json").write_text(json.dumps(config))
+        for use in (lambda: StoredRun.read(folder), lambda: richobs.learn(richobs.make("lock/3"), out=folder)):
+            with pytest.raises(
+                InvalidFile, match=r"has format 1, written by richobs 0\.1\.0; richobs .* reads format 2"
+            ):
+                use()
 
     def test_a_refused_run_leaves_no_folder(self, tmp_path):
         with pytest.raises(InvalidInput, match="delta must lie between"):
@@ -296,9 +347,7 @@ class TestFoldersThatAreLeftAlone:
                 use()
         assert (folder / "run.sqlite").read_bytes() == body
 
-    @pytest.mark.parametrize(
-        "change", ["UPDATE draws SET request = 'xx'", "UPDATE events SET body = '[1]' WHERE k = 0"]
-    )
+    @pytest.mark.parametrize("change", ["UPDATE draws SET query = 'xx'", "UPDATE events SET body = '[1]' WHERE k = 0"])
     def test_rows_that_make_no_sense(self, folder, change):
         with sqlite3.connect(folder / "run.sqlite") as db:
             db.execute(change)
@@ -365,8 +414,27 @@ class TestFoldersThatAreLeftAlone:
 
     def test_a_record_of_other_code(self, folder):
         with sqlite3.connect(folder / "run.sqlite") as db:
-            db.execute("""UPDATE draws SET request = '["play", [0], 5, 0, "x", "y"]' WHERE k = 0""")
+            db.execute("""UPDATE draws SET query = '[[0], 5, "x", "y", 1, [], []]' WHERE k = 0""")
         with pytest.raises(InvalidFile, match="made by other code or on another machine"):
+            richobs.learn(richobs.make("lock/3"), out=folder)
+
+    @pytest.mark.parametrize(("place", "value"), [(0, [3, 3, 3]), (1, 17), (2, "pilot")])
+    def test_a_record_of_another_query_is_refused(self, folder, place, value):
+        """The first draw was a trial of 16 episodes; a record that has another path, size or purpose is not this run's."""
+        with sqlite3.connect(folder / "run.sqlite") as db:
+            words = json.loads(db.execute("SELECT query FROM draws WHERE k = 0").fetchone()[0])
+            assert words[1:3] == [16, "trial"]
+            words[place] = value
+            db.execute("UPDATE draws SET query = ? WHERE k = 0", (json.dumps(words),))
+        with pytest.raises(InvalidFile, match="draw 0 of the record was"):
+            richobs.learn(richobs.make("lock/3"), out=folder)
+
+    def test_a_decision_that_was_changed_is_noticed(self, folder):
+        with sqlite3.connect(folder / "run.sqlite") as db:
+            body = json.loads(db.execute("SELECT body FROM events WHERE k = 0").fetchone()[0])
+            body[1] += 1
+            db.execute("UPDATE events SET body = ? WHERE k = 0", (json.dumps(body),))
+        with pytest.raises(InvalidFile, match="decision 0 of the run"):
             richobs.learn(richobs.make("lock/3"), out=folder)
 
     def test_a_database_without_a_config(self, folder):
@@ -440,7 +508,7 @@ def test_a_run_that_an_error_stops_says_so(tmp_path):
         emissions=(np.ones((1, 1)),),
         rewards=(Rewards.deterministic([[[0.0, 0.0]]]),),
     )
-    env = richobs.envs.PathEnvironment(richobs.envs.TabularWorld(process))
+    env = WorldEnvironment(TabularWorld(process))
     wrong = Layered([TableLevel([[[0.9, 0.9]], [[0.8, 0.9]]])])
     with pytest.raises(richobs.RichObsError, match="no function is consistent"):
         richobs.learn(env, wrong, out=tmp_path / "run")
@@ -491,14 +559,62 @@ def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
         Settings(seed=1.5)
 
 
-def test_observations_that_cannot_be_kept_are_refused(tmp_path):
-    class Objects(Counter):
-        def rollout(self, policy, n, rng):
-            returns, paths = super().rollout(policy, n, rng)
-            return returns.astype(object), paths
+class Answers(Counter):
+    """An environment that answers something else than it was asked."""
 
-    with pytest.raises(InvalidInput, match="got one of dtype object"):
-        richobs.learn(Objects(), FUNCTIONS, out=tmp_path, max_episodes=400)
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def play(self, policy, n, rng, levels=None):
+        played = super().play(policy, n, rng, levels)
+        return self.change(played)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda e: dataclasses.replace(e, observations=[e.observations[0].astype(object)]), "are Python objects"),
+        (
+            lambda e: richobs.Episodes.concatenate([e, e]),
+            r"observations at level 0 have shape \(\d+,\); \d+ episodes were",
+        ),
+        (lambda e: dataclasses.replace(e, rewards=[e.rewards[0][:-1]]), r"rewards at level 0 have shape"),
+        (
+            lambda e: dataclasses.replace(e, rewards=[e.rewards[0] * 1j]),
+            r"rewards at level 0 must be \[n\] numbers; got complex",
+        ),
+        (
+            lambda e: dataclasses.replace(e, rewards=[e.rewards[0] + 9]),
+            r"level 0 paid 9\.[28], which makes 9\.[28] in total",
+        ),
+        (lambda e: dataclasses.replace(e, rewards=[e.rewards[0] * np.nan]), "level 0 paid nan"),
+        (lambda e: dataclasses.replace(e, rewards=[]), "rewards of 0 levels; 1 were asked for"),
+        (lambda e: dataclasses.replace(e, actions=[e.actions[0] * 0.5]), r"actions at level 0 must be \[n\] integers"),
+        (
+            lambda e: dataclasses.replace(e, actions=[e.actions[0] + 5]),
+            r"took action [56] at level 0; there are actions 0 to 1",
+        ),
+        (lambda e: dataclasses.replace(e, ended=[np.ones(e.n, dtype=bool)]), "after the episode's end"),
+        (lambda e: dataclasses.replace(e, observations=None), "observations must be a list with one array per level"),
+        (lambda e: (e.observations, e.actions, e.rewards), r"must return richobs\.Episodes; it returned tuple"),
+        (lambda e: None, r"Answers\.play must return richobs\.Episodes; it returned NoneType"),
+    ],
+)
+@pytest.mark.parametrize("stored", [False, True])
+def test_answers_that_were_not_asked_for_are_rejected_before_they_count(change, sentence, stored, tmp_path):
+    with pytest.raises(richobs.Rejected, match=sentence):
+        richobs.learn(Answers(change), FUNCTIONS, out=tmp_path / "run" if stored else None, max_episodes=400)
+    if stored:
+        assert StoredRun.read(tmp_path / "run").state == "stopped"
+        assert StoredRun.read(tmp_path / "run").ledger.total == 0
+
+
+def test_an_action_that_was_not_asked_for_is_rejected(tmp_path):
+    env = Answers(lambda e: dataclasses.replace(e, actions=[1 - e.actions[0]]))
+    engine = StreamEngine(PacedEnvironment(env), FUNCTIONS, seed=0, ledger=Ledger())
+    with pytest.raises(richobs.Rejected, match="took action 0 at level 0; action 1 was asked for"):
+        engine.ask(Query.along((1,), 5, [np.arange(3)], purpose="x"))
 
 
 def test_runs_are_found_below_a_folder(tmp_path):

@@ -1,139 +1,45 @@
-"""The worlds: one conformance suite over the registry, then what each of them promises, worked out by hand."""
+"""What each world promises, worked out by hand; `conformance/test_worlds.py` holds what all of them share."""
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import gymnasium
 import numpy as np
 import pytest
 
-import richobs
-from richobs.assumptions import check_assumptions
-from richobs.envs import WORLDS, TabularWorld, configure
-from richobs.envs.diabolical import hadamard
-from richobs.envs.lower_bound import AllPaths, Config, SequencePolicy, member, policies, predictors
-from richobs.envs.registry import full_id
-from richobs.errors import AssumptionViolated, InvalidInput, InvalidPath, UnknownWorld
-from richobs.functions import Decoders, Layered
-from richobs.problem import GreedyPolicy
-from richobs.randomness import keyed_generator
+from richobs.classes.decoders import Decoders
+from richobs.classes.layered import Layered
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.errors import AssumptionViolated, InvalidInput, InvalidPath, UnknownWorld
+from richobs.core.policies import Greedy, OpenLoop, Switch, Uniform
+from richobs.core.randomness import keyed_generator
+from richobs.worlds import TabularWorld, WorldEnvironment, configure, make
+from richobs.worlds.diabolical import hadamard
+from richobs.worlds.frozen_lake import MAPS, candidate_lakes, has_way, process_of, q_functions
+from richobs.worlds.frozen_lake import Config as LakeConfig
+from richobs.worlds.gymnasium_out import register_all
+from richobs.worlds.lower_bound import AllPaths, Config, HistoryPredictor, member, policies, predictors
+from richobs.worlds.registry import full_id
 
-VARIANTS = [
-    *WORLDS,
-    "disjoint,vectors=True",
-    "lock/3,noise_bits=30",
-    "lock/3,noise=gaussian",
-    "lock/3,switch=0.25",
-    "lock/3,functions=tables,class_size=12",
-    "diabolical/3,sigma=0.1",
-    "diabolical/3,switch=0.5",
-    "mdp,stochastic=True",
-    "random,violate=deterministic",
-    "lock/1",
-    "diabolical/1",
-    "deep-sea/1",
-]
+register_all()
 
 
-@pytest.mark.parametrize("id", VARIANTS)
-class TestEveryWorld:
-    def test_the_id_builds_the_same_problem_again(self, id):
-        first, second = richobs.make(id), richobs.make(richobs.make(id).id)
-        assert first.id == second.id
-        for problem in (first, second):
-            assert problem.optimal_value == first.optimal_value
-        path = (0,) * (first.horizon - 1)
-        a, b = (p.env.step(path, np.zeros(20, dtype=int), keyed_generator(5)) for p in (first, second))
-        np.testing.assert_array_equal(a.observations, b.observations)
-        np.testing.assert_array_equal(a.rewards, b.rewards)
-
-    def test_shapes_and_counting(self, id):
-        problem = richobs.make(id)
-        env, rng, H = problem.env, keyed_generator(1), problem.horizon
-        path = (problem.n_actions - 1,) * (H - 1)
-        x = env.draw(path, 7, rng)
-        assert len(x) == 7
-        assert env.episodes == 7
-        steps = env.step(path, np.arange(5) % problem.n_actions, rng)
-        assert len(steps.observations) == len(steps.rewards) == 5
-        rollouts = env.rollout(GreedyPolicy(problem.functions.member((0,) * H)), 11, rng)
-        assert rollouts.returns.shape == (11,)
-        assert rollouts.paths.shape == (11, H)
-        plays = env.play((*path, 0), 13, rng)
-        assert [len(o) for o in plays.observations] == [13] * H
-        assert plays.rewards.shape == (13, H)
-        assert env.episodes == 7 + 5 + 11 + 13
-
-    def test_returns_stay_in_the_declared_range(self, id):
-        problem = richobs.make(id)
-        low, high = problem.env.reward_range
-        rng = keyed_generator(2)
-        for path in {tuple(rng.integers(problem.n_actions, size=problem.horizon).tolist()) for _ in range(10)}:
-            rewards = problem.env.play(path, 50, rng).rewards
-            assert (rewards >= low).all()
-            assert (rewards.sum(axis=1) <= high + 1e-12).all()
-
-    def test_functions_predict_values_in_the_unit_interval(self, id):
-        problem = richobs.make(id)
-        for level in range(problem.horizon):
-            x = problem.env.draw((0,) * level, 9, keyed_generator(3))
-            some = np.arange(0, problem.functions.level_size(level), 7)
-            values = problem.functions.values(level, x, some)
-            assert values.shape == (len(some), 9, problem.n_actions)
-            assert values.min() >= 0
-            assert values.max() <= 1
-            np.testing.assert_array_equal(
-                problem.functions.member((7,) * problem.horizon).values(level, x)
-                if problem.functions.level_size(level) > 7
-                else values[0],
-                values[1] if len(some) > 1 else values[0],
-            )
-
-    def test_nothing_printed_tells_the_secret(self, id):
-        problem, other = richobs.make(id), richobs.make(id + ",seed=77")
-        shown = [repr(p).replace(p.id, "").partition(", n_states=")[0] for p in (problem, other)]
-        assert shown[0] == shown[1]
-        public = [name for name in vars(problem.env) if not name.startswith("_")]
-        assert public == ["horizon", "n_actions", "reward_range", "episodes"]
-
-
-UNREALIZABLE = {"lower-bound", "lock/3,noise=gaussian", "diabolical/3,sigma=0.1"}  # on purpose
-
-
-@pytest.mark.parametrize("id", [v for v in VARIANTS if v not in UNREALIZABLE])
-def test_the_optimum_is_in_the_class_and_earns_the_optimal_value(id):
-    problem = richobs.make(id)
-    report = problem.value(problem.optimal_policy())
-    assert report.low - 1e-12 <= problem.optimal_value <= report.high + 1e-12
-    if problem.process is not None:
-        assert check_assumptions(problem.process, problem.functions)["realizable"].holds
-
-
-@pytest.mark.parametrize("id", WORLDS)
-def test_another_seed_is_another_secret(id):
-    truths = set()
-    for seed in range(8):
-        p = richobs.make(f"{id},seed={seed}")
-        outcomes = [p.env.play(path, 40, keyed_generator(0)).rewards.sum() for path in _some_paths(p)]
-        truths.add((p.optimal_function, tuple(outcomes)))
-    assert len(truths) > 1
-
-
-def _some_paths(problem):
-    rng = keyed_generator(9)
-    return [tuple(rng.integers(problem.n_actions, size=problem.horizon).tolist()) for _ in range(30)]
+def observed(problem, path, n, rng):
+    """What n episodes show at the node at `path`."""
+    return problem.env.play(OpenLoop(path), n, rng, len(path) + 1).observations[-1]
 
 
 def _code_of(world: str, seed: int) -> np.ndarray:
     """The secret action sequence of a world, read from its process."""
-    process = richobs.make(world, seed=seed).process
+    process = make(world, seed=seed).process
     return np.array([process.optimum.q[h][0].max(axis=0).argmax() for h in range(process.horizon)])
 
 
 @pytest.mark.parametrize("world", ["lock/10,noise_bits=0", "diabolical/10", "lower-bound/10"])
 def test_no_generator_a_user_would_seed_alike_opens_the_lock(world):
     """For each way a random agent may be seeded, agreement with the secret stays at chance over 300 seeds."""
-    n_actions, H, seeds = richobs.make(world).n_actions, 10, range(300)
+    n_actions, H, seeds = make(world).n_actions, 10, range(300)
     hits = {"integers": 0, "discrete": 0, "env.action_space": 0, "choice": 0, "legacy": 0}
     env = gymnasium.make(f"richobs/{'Lock' if world.startswith('lock') else 'Diabolical'}-v0", n_actions=n_actions)
     for seed in seeds:
@@ -157,10 +63,25 @@ def test_no_generator_a_user_would_seed_alike_opens_the_lock(world):
 
 class TestRegistry:
     def test_ids(self):
-        assert richobs.make("lock").id == "lock/5"
-        assert richobs.make("lock/7", noise_bits=2).id == "lock/7,noise_bits=2"
-        assert richobs.make("disjoint/2,vectors=True,seed=4").id == "disjoint/2,vectors=True,seed=4"
+        assert make("lock").id == "lock/5"
+        assert make("lock/7", noise_bits=2).id == "lock/7,noise_bits=2"
+        assert make("disjoint/2,vectors=True,seed=4").id == "disjoint/2,vectors=True,seed=4"
         assert full_id(configure("bandit", n_actions=3)) == "bandit,n_actions=3"
+
+    @pytest.mark.parametrize("horizon", [3, "3", np.int64(3), True])
+    def test_whole_numbers_become_pythons(self, horizon):
+        config = configure("lock", horizon=horizon)
+        assert type(config.horizon) is int
+        assert full_id(config) == ("lock/1" if horizon is True else "lock/3")
+
+    def test_a_parameter_of_another_type_is_refused(self, monkeypatch):
+        @dataclass(frozen=True)
+        class Named:
+            name: str = "x"
+
+        monkeypatch.setattr("richobs.worlds.bandit.Config", Named)
+        with pytest.raises(InvalidInput, match="name has type <class 'str'>; a Config holds int, float, bool"):
+            configure("bandit", name="y")
 
     @pytest.mark.parametrize(
         ("error", "id", "params", "words"),
@@ -176,8 +97,15 @@ class TestRegistry:
             (InvalidInput, "lock", {"horizon": 2.5}, "world 'lock': horizon must be a whole number; got 2.5"),
             (InvalidInput, "lock/x", {}, "horizon must be a whole number; got 'x'"),
             (InvalidInput, "lock", {"noise": "loud"}, "noise must be one of bits, gaussian; got 'loud'"),
-            (InvalidInput, "lock", {"switch": float("nan")}, "switch must be a finite number; got nan"),
-            (InvalidInput, "lock", {"switch": 1.5}, "lock: switch must be between 0.0 and 1.0; got 1.5"),
+            (InvalidInput, "lock", {"swap": float("nan")}, "swap must be a finite number; got nan"),
+            (InvalidInput, "lock", {"swap": 1.5}, "lock: swap must be between 0.0 and 1.0; got 1.5"),
+            (InvalidInput, "lock", {"fail": -0.1}, "lock: fail must be between 0.0 and 1.0; got -0.1"),
+            (InvalidInput, "lock/5,switch=0.3", {}, "world 'lock': the parameter 'switch' is now called 'swap'"),
+            (InvalidInput, "random", {"stochastic": True, "violate": "deterministic"}, "Give one of the two"),
+            (InvalidInput, "random", {"stochastic": True, "n_states": 1}, "n_states of at least 2; got 1"),
+            (InvalidInput, "frozen-lake", {"slip": 0.6}, "slip must be between 0.0 and 0.5; got 0.6"),
+            (InvalidInput, "frozen-lake", {"n_maps": 10**6}, "at most 300,000,000. Ask for fewer maps"),
+            (InvalidInput, "frozen-lake", {"n_maps": 39, "candidates": "near"}, "37 different near maps of size 4x4"),
             (InvalidInput, "lock", {"horizon": 0}, "lock: horizon must be at least 1; got 0"),
             (InvalidInput, "mdp,stochastic=yes", {}, "stochastic must be True or False; got 'yes'"),
             (InvalidInput, "random/1", {"violate": "reactive"}, "horizon, n_states and n_actions must be at least 2"),
@@ -185,44 +113,114 @@ class TestRegistry:
     )
     def test_wrong_requests_say_what_is_wrong(self, error, id, params, words):
         with pytest.raises(error, match=words):
-            richobs.make(id, **params)
+            make(id, **params)
 
 
-class TestPaths:
+class Diary:
+    """A world of three levels and two actions that notes what it is asked for."""
+
+    horizon, n_actions, is_deterministic, reward_range = 3, 2, True, (0.0, 1.0)
+
+    def __init__(self):
+        self.notes = []
+
+    def start(self, n, rng):
+        self.notes.append("start")
+        return np.zeros(n, dtype=np.int64)
+
+    def observe(self, level, states, rng):
+        self.notes.append(f"observe {level}")
+        return states
+
+    def reward(self, level, states, x, actions, rng):
+        self.notes.append(f"reward {level}")
+        return np.zeros(len(states))
+
+    def move(self, level, states, actions, rng):
+        self.notes.append(f"move {level}")
+        return states + actions
+
+    def actions(self, level, x, rng):
+        self.notes.append(f"act {level}")
+        return np.ones(len(x), dtype=np.int64)
+
+
+class TestPlay:
     @pytest.mark.parametrize(
-        ("path", "words"), [((0,) * 5, "at most 4"), ((4,), "actions 0 to 3"), ((0, -1), "action -1 at level 1")]
+        ("levels", "notes"),
+        [
+            (1, "start, observe 0, act 0, reward 0"),
+            (2, "start, observe 0, act 0, reward 0, move 0, observe 1, act 1, reward 1"),
+            (
+                None,
+                "start, observe 0, act 0, reward 0, move 0, observe 1, act 1, reward 1, move 1, observe 2, act 2, reward 2",
+            ),
+        ],
     )
-    def test_impossible_paths(self, path, words):
-        with pytest.raises(InvalidPath, match=words):
-            richobs.make("lock").env.draw(path, 3, keyed_generator(0))
+    def test_draws_are_made_in_this_order(self, levels, notes):
+        """The order belongs to the results: another one gives other draws from the same seed."""
+        world = Diary()
+        played = WorldEnvironment(world).play(world, 4, keyed_generator(0), levels)
+        assert ", ".join(world.notes) == notes
+        assert [x.tolist() for x in played.observations] == [[h] * 4 for h in range(levels or 3)]
 
-    @pytest.mark.parametrize("actions", [[4], [-1], [0.5], [[0]]])
-    def test_impossible_actions(self, actions):
-        with pytest.raises(InvalidInput):
-            richobs.make("lock").env.step((), np.array(actions), keyed_generator(0))
+    def test_the_first_levels_of_a_play_do_not_depend_on_where_it_stops(self):
+        problem = make("lock/5", swap=0.3)
+        whole = problem.env.play(Uniform(4), 100, keyed_generator(1))
+        part = problem.env.play(Uniform(4), 100, keyed_generator(1), levels=3)
+        assert (part.levels, whole.levels) == (3, 5)
+        for level in range(3):
+            np.testing.assert_array_equal(part.observations[level], whole.observations[level])
+            np.testing.assert_array_equal(part.actions[level], whole.actions[level])
+            np.testing.assert_array_equal(part.rewards[level], whole.rewards[level])
 
-    def test_no_episodes(self):
-        with pytest.raises(InvalidInput, match="at least one episode"):
-            richobs.make("lock").env.draw((), 0, keyed_generator(0))
+    @pytest.mark.parametrize(
+        ("actions", "words"),
+        [
+            ([0, 4], "Wrong takes action 4 at level 0; there are actions 0 to 3"),
+            ([-1, 0], "Wrong takes action -1 at level 0"),
+            ([0.0, 1.0], "Wrong returned float64 of shape"),
+            ([[0], [1]], r"Wrong returned int64 of shape \(2, 1\)"),
+            ([0], r"\[2\] of them at level 0; Wrong returned int64 of shape \(1,\)"),
+        ],
+    )
+    def test_a_policy_that_returns_wrong_actions_is_refused(self, actions, words):
+        class Wrong:
+            def actions(self, level, x, rng):
+                return np.array(actions)
 
-    def test_draw_and_step_and_play_agree_at_stochastic_nodes(self):
-        """Lock with switch 0.3: after a live first action the other live state is seen in 30% of episodes."""
-        problem = richobs.make("lock", switch=0.3, noise_bits=0)
+        with pytest.raises(InvalidInput, match=words):
+            make("lock").env.play(Wrong(), 2, keyed_generator(0))
+
+    @pytest.mark.parametrize("n", [0, -3])
+    def test_no_episodes(self, n):
+        with pytest.raises(InvalidInput, match=f"at least one episode; asked for {n}"):
+            make("lock").env.play(Uniform(4), n, keyed_generator(0))
+
+    @pytest.mark.parametrize("levels", [0, 6])
+    def test_levels_that_do_not_exist(self, levels):
+        with pytest.raises(InvalidInput, match=f"plays 1 to 5 levels; asked for {levels}"):
+            make("lock").env.play(Uniform(4), 1, keyed_generator(0), levels)
+
+    def test_every_roll_in_sees_the_same_law_at_a_stochastic_node(self):
+        """Lock with swap 0.3: after a live first action the other live state is seen in 30% of episodes."""
+        problem = make("lock", swap=0.3, noise_bits=0)
         stay = next(a for a in range(4) if problem.process.transitions[0][0, a, 0] == pytest.approx(0.7))
         n = 20_000
         rng = keyed_generator(4)
-        for x in (
-            problem.env.draw((stay,), n, rng),
-            problem.env.step((stay,), np.zeros(n, dtype=int), rng).observations,
-            problem.env.play((stay, 0), n, rng).observations[1],
+        for policy, levels in (
+            (OpenLoop((stay,)), 2),
+            (Switch(OpenLoop((stay,)), 1, Uniform(4)), 2),
+            (OpenLoop((stay, 0)), None),
         ):
+            x = problem.env.play(policy, n, rng, levels).observations[1]
             np.testing.assert_allclose(x.mean(axis=0), [0.7, 0.3, 0.0], atol=5 * math.sqrt(0.21 / n))
 
 
 class TestLock:
     def test_dynamics_are_those_of_the_paper(self):
-        problem = richobs.make("lock", horizon=6, n_actions=5, seed=3)
-        world, rng = problem.world, keyed_generator(0)
+        problem = make("lock", horizon=6, n_actions=5, seed=3)
+        world, rng = problem.truth.world, keyed_generator(0)
         for level in range(5):
             moves = np.array(
                 [[world.move(level, np.array([s]), np.array([a]), rng)[0] for a in range(5)] for s in range(3)]
@@ -234,7 +232,7 @@ class TestLock:
             assert (moves[0] == 2).sum() == (moves[1] == 2).sum() == 3
 
     def test_only_live_actions_at_the_last_level_pay(self):
-        problem = richobs.make("lock", horizon=3, noise_bits=1)
+        problem = make("lock", horizon=3, noise_bits=1)
         for level, rewards in enumerate(problem.process.rewards):
             paid = rewards.mean[:, 0]
             if level < 2:
@@ -244,9 +242,9 @@ class TestLock:
                 assert (paid[2] == 0).all()
 
     def test_observations_are_indicators_and_fair_coins(self):
-        problem = richobs.make("lock", noise_bits=20)
+        problem = make("lock", noise_bits=20)
         n = 20_000
-        x = problem.env.draw((), n, keyed_generator(7))
+        x = observed(problem, (), n, keyed_generator(7))
         assert x.shape == (n, 23)
         assert x.dtype == np.int8
         np.testing.assert_array_equal(x[:, :3], np.tile([1, 0, 0], (n, 1)))
@@ -254,45 +252,107 @@ class TestLock:
         pairs = np.corrcoef(x[:, 3:].T) - np.eye(20)
         assert abs(pairs).max() < 5.5 / math.sqrt(n)  # 190 pairs
 
-    @pytest.mark.parametrize("switch", [0.0, 0.2])
-    def test_optimal_value_is_one_half(self, switch):
+    @pytest.mark.parametrize("swap", [0.0, 0.2])
+    def test_optimal_value_is_one_half(self, swap):
         for noise_bits in (0, 5, 80):
-            assert richobs.make("lock", noise_bits=noise_bits, switch=switch).optimal_value == pytest.approx(0.5)
+            assert make("lock", noise_bits=noise_bits, swap=swap).optimal_value == pytest.approx(0.5)
+
+    def test_each_move_that_may_fail_costs_its_share_of_the_value(self):
+        """fail 0.1, H = 4: 0.5 at the last level, then 0.45, 0.405 and 0.3645."""
+        for noise_bits in (2, 80):
+            problem = make("lock/4", noise_bits=noise_bits, swap=0.5, fail=0.1)
+            assert problem.optimal_value == pytest.approx(0.3645)
+            worth = [level.worth.max() for level in problem.functions.levels]
+            assert worth == pytest.approx([0.3645, 0.405, 0.45, 0.5])
+            earned = problem.value(Greedy(problem.functions.member(problem.optimal_function)))
+            assert earned.exact
+            assert earned == pytest.approx(0.3645)
+
+    def test_swapping_and_failing_have_the_odds_they_should(self):
+        """swap 0.5 and fail 0.1: a live action leads to A, B and C in 45%, 45% and 10% of episodes."""
+        problem = make("lock/3", swap=0.5, fail=0.1, noise_bits=0)
+        law = problem.process.transitions[0]  # [3, K, 3]
+        live = np.flatnonzero(law[0, :, 0] > 0)
+        assert len(live) == 2
+        np.testing.assert_allclose(law[0, live], [[0.45, 0.45, 0.1]] * 2)
+        np.testing.assert_array_equal(law[2], [[0, 0, 1]] * 4)
+        n = 20_000
+        x = problem.env.play(OpenLoop((int(live[0]),)), n, keyed_generator(4), 2).observations[1]
+        np.testing.assert_allclose(x.mean(axis=0), [0.45, 0.45, 0.1], atol=5 * 0.5 / math.sqrt(n))
+
+    @pytest.mark.parametrize(
+        ("params", "deterministic"),
+        [
+            ({}, True),
+            ({"swap": 1.0}, True),
+            ({"fail": 1.0, "swap": 0.5}, True),
+            ({"swap": 0.5}, False),
+            ({"fail": 0.1}, False),
+            ({"swap": 1.0, "fail": 0.1}, False),
+            ({"horizon": 1, "swap": 0.5, "fail": 0.1}, True),
+        ],
+    )
+    def test_world_and_process_agree_on_what_is_deterministic(self, params, deterministic):
+        problem = make("lock", **params)
+        assert problem.truth.world.is_deterministic is deterministic
+        assert problem.process.is_deterministic is deterministic
+
+    def test_levels_share_one_class_unless_moves_fail(self):
+        assert len({id(level) for level in make("lock/6").functions.levels}) == 1
+        assert len({id(level) for level in make("lock/6", fail=0.1).functions.levels}) == 6
 
     def test_the_class_has_the_size_it_should(self):
-        problem = richobs.make("lock/4", noise_bits=7, n_actions=4)
+        problem = make("lock/4", noise_bits=7, n_actions=4)
         assert problem.functions.level_size(0) == 10 * 9 * 16
         assert problem.functions.log_size == pytest.approx(4 * math.log(1440))
         indices = {problem.functions.levels[0].index(i, j, a, b)
                    for i, j in itertools.permutations(range(10), 2) for a in range(4) for b in range(4)}  # fmt: skip
         assert indices == set(range(1440))
 
-    def test_values_by_reading_bits_agree_with_the_listed_process(self):
+    @pytest.mark.parametrize("params", [{"swap": 0.1}, {"fail": 0.3}, {"swap": 0.5, "fail": 0.1}])
+    def test_values_by_reading_bits_agree_with_the_listed_process(self, params):
         """The same decoders valued twice: through the process of all 3 * 2^4 observations, and bit by bit."""
-        problem = richobs.make("lock/4", noise_bits=4, switch=0.1)
+        problem = make("lock/4", noise_bits=4, **params)
         rng = np.random.default_rng(0)
         truth = np.array(problem.optimal_function)
         for trial in range(60):
             chain = np.where(rng.random(4) < 0.5, truth, rng.integers(problem.functions.level_size(0), size=4))
-            policy = GreedyPolicy(problem.functions.member(tuple(chain.tolist())))
-            assert problem._exact_value(policy) == pytest.approx(problem.process.value(policy), abs=1e-12), trial
+            policy = Greedy(problem.functions.member(tuple(chain.tolist())))
+            assert problem.truth.exact_value(policy) == pytest.approx(problem.process.value(policy), abs=1e-12), trial
+
+    def test_learned_policies_are_valued_exactly_and_policies_that_act_otherwise_are_not(self):
+        problem = make("lock/2", noise_bits=40)
+        assert problem.process is None
+        learned = problem.value(LearnedPolicy(problem.functions, problem.optimal_function))
+        assert learned.exact
+        assert learned == pytest.approx(0.5)
+
+        class Contrary(Greedy):
+            """Says that it is greedy in f, and takes the next action."""
+
+            def actions(self, level, x, rng=None):
+                return (super().actions(level, x) + 2) % 4
+
+        contrary = problem.value(Contrary(problem.functions.member(problem.optimal_function)), episodes=500)
+        assert not contrary.exact
+        assert contrary < 0.2  # no action of it is live at the first level
 
     def test_a_noisy_lock_is_valued_exactly_too(self):
-        problem = richobs.make("lock/3", noise="gaussian", sigma=0.4, noise_bits=1)
-        bits = richobs.make("lock/3", noise_bits=1)
-        policy = GreedyPolicy(problem.functions.member(bits.optimal_function))
+        problem = make("lock/3", noise="gaussian", sigma=0.4, noise_bits=1)
+        bits = make("lock/3", noise_bits=1)
+        policy = Greedy(problem.functions.member(bits.optimal_function))
         report = problem.value(policy)
         assert report.exact
         assert 0.05 < report.value < 0.45
-        returns = problem.env.rollout(policy, 200_000, keyed_generator(3)).returns
+        returns = problem.env.play(policy, 200_000, keyed_generator(3)).returns
         assert abs(returns.mean() - report.value) < 5 * 0.5 / math.sqrt(200_000)
 
     def test_a_policy_whose_reading_is_unknown_is_estimated(self):
         """Also one that claims to read nothing and is no decoder."""
-        problem = richobs.make("lock/1", noise_bits=40)
+        problem = make("lock/1", noise_bits=40)
 
         class Xor:
-            def actions(self, level, x):
+            def actions(self, level, x, rng):
                 return np.asarray((x[:, 3] > 0.5) ^ (x[:, 4] > 0.5), dtype=np.int64)
 
             def reads(self, level, rotation):
@@ -306,18 +366,18 @@ class TestLock:
             problem.value(Xor(), confidence=1.0)
 
     def test_a_decoder_that_turns_its_observations_is_estimated(self):
-        problem = richobs.make("lock/1", noise_bits=40)
+        problem = make("lock/1", noise_bits=40)
         turned = Layered([Decoders(43, problem.functions.levels[0].worth, rotation=np.eye(43)[::-1])])
-        assert not problem.value(GreedyPolicy(turned.member((5,))), episodes=100).exact
+        assert not problem.value(Greedy(turned.member((5,))), episodes=100).exact
 
     def test_gaussian_noise_has_no_known_optimal_policy(self):
         with pytest.raises(AssumptionViolated, match="unbounded support"):
-            richobs.make("lock", noise="gaussian").optimal_policy()
+            make("lock", noise="gaussian").optimal_policy()
 
 
 class TestDiabolical:
     def test_one_live_action_and_a_bonus_for_giving_up(self):
-        process = richobs.make("diabolical/4").process
+        process = make("diabolical/4").process
         for level in range(4):
             q = process.optimum.q[level][0, 0]
             assert sorted(q) == pytest.approx([0.05] * 9 + [1.0])
@@ -328,19 +388,19 @@ class TestDiabolical:
         assert process.optimum.value == pytest.approx(1.0)
 
     def test_observations_are_rotated_two_hot_vectors(self):
-        problem = richobs.make("diabolical/5")
+        problem = make("diabolical/5")
         H = hadamard(8)
         np.testing.assert_allclose(H @ H.T, np.eye(8), atol=1e-12)
         np.testing.assert_allclose(np.abs(H), 1 / math.sqrt(8))
-        x = problem.env.draw((), 1, keyed_generator(0))
+        x = observed(problem, (), 1, keyed_generator(0))
         np.testing.assert_allclose(x @ H, [[1, 0, 0, 1, 0, 0, 0, 0]], atol=1e-12)
 
     def test_with_noise_values_are_still_exact(self):
-        noisy, plain = richobs.make("diabolical/3,sigma=0.4"), richobs.make("diabolical/3")
-        policy = GreedyPolicy(noisy.functions.member(plain.optimal_function))
+        noisy, plain = make("diabolical/3,sigma=0.4"), make("diabolical/3")
+        policy = Greedy(noisy.functions.member(plain.optimal_function))
         report = noisy.value(policy)
         assert report.exact
-        returns = noisy.env.rollout(policy, 200_000, keyed_generator(3)).returns
+        returns = noisy.env.play(policy, 200_000, keyed_generator(3)).returns
         assert abs(returns.mean() - report.value) < 5 * 0.5 / math.sqrt(200_000)
         assert 0.1 < report.value < 0.9
 
@@ -383,54 +443,197 @@ class TestLowerBound:
         with pytest.raises(IndexError):
             paths[8]
 
-    def test_a_secret_of_the_wrong_length(self):
-        with pytest.raises(InvalidPath, match="needs 4 actions"):
-            member(Config(), (0, 1))
+    @pytest.mark.parametrize(
+        ("secret", "words"),
+        [
+            ((0, 1), "needs 4 actions, one per level; got 2"),
+            ((0,) * 5, "has 5 actions; this environment has 4 levels"),
+            ((0, 2, 0, 0), "takes action 2 at level 1; this environment has actions 0 to 1"),
+            ((0, 1, 0, -1), "takes action -1 at level 3"),
+        ],
+    )
+    def test_impossible_secrets(self, secret, words):
+        with pytest.raises(InvalidPath, match=words):
+            member(Config(), secret)
+
+    def test_a_history_longer_than_an_episode_is_refused(self):
+        with pytest.raises(InvalidPath, match="holds at most 2"):
+            HistoryPredictor((0, 1), n_actions=2, epsilon=0.1)((0, 1, 1))
 
     def test_all_levels_look_the_same_whatever_was_done(self):
-        problem = richobs.make("lower-bound")
+        problem = make("lower-bound")
         for path in [(), (0,), (1, 1), (0, 1, 0)]:
-            assert (problem.env.draw(path, 50, keyed_generator(0)) == 0).all()
-        assert SequencePolicy((1, 0)).actions(1, np.zeros(3)).tolist() == [0, 0, 0]
+            assert (observed(problem, path, 50, keyed_generator(0)) == 0).all()
 
 
 class TestTheOthers:
     def test_deep_sea_pays_for_diving_right_all_the_way(self):
-        problem = richobs.make("deep-sea/6")
+        problem = make("deep-sea/6")
         process = problem.process
         assert process.optimum.value == pytest.approx(1.0)
         paths, probs = process.path_distribution(problem.optimal_policy())
         assert probs.tolist() == [1.0]
         wrong = paths[0].copy()
         wrong[2] = 1 - wrong[2]
-        assert problem.env.play(tuple(wrong), 1, keyed_generator(0)).rewards.sum() <= 0.01 + 1e-12
+        assert problem.env.play(OpenLoop(tuple(wrong)), 1, keyed_generator(0)).returns[0] <= 0.01 + 1e-12
 
     def test_disjoint_states_own_their_observations(self):
-        process = richobs.make("disjoint", n_observations=6).process
+        process = make("disjoint", n_observations=6).process
         for emission in process.emissions:
             assert ((emission > 0).sum(axis=0) == 1).all()
             assert ((emission > 0).sum(axis=1) == 6).all()
 
     def test_disjoint_vectors_never_leave_their_ball(self):
-        problem = richobs.make("disjoint,vectors=True")
+        problem = make("disjoint,vectors=True")
         assert problem.process is None
         truth = problem.functions.member(problem.optimal_function)
         for path in itertools.product(range(3), repeat=3):
-            values = truth.values(3, problem.env.draw(path, 200, keyed_generator(1)))
+            values = truth.values(3, observed(problem, path, 200, keyed_generator(1)))
             np.testing.assert_array_equal(values, np.tile(values[:1], (200, 1)))  # one state, one row of Q*
 
     def test_mdp_shows_its_states(self):
-        assert all((e == np.eye(len(e))).all() for e in richobs.make("mdp").process.emissions)
+        assert all((e == np.eye(len(e))).all() for e in make("mdp").process.emissions)
 
     def test_bandit_has_one_level_and_one_state(self):
-        problem = richobs.make("bandit", n_contexts=3)
+        problem = make("bandit", n_contexts=3)
         assert (problem.horizon, problem.n_states) == (1, 1)
         assert problem.process.emissions[0].shape == (1, 3)
 
 
+class TestRandom:
+    def test_random_transitions_leave_q_star_a_function_of_what_is_seen(self):
+        """Where states share an observation they differ in what follows, and their mean rewards make up for it."""
+        shared = uneven = 0
+        for seed in range(40):
+            process = make("random", stochastic=True, seed=seed).process
+            assert not process.is_deterministic
+            assert process.reactivity_conflict() is None
+            assert all((t > 0).all() for t in process.transitions)
+            for seen, rewards in zip(process.seen, process.rewards, strict=True):
+                for x in np.flatnonzero(seen.sum(axis=0) > 1):
+                    shared += 1
+                    uneven += np.ptp(rewards.mean[seen[:, x], x], axis=0).max() > 1e-3
+        assert shared >= 100
+        assert uneven >= 50
+
+    def test_without_stochastic_the_draws_are_what_they_always_were(self):
+        process = make("random", seed=3).process
+        targets = [t.argmax(axis=2).tolist() for t in process.transitions]
+        assert targets == [[[0, 1]], [[1, 0], [2, 0]], [[1, 0], [0, 0], [1, 1]]]
+        assert process.optimum.value == pytest.approx(0.6789464175662956, abs=1e-12)
+
+
+def played_by_hand(rows, slip, horizon):
+    """V* of a map by plain loops over Gymnasium's rules, arriving at the goal paying at once: per level [cells] V*."""
+    side = len(rows)
+    steps = [(0, -1), (1, 0), (0, 1), (-1, 0)]  # left, down, right, up
+    values = [[0.0] * side**2]
+    for _ in range(horizon):
+        now = []
+        for cell in range(side**2):
+            row, column = divmod(cell, side)
+            best = 0.0
+            for a in range(4):
+                worth = 0.0
+                for turn, chance in ((-1, slip), (0, 1 - 2 * slip), (1, slip)):
+                    r, c = steps[(a + turn) % 4]
+                    r, c = min(max(row + r, 0), side - 1), min(max(column + c, 0), side - 1)
+                    worth += chance * (1.0 if rows[r][c] == "G" else values[0][r * side + c])
+                best = max(best, worth)
+            now.append(0.0 if rows[row][column] in "HG" else best)
+        values.insert(0, now)
+    return values
+
+
+class TestFrozenLake:
+    def test_the_standard_map(self):
+        problem = make("frozen-lake")
+        assert (problem.horizon, problem.n_actions) == (30, 4)
+        assert problem.optimal_value == pytest.approx(0.3479, abs=5e-5)
+        assert problem.value(problem.optimal_policy()) == pytest.approx(problem.optimal_value, abs=1e-12)
+
+    @pytest.mark.parametrize(("map", "slip", "horizon"), [("4x4", 1 / 3, 30), ("4x4", 0.1, 9), ("8x8", 1 / 3, 40)])
+    def test_values_are_those_of_the_rules(self, map, slip, horizon):
+        problem = make("frozen-lake", map=map, slip=slip, horizon=horizon, n_maps=3)
+        plain = played_by_hand(MAPS[map], slip, horizon)
+        assert problem.optimal_value == pytest.approx(plain[0][0], abs=1e-12)
+        truth = problem.functions.member(problem.optimal_function)
+        n_cells = len(plain[0])
+        for level in range(horizon):
+            top = truth.values(level, np.arange(n_cells + 1)).max(axis=1)
+            np.testing.assert_allclose(top[: n_cells - 1], plain[level][:-1], atol=1e-12)
+            assert top[n_cells - 1 :].tolist() == [1.0, 0.0]  # the goal pays once; then it is over
+
+    def test_gymnasiums_own_lake_moves_alike(self):
+        process = make("frozen-lake/2,n_maps=1").process
+        theirs = gymnasium.make("FrozenLake-v1", map_name="4x4", is_slippery=True).unwrapped.P
+        for cell in range(15):
+            for action in range(4):
+                law = np.zeros(17)
+                for chance, there, paid, _ in theirs[cell][action]:
+                    law[there] += chance
+                    assert paid == (there == 15)
+                np.testing.assert_allclose(process.transitions[0][cell, action], law, atol=1e-12)
+
+    def test_without_slipping_the_way_takes_six_moves(self):
+        assert make("frozen-lake/5,slip=0.0,n_maps=2").optimal_value == 0
+        problem = make("frozen-lake/6,slip=0.0,n_maps=2")
+        assert problem.optimal_value == 1
+        played = problem.env.play(problem.optimal_policy(), 1, keyed_generator(0))
+        assert [int(x[0]) for x in played.observations] == [0, 4, 8, 9, 13, 14]  # down, down, right, down, right, right
+        assert [float(r[0]) for r in played.rewards] == [0, 0, 0, 0, 0, 1]
+
+    def test_the_goal_pays_once_and_then_it_is_over(self):
+        problem = make("frozen-lake/9,slip=0.0,n_maps=2")
+        played = problem.env.play(OpenLoop((1, 1, 2, 1, 2, 2, 0, 0, 0)), 1, keyed_generator(0))
+        assert [int(x[0]) for x in played.observations] == [0, 4, 8, 9, 13, 14, 15, 16, 16]
+        assert [float(r[0]) for r in played.rewards] == [0, 0, 0, 0, 0, 0, 1, 0, 0]
+
+    def test_holes_are_never_left(self):
+        played = make("frozen-lake/5,slip=0.0,n_maps=2").env.play(OpenLoop((2, 1, 0, 1, 2)), 1, keyed_generator(0))
+        assert [int(x[0]) for x in played.observations] == [0, 1, 5, 5, 5]
+
+    def test_random_candidates_are_different_maps_with_a_way(self):
+        lakes, place = candidate_lakes(LakeConfig(n_maps=2500), keyed_generator(1))
+        assert lakes.holes.shape == (2500, 16)
+        assert len(np.unique(lakes.holes, axis=0)) == 2500  # so many draws hit the true map too; it is listed once
+        assert np.flatnonzero(lakes.holes[place]).tolist() == [5, 7, 11, 12]
+        assert has_way(lakes.holes).all()
+        assert (lakes.slips == 1 / 3).all()
+
+    def test_near_candidates_have_one_hole_moved(self):
+        config = LakeConfig(n_maps=500, candidates="near", slip_unknown=True, slip_range=0.05)
+        lakes, place = candidate_lakes(config, keyed_generator(1))
+        moved = (lakes.holes != lakes.holes[place]).sum(axis=1)
+        assert np.delete(moved, place).tolist() == [2] * 499  # one cell thawed or froze, another did the reverse
+        assert (lakes.holes.sum(axis=1) == 4).all()
+        assert lakes.slips[place] == 1 / 3
+        assert 0.04 < np.abs(lakes.slips - 1 / 3).max() <= 0.05
+
+    def test_a_way_leads_around_holes_or_there_is_none(self):
+        holes = np.zeros((3, 9), dtype=bool)
+        holes[1, [1, 7]] = True  # .H. / ... / .H.: through the middle row
+        holes[2, [2, 4, 6]] = True  # ..H / .H. / H..: the diagonal is closed
+        assert has_way(holes).tolist() == [True, True, False]
+
+    def test_slips_stay_between_0_and_one_half(self):
+        lakes, _ = candidate_lakes(LakeConfig(n_maps=2000, slip=0.45, slip_unknown=True), keyed_generator(0))
+        assert 0.30 <= lakes.slips.min() < 0.31
+        assert 0.49 < lakes.slips.max() <= 0.5
+
+    def test_every_candidate_is_q_star_of_its_own_map(self):
+        config = LakeConfig(n_maps=6, horizon=7, slip_unknown=True)
+        lakes, _ = candidate_lakes(config, keyed_generator(2))
+        tables = q_functions(lakes, 7)
+        for i in range(6):
+            process = process_of(lakes.holes[i], float(lakes.slips[i]), 7)
+            for level in range(7):
+                np.testing.assert_allclose(tables[level][i], process.optimum.q[level][range(17), range(17)], atol=1e-12)
+
+
 def test_categorical_rows_never_leave_their_support():
     """Probabilities with zeros in front, between and behind, sampled at the ends of the unit interval."""
-    from richobs.envs.world import _Categorical
+    from richobs.worlds.simulator import _Categorical
 
     rows = np.array([[0.0, 0.5, 0.0, 0.5, 0.0], [0.1, 0.2, 0.3, 0.4, 0.0], [0, 0, 0, 0, 1.0]])
 
@@ -444,16 +647,16 @@ def test_categorical_rows_never_leave_their_support():
 
 
 def test_a_tabular_world_draws_from_its_law():
-    problem = richobs.make("random", seed=5)
-    assert isinstance(problem.world, TabularWorld)
+    problem = make("random", seed=5)
+    assert isinstance(problem.truth.world, TabularWorld)
     n = 40_000
     for level in range(problem.horizon):
         state = np.zeros(n, dtype=int)
-        x = problem.world.observe(level, state, keyed_generator(level))
+        x = problem.truth.world.observe(level, state, keyed_generator(level))
         law = problem.process.emissions[level][0]
         np.testing.assert_allclose(np.bincount(x, minlength=len(law)) / n, law, atol=5 * 0.5 / math.sqrt(n))
         shown = int(law.argmax())
-        r = problem.world.reward(level, state, np.full(n, shown), state, keyed_generator(level, "r"))
+        r = problem.truth.world.reward(level, state, np.full(n, shown), state, keyed_generator(level, "r"))
         values, probs = (getattr(problem.process.rewards[level], k)[0, shown, 0] for k in ("values", "probs"))
         for v in set(values[probs > 0]):
             assert abs((r == v).mean() - probs[values == v].sum()) < 5 * 0.5 / math.sqrt(n)
@@ -462,7 +665,7 @@ def test_a_tabular_world_draws_from_its_law():
 
 def test_nearly_certain_laws_are_drawn_as_certain():
     """A softmax that rounds to (1, 4e-18, 4e-18) must give its first outcome."""
-    from richobs.envs.world import _Categorical
+    from richobs.worlds.simulator import _Categorical
 
     law = np.array([[1.0, 4e-18, 4e-18]])
     assert (_Categorical(law).sample(np.zeros(50, dtype=int), keyed_generator(0)) == 0).all()
@@ -485,7 +688,7 @@ def test_the_tables_alone_do_not_tell_which_one_is_the_truth(world):
     hits = np.zeros(2)
     trials = 0
     for seed in range(40):
-        problem = richobs.make(world, seed=seed)
+        problem = make(world, seed=seed)
         level = problem.horizon - 1
         tables, place = problem.functions.levels[level].tables, problem.optimal_function[level]
         same = np.abs(tables - tables[place]).max(axis=(1, 2)) == 0

@@ -6,9 +6,9 @@ import sys
 import time
 
 import richobs
-from richobs.learning import Settings
-from richobs.lsvee import PaperConstants
-from richobs.store import run_in
+from richobs.core.settings import Settings
+from richobs.learners.lsvee import PaperConstants
+from richobs.runs.session import run
 
 
 def shrunk(of=PaperConstants.of):
@@ -26,7 +26,7 @@ def shrunk(of=PaperConstants.of):
 
 if __name__ == "__main__":
     world, folder, pause, asked = sys.argv[1:]
-    settings = Settings(**json.loads(asked))
+    settings = Settings.from_plain(json.loads(asked))
     if settings.engine == "stream":
         PaperConstants.of = shrunk()
-    run_in(folder, richobs.make(world), settings, lambda progress: time.sleep(float(pause)))
+    run(richobs.make(world), settings, callback=lambda progress: time.sleep(float(pause)), out=folder)

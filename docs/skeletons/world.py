@@ -1,17 +1,19 @@
 """A corridor with doors: a world to copy when you write your own.
 
-Copy this file to `src/richobs/envs/`, change it, add one line to `WORLDS` in `registry.py` and a hand-worked test to
-`tests/test_worlds.py`. The conformance suite there, the command line, `richobs worlds` and Gymnasium then know your world.
+Copy this file to `src/richobs/worlds/`, change it, add one line to `WORLDS` in `registry.py` there, and a hand-worked test
+to `tests/test_worlds.py`. The conformance suite in `tests/conformance/test_worlds.py`, the command line and Gymnasium then
+know your world.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from richobs.envs.checks import require_range
-from richobs.envs.world import Problem, tabular_problem
-from richobs.randomness import keyed_generator
-from richobs.tabular import Rewards, TabularProcess
+from richobs.core.problem import Problem
+from richobs.core.process import Rewards, TabularProcess
+from richobs.core.randomness import keyed_generator
+from richobs.worlds.checks import require_range
+from richobs.worlds.simulator import tabular_problem
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class Config:
 
 
 def build(config: Config) -> Problem:
-    """Returns the corridor: state 0 still in, state 1 locked out; a coin is shown beside the state."""
-    # The secret comes from a generator that no user can seed alike.
+    """Returns the corridor. State 0: every door so far was open. State 1: locked out. A fair coin is shown beside it."""
+    # The secret comes from a generator of its own: no seed that a user chooses elsewhere gives the same sequence.
     rng = keyed_generator(config.seed, "corridor", "secret")
     H, K = config.horizon, config.n_actions
     doors = rng.integers(K, size=H)

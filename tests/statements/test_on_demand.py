@@ -1,23 +1,22 @@
 """The guarantee for Explore-on-Demand and its lemmas: the fast version holds, and each check can go red."""
 
 import dataclasses
-import json
 import math
 
 import numpy as np
 import pytest
+from work import measured, panels
 
-from richobs.lsvee import demand as printed
-from richobs.paper import on_demand as statement
-from richobs.paper import watched
-from richobs.paper.corners import cliff, gap, staircase
-from richobs.problem import GreedyPolicy
+from richobs.core.policies import Greedy
+from richobs.learners.lsvee import demand as printed
+from richobs.paper.rigs import watched
+from richobs.paper.rigs.corners import cliff, gap, staircase
+from richobs.paper.statements import on_demand as statement
 
 
 @pytest.fixture(scope="module")
 def fast():
-    work = statement.pieces("fast")
-    return work, [json.loads(json.dumps(statement.measure(p))) for p in work]
+    return measured(statement)
 
 
 def verdict(fast, beginning, *again):
@@ -36,20 +35,14 @@ def test_every_check_holds(fast):
 
 
 def test_the_figure_has_its_four_panels(fast):
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained")
-    statement.draw(figure, *fast)
-    FigureCanvasAgg(figure).draw()
-    assert len(figure.axes) == 4
+    assert panels(statement, *fast) == 4
 
 
 class TestByHand:
     def test_the_chance_of_visiting_a_state(self):
         """Off the cliff with probability 0.2; the chain is left aside."""
         problem = cliff(0.2, [0.0, 0.0, 0.0], worth=1.0)
-        policy = GreedyPolicy(problem.functions.member(0))
+        policy = Greedy(problem.functions.member(0))
         below = [np.array([False]), np.array([False, True]), np.array([False, True])]
         assert watched.chance_of_visiting(problem.process, policy, below) == pytest.approx(0.2)
         root = [np.array([True]), *below[1:]]
@@ -66,13 +59,13 @@ class TestByHand:
         """0.01 at each of three levels, or 0.01 at the root and all the rest below the cliff."""
         problem = cliff(0.2, [0.01] * 3, worth=0.97)
         assert problem.optimal_value == pytest.approx(1)
-        policy = GreedyPolicy(problem.functions.member(0))
+        policy = Greedy(problem.functions.member(0))
         assert problem.process.value(policy) == pytest.approx(0.8 * 0.97)
 
     def test_the_staircase(self):
         problem = staircase(horizon=3, n_states=2, n_actions=3)
         assert problem.optimal_value == pytest.approx(0.75)
-        values = [problem.process.value(GreedyPolicy(problem.functions.member(i))) for i in range(4)]
+        values = [problem.process.value(Greedy(problem.functions.member(i))) for i in range(4)]
         assert values == pytest.approx([0.375, 0.375, 0.375, 0.75])
         assert problem.process.reactivity_conflict() is None
 
@@ -84,7 +77,7 @@ class TestByHand:
 
     def test_the_bandit_of_the_test(self):
         problem = gap(0.3)
-        assert problem.process.value(GreedyPolicy(problem.functions.member(0))) == pytest.approx(0.45)
+        assert problem.process.value(Greedy(problem.functions.member(0))) == pytest.approx(0.45)
 
 
 def changed(monkeypatch, **changes):

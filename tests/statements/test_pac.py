@@ -1,20 +1,19 @@
 """Theorem 1 holds in the fast version; and each check goes red when what it checks is broken."""
 
-import json
+import dataclasses
 import math
 
 import pytest
+from work import measured, panels
 
-from richobs.paper import pac as statement
-from richobs.planning import plan
-from richobs.policy import LearnedPolicy
-from richobs.session import learn
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.paper.statements import pac as statement
+from richobs.runs.session import run
 
 
 @pytest.fixture(scope="module")
 def fast():
-    work = statement.pieces("fast")
-    return work, [json.loads(json.dumps(statement.measure(p))) for p in work]
+    return measured(statement)
 
 
 def verdict(work, results, beginning):
@@ -30,13 +29,7 @@ def test_every_check_holds(fast):
 
 
 def test_the_figure_has_its_eight_panels(fast):
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained")
-    statement.draw(figure, *fast)
-    FigureCanvasAgg(figure).draw()
-    assert len(figure.axes) == 8
+    assert panels(statement, *fast) == 8
 
 
 def test_exponents_by_hand():
@@ -46,22 +39,20 @@ def test_exponents_by_hand():
 
 def test_a_learner_that_answers_at_random_fails_too_often(monkeypatch):
     """Deliberate violation: the first function of the class instead of what was learned."""
-    import dataclasses
 
-    def careless(problem, **asked):
-        outcome = learn(problem, **asked)
+    def careless(problem, settings):
+        outcome = run(problem, settings)
         return dataclasses.replace(outcome, policy=LearnedPolicy(problem.functions, (0,) * problem.horizon))
 
-    monkeypatch.setattr(statement, "learn", careless)
-    asked = {"schedule": "paper", "first": 0, "runs": 60}
-    failed = statement.measure_pac(delta=0.1, **asked)["failed"]
+    monkeypatch.setattr(statement, "run", careless)
+    failed = statement.measure_pac(learner="lsvee", delta=0.1, first=0, runs=60)["failed"]
     assert statement.binomial_interval(failed, 60, statement.CONFIDENCE)[0] > 0.1
 
 
 @pytest.mark.parametrize(
     ("kind", "change", "beginning"),
     [
-        ("pac", {"failed": 8}, "paper schedule, delta 0.1"),
+        ("pac", {"failed": 8}, "Learner lsvee, delta 0.1"),
         ("pac", {"many": 1}, "Episodes stay within the bound"),
         ("pac", {"off": 15}, "Corollary 1"),
         ("sweep", {"printed": 1e40}, "Sweep of H"),
@@ -78,7 +69,8 @@ def test_a_broken_bound_is_seen(fast, kind, change, beginning):
 
 
 def test_a_bound_of_another_order_is_seen(fast, monkeypatch):
-    """Deliberate violation: a plan that takes the square root of the horizon."""
-    monkeypatch.setattr(statement, "plan", lambda horizon, **rest: plan(horizon=math.isqrt(horizon), **rest))
+    """Deliberate violation: a bound that takes the square root of the horizon."""
+    true = statement.proof_bound
+    monkeypatch.setattr(statement, "proof_bound", lambda at: true({**at, "H": math.isqrt(int(at["H"]))}))
     assert not verdict(*fast, "Sweep of H")
     assert verdict(*fast, "Sweep of K")

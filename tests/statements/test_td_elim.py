@@ -3,42 +3,42 @@
 import math
 
 import pytest
+from work import broken, measured, panels
 
-from richobs.paper import td_elim
-from richobs.paper.figures import save_figure
-from richobs.paper.node import Promise, n_train
-from richobs.paper.runner import evaluate
+from richobs.learners.lsvee.constants import n_train
+from richobs.paper.rigs.node import NodeBounds
+from richobs.paper.statements import td_elim
 
 GAPS, KEPT, BIAS, RISK, ESTIMATES, ALL = range(6)
 
 
-def test_the_theorem(tmp_path):
-    pieces, results, conclusion = evaluate(td_elim, "fast")
-    assert conclusion.holds, conclusion.checks
-    save_figure(td_elim, pieces, results, conclusion.sample, tmp_path)
-    assert (tmp_path / "td-elim.png").stat().st_size > 10_000
+def test_the_theorem():
+    pieces, results = measured(td_elim)
+    assert broken(td_elim, pieces, results) == []
+    assert panels(td_elim, pieces, results) == 3
     (beyond,) = [r for p, r in zip(pieces, results, strict=True) if p["kind"] == "beyond" and p["tilt"] == 2.0]
     assert beyond["lost"] == beyond["runs"]  # twice the allowed error loses Q* every time
 
 
 def test_bounds_by_hand():
     """phi = 0.1, tau_1 = 0.3, K = 4: 8*0.1*2 + 0.2 + 0.3 = 2.1 and 4*0.1*sqrt(8) + 0.2 + 0.6; n = 24/0.01."""
-    assert n_train(0.1, 4 / math.e, 1) == 2400
-    promise = Promise.printed(phi=0.1, tau=0.3, delta=0.5, n_actions=4, size=3)
-    assert promise.bias == pytest.approx(2.1)
-    assert promise.risk == pytest.approx(0.4 * math.sqrt(8) + 0.8)
-    assert promise.error == pytest.approx(0.1 / math.sqrt(12))
+    assert n_train(0.0, 4 / math.e, 0.1) == 2400
+    bounds = NodeBounds.of_theorem(n=2400, phi=0.1, tau=0.3, delta=0.5, n_actions=4, size=3)
+    assert bounds.bias == pytest.approx(2.1)
+    assert bounds.risk == pytest.approx(0.4 * math.sqrt(8) + 0.8)
+    assert bounds.error == pytest.approx(0.1 / math.sqrt(12))
 
 
 def test_the_lemmas_imply_the_theorem():
     """At n_train every bound of a lemma is at most the theorem's."""
     for K, phi, tau, delta, size in [(1, 0.1, 0.0, 0.5, 1), (4, 1e-4, 0.01, 0.01, 10**6), (10, 0.01, 0.2, 0.1, 50)]:
-        same = {"phi": phi, "tau": tau, "delta": delta, "n_actions": K, "size": size}
-        lemmas, theorem = Promise.of(n=n_train(phi, delta, size), **same), Promise.printed(**same)
+        n = n_train(math.log(size), delta, phi)
+        same = {"n": n, "phi": phi, "tau": tau, "delta": delta, "n_actions": K, "size": size}
+        lemmas, theorem = NodeBounds.of_lemmas(**same), NodeBounds.of_theorem(**same)
         assert lemmas.bias <= theorem.bias
         assert lemmas.risk <= theorem.risk
         # Applied with delta/2, as the proof does:
-        halved = Promise.of(n=n_train(phi, delta, size), **{**same, "delta": delta / 2})
+        halved = NodeBounds.of_lemmas(**{**same, "delta": delta / 2})
         assert halved.error <= theorem.error * (1 + 1e-12)
 
 

@@ -2,19 +2,17 @@
 
 import numpy as np
 import pytest
+from work import broken, measured, panels
 
-from richobs.paper import td_loss
-from richobs.paper.figures import save_figure
-from richobs.paper.node import Node, biased, drawn, loss_law
-from richobs.paper.runner import evaluate
-from richobs.tabular import Rewards
+from richobs.core.process import Rewards
+from richobs.paper.rigs.node import Node, biased, drawn, loss_law
+from richobs.paper.statements import td_loss
 
 
-def test_the_lemma(tmp_path):
-    pieces, results, conclusion = evaluate(td_loss, "fast")
-    assert conclusion.holds, conclusion.checks
-    save_figure(td_loss, pieces, results, conclusion.sample, tmp_path)
-    assert (tmp_path / "td-loss.png").stat().st_size > 10_000
+def test_the_lemma():
+    work = measured(td_loss)
+    assert broken(td_loss, *work) == []
+    assert panels(td_loss, *work) == 2
 
 
 def test_mean_and_variance_by_hand():

@@ -1,20 +1,38 @@
-"""Engines: who plays the episodes, one kind per file."""
+"""Engines: who plays the episodes that a learner asks for, one kind per file. One line here makes an engine known."""
 
-from richobs.engines.base import Engine, Outcomes
+import importlib
+
+from richobs.core.errors import InvalidInput
+from richobs.engines.base import EngineKind
 from richobs.engines.counted import CountedEngine
-from richobs.engines.ledger import Entry, Ledger
-from richobs.engines.recorded import PacedEnvironment, Record, RecordedEngine, at_once
+from richobs.engines.recorded import PacedEnvironment, Record, RecordedEngine
 from richobs.engines.stream import StreamEngine
 
 __all__ = [
+    "ENGINES",
     "CountedEngine",
-    "Engine",
-    "Entry",
-    "Ledger",
-    "Outcomes",
+    "EngineKind",
     "PacedEnvironment",
     "Record",
     "RecordedEngine",
     "StreamEngine",
-    "at_once",
+    "engine_kind",
 ]
+
+ENGINES: dict[str, str] = {  # name -> where it is defined
+    "counted": "richobs.engines.counted:CountedEngine",
+    "stream": "richobs.engines.stream:StreamEngine",
+}
+
+
+def engine_kind(name: str) -> EngineKind:
+    """Returns the class of the engine of that name.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    if name not in ENGINES:
+        raise InvalidInput(f"there is no engine {name!r}; there are 'auto', {', '.join(map(repr, ENGINES))}.")
+    module, _, kind = ENGINES[name].partition(":")
+    found: EngineKind = getattr(importlib.import_module(module), kind)
+    return found

@@ -1,69 +1,196 @@
-"""What an engine is: it plays the episodes that an algorithm asks for and hands back moments."""
+"""What engines share: how a run builds one, and the step from episodes to what a query wants of them."""
 
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from richobs.engines.ledger import Ledger
-from richobs.moments import Batch, Moments
-from richobs.problem import FunctionClass, Ints, Path, Policy
-
-AT_ONCE = 8_000_000  # values of functions held at once
-
-
-class Outcomes(NamedTuple):
-    """What n rollouts of a policy came to."""
-
-    n: int
-    mean: float  # of the returns
-    variance: float  # of the returns (divisor n)
-    paths: Ints  # [first, H] the paths of the first rollouts
+from richobs.core.environment import Environment, Episodes
+from richobs.core.errors import InvalidInput
+from richobs.core.functions import FunctionClass
+from richobs.core.ledger import Ledger
+from richobs.core.moments import Batch, Moments
+from richobs.core.problem import Problem
+from richobs.core.process import TabularProcess
+from richobs.core.queries import Answer, Engine, Query, Returns, Tally
+from richobs.core.settings import Settings
+from richobs.core.steps import Steps
+from richobs.core.types import Ints
 
 
-class Engine(Protocol):
-    """Draws samples and charges every episode to its ledger.
+class EngineKind(Protocol):
+    """What `richobs.engines.ENGINES` names: a class whose objects are engines, and that a run can build."""
 
-    A draw depends on (seed, path, purpose, how often that was asked before) and on nothing else.
-    """
-
-    name: str
-    ledger: Ledger
-
-    def observe(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
-        """Returns the moments of n observations at `path`, without actions."""
+    def missing(self, problem: Problem, /) -> str | None:
+        """Returns in a sentence why this engine cannot play a problem; None where it can."""
         ...
 
-    def step(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
-        """Returns the moments of n samples (x, a, r) at `path` with actions drawn uniformly."""
-        ...
+    def build(self, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, /) -> Engine:
+        """Returns the engine of one run.
 
-    def play(self, path: Path, n: int, members: Sequence[Ints], *, phase: str, purpose: str) -> list[Moments]:
-        """Plays the action sequence `path` n times; returns per level the moments of the listed members.
-
-        Samples at different levels of one episode are independent where transitions are deterministic, so each level's are a
-        batch of their own, all of its actions being the path's.
+        Args:
+            problem: what is played.
+            env: its environment, or what stands in for it: the same, played a few episodes at a time and recorded.
+            settings: what the run is asked to do.
+            ledger: where episodes are charged.
         """
         ...
 
-    def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
-        """Plays `policy` n times; also returns the paths of the first `first` of them."""
-        ...
+
+class Partial(NamedTuple):
+    """What some of a query's episodes contribute to its answer; contributions are added in the order of chunks."""
+
+    n: int
+    total: float  # of the returns
+    squares: float  # of the returns
+    paths: Ints  # [first, levels]
+    moments: tuple[Moments, ...]
+    tally: Tally | None
+    episodes: Episodes | None
+    steps: tuple[Steps, ...] = ()
 
 
-def quick_moments_of(functions: FunctionClass, level: int, batch: Batch, members: Ints) -> Moments:
-    """Returns the moments of the listed members in a way of the class's own, where it has one; else as `moments_of` does."""
-    levels = getattr(functions, "levels", None)
-    quick = None if levels is None else getattr(levels[level], "moments", None)
-    return quick(batch, members) if quick is not None else moments_of(functions, level, batch, members)
+def check_tally(query: Query, process: TabularProcess | None) -> None:
+    """Refuses, before anything is played, a tally of observations without a process that lists them."""
+    if query.tally and process is None:
+        raise InvalidInput("a tally counts observations by their number, which needs a process that lists them.")
 
 
-def moments_of(functions: FunctionClass, level: int, batch: Batch, members: Ints | None = None) -> Moments:
-    """Returns the moments of a batch at `level`, of all or the listed members, a part at a time where they are many."""
-    size = functions.level_size(level) if members is None else len(members)
-    step = max(1, AT_ONCE // max(1, len(batch.x) * functions.n_actions))
-    if step >= size:
-        return Moments.of(functions.values(level, batch.x, members), batch)
-    members = np.arange(size) if members is None else members
-    parts = [members[i : i + step] for i in range(0, size, step)]
-    return Moments.concatenate([Moments.of(functions.values(level, batch.x, part), batch) for part in parts])
+def check_steps(query: Query, horizon: int) -> None:
+    """Refuses, before anything is played, steps of levels that the query does not reach."""
+    played = horizon if query.levels is None else query.levels
+    for wanted in query.steps:
+        if wanted.level + wanted.moves >= played:
+            next_ = " and what is seen next" if wanted.moves else ""
+            raise InvalidInput(
+                f"{query.purpose} wants the steps of level {wanted.level}{next_}, and plays levels 0 to {played - 1} only."
+            )
+
+
+def partial_of(
+    query: Query, played: Episodes, first: int, functions: FunctionClass, process: TabularProcess | None
+) -> Partial:
+    """Returns what a query wants of some of its episodes.
+
+    Args:
+        query: what is wanted.
+        played: the episodes.
+        first: how many of them are among the first whose paths are wanted.
+        functions: the class whose moments are wanted.
+        process: numbers the observations, where a tally is wanted.
+    """
+    returns = played.returns if query.returns else np.zeros(0)
+    moments = []
+    for wanted in query.moments:
+        x = played.observations[wanted.level]
+        if wanted.rewards:
+            actions, rewards = played.actions[wanted.level], played.rewards[wanted.level]
+            batch = Batch.of_steps(x, actions, rewards, functions.n_actions)
+        else:
+            batch = Batch.of_observations(x, functions.n_actions)
+        moments.append(functions.moments(wanted.level, batch, wanted.members))
+    return Partial(
+        n=played.n,
+        total=float(returns.sum()),
+        squares=float((returns**2).sum()),
+        paths=played.paths[:first],
+        moments=tuple(moments),
+        tally=_tally(played, process) if query.tally and process is not None else None,
+        episodes=played if query.episodes else None,
+        steps=tuple(
+            Steps.of(
+                played.observations[level],
+                played.actions[level],
+                played.rewards[level],
+                played.observations[level + 1] if moves else None,
+                functions.n_actions,
+            )
+            for level, moves in query.steps
+        ),
+    )
+
+
+def _tally(played: Episodes, process: TabularProcess) -> Tally:
+    """Counts episodes by (level, observation, action)."""
+    x = [process.encode(h, seen) for h, seen in enumerate(played.observations)]
+    sizes, K = [len(rows) for rows in process.observations], process.n_actions
+    visits, rewards, moves = [], [], []
+    for h in range(played.levels):
+        cell = x[h] * K + played.actions[h]
+        visits.append(np.bincount(cell, minlength=sizes[h] * K).reshape(sizes[h], K).astype(np.float64))
+        earned = np.bincount(cell, weights=played.rewards[h], minlength=sizes[h] * K).astype(np.float64)
+        rewards.append(earned.reshape(sizes[h], K))
+        if h < played.levels - 1:
+            shape = (sizes[h], K, sizes[h + 1])
+            pairs = np.bincount(cell * sizes[h + 1] + x[h + 1], minlength=int(np.prod(shape)))
+            moves.append(pairs.reshape(shape).astype(np.float64))
+    return Tally(tuple(visits), tuple(rewards), tuple(moves))
+
+
+class Sum:
+    """Adds up what chunks contribute, one after the other."""
+
+    def __init__(self, query: Query):
+        self._query = query
+        self._total, self._squares = 0.0, 0.0
+        self._paths: list[Ints] = []
+        self._moments: tuple[Moments, ...] = ()
+        self._tally: Tally | None = None
+        self._episodes: list[Episodes] = []
+        self._steps = [_SumOfSteps() for _ in query.steps]
+
+    def add(self, part: Partial) -> None:
+        """Adds the contribution of the next chunk."""
+        self._total += part.total
+        self._squares += part.squares
+        if len(part.paths):
+            self._paths.append(part.paths)
+        if self._moments:
+            self._moments = tuple(a + b for a, b in zip(self._moments, part.moments, strict=True))
+        else:
+            self._moments = part.moments
+        self._tally = part.tally if self._tally is None or part.tally is None else _added(self._tally, part.tally)
+        if part.episodes is not None:
+            self._episodes.append(part.episodes)
+        for total, steps in zip(self._steps, part.steps, strict=True):
+            total.add(steps)
+
+    def answer(self) -> Answer:
+        """Returns the answer once all chunks were added."""
+        n = self._query.n
+        mean = self._total / n
+        returns = Returns(mean, max(0.0, self._squares / n - mean**2))
+        plain = Answer(n, moments=self._moments, tally=self._tally)
+        return Answer(
+            n,
+            returns if self._query.returns else plain.returns,
+            np.concatenate(self._paths) if self._paths else plain.paths,
+            self._moments,
+            self._tally,
+            Episodes.concatenate(self._episodes) if self._episodes else None,
+            tuple(steps.total() for steps in self._steps),
+        )
+
+
+class _SumOfSteps:
+    """Adds up steps in order: parts of about equal size are added first, so that large ones are added rarely."""
+
+    def __init__(self) -> None:
+        self._parts: list[Steps] = []
+
+    def add(self, part: Steps) -> None:
+        """Adds the steps of the next chunk."""
+        self._parts.append(part)
+        while len(self._parts) > 1 and len(self._parts[-2].x) <= 2 * len(self._parts[-1].x):
+            last = self._parts.pop()
+            self._parts[-1] += last
+
+    def total(self) -> Steps:
+        """Returns the sum of all that were added."""
+        while len(self._parts) > 1:
+            last = self._parts.pop()
+            self._parts[-1] += last
+        return self._parts[0]
+
+
+def _added(a: Tally, b: Tally) -> Tally:
+    return Tally(*(tuple(x + y for x, y in zip(one, other, strict=True)) for one, other in zip(a, b, strict=True)))

@@ -1,22 +1,29 @@
 """The counted engine: finite observations, n episodes drawn as counts at a cost that does not depend on n.
 
 Along a fixed action sequence the n visits to a node are independent draws of (state, x, a, r), so how often each
-combination occurs is multinomial: the same law as n separate episodes. See `counts` for what is exact.
+combination occurs is multinomial: the same law as n separate episodes. See `stats.counts` for what is exact.
 """
 
-from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
-from richobs.engines.base import Outcomes, moments_of
-from richobs.engines.counts import Counts, as_counts, multinomial
-from richobs.engines.ledger import Ledger
-from richobs.errors import InvalidInput
-from richobs.moments import Batch, Moments
-from richobs.problem import Floats, FunctionClass, Ints, Path, Policy, checked_path
-from richobs.randomness import keyed_generator
-from richobs.tabular import TabularProcess
+from richobs.core.environment import Environment, checked_path
+from richobs.core.errors import InvalidInput
+from richobs.core.functions import FunctionClass
+from richobs.core.ledger import Ledger
+from richobs.core.moments import Batch, Moments
+from richobs.core.policies import OpenLoop, Policy, Switch, Uniform, action_law
+from richobs.core.problem import Problem
+from richobs.core.process import TabularProcess
+from richobs.core.queries import Answer, LevelMoments, LevelSteps, Query, Returns, Tally
+from richobs.core.randomness import keyed_generator
+from richobs.core.settings import Settings
+from richobs.core.steps import Steps, counted_pairs, no_moves
+from richobs.core.types import Floats, Ints, Path
+from richobs.engines.base import check_steps
+from richobs.stats.counts import Counts, as_counts, multinomial
 
 KEPT = 4_000_000  # values of functions at one level that are kept between requests
 
@@ -27,6 +34,14 @@ class CountedEngine:
     name = "counted"
 
     def __init__(self, process: TabularProcess, functions: FunctionClass, *, seed: int, ledger: Ledger):
+        """Prepares to draw.
+
+        Args:
+            process: what is drawn from.
+            functions: the class whose moments are wanted.
+            seed: of every draw.
+            ledger: where episodes are charged.
+        """
         self._process = process
         self._functions = functions
         self._seed = seed
@@ -34,45 +49,96 @@ class CountedEngine:
         self._table = cache(lambda level: functions.values(level, process.observations[level]))
         self._belief = cache(self._belief_at)
 
-    def observe(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
-        """Returns the moments of n observations at `path`, without actions."""
-        path, rng = self._begin(path, n, phase, purpose)
-        law = self._belief(path) @ self._process.emissions[len(path)]  # [X]
-        shown = np.flatnonzero(law)
-        counts = multinomial(as_counts(n), law[shown], rng)
-        none = np.zeros((len(shown), self._process.n_actions))
-        return self._moments(path, n, (0,) * self._process.n_actions, shown, counts, none, none, none)
+    @classmethod
+    def missing(cls, problem: Problem, /) -> str | None:
+        """Returns in a sentence why it cannot play a problem: there is no process to draw from."""
+        if problem.process is not None:
+            return None
+        return (
+            "the counted engine draws from a process written down in full, and there is none here (too many "
+            "observations, or none was given). Use engine='stream'."
+        )
 
-    def step(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
-        """Returns the moments of n samples (x, a, r) at `path` with actions drawn uniformly."""
-        path, rng = self._begin(path, n, phase, purpose)
-        K = self._process.n_actions
-        return self._sample(path, n, np.full(K, 1 / K), rng)
+    @classmethod
+    def build(cls, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, /) -> "CountedEngine":
+        """Returns the engine of one run; the environment is not played."""
+        assert problem.process is not None, "missing() said so"
+        return cls(problem.process, problem.functions, seed=settings.seed, ledger=ledger)
 
-    def play(self, path: Path, n: int, members: Sequence[Ints], *, phase: str, purpose: str) -> list[Moments]:
-        """Plays the action sequence `path` n times; returns per level the moments of the listed members."""
-        if not self._process.is_deterministic:
+    def ask(self, query: Query, /) -> Answer:
+        """Draws what the query asks for and returns what it wants."""
+        self._check(query)
+        path = checked_path(query.path, self._process.horizon, self._process.n_actions)
+        visit = self.ledger.charge(query.phase, query.purpose, path, query.n)
+        key = (self._seed, "draw", path, query.purpose, visit)
+        if query.steps:
+            return Answer(
+                query.n, steps=steps(self._process, query.policy, query.n, query.steps, keyed_generator(*key))
+            )
+        moments = self._moments(query, key)
+        if query.tally:
+            return Answer(
+                query.n, moments=moments, tally=tally(self._process, query.policy, query.n, keyed_generator(*key))
+            )
+        if not (query.returns or query.paths):
+            return Answer(query.n, moments=moments)
+        returns, paths = rollout(self._process, query.policy, query.n, query.paths, keyed_generator(*key))
+        return Answer(query.n, returns, paths, moments)
+
+    def _check(self, query: Query) -> None:
+        """Refuses what cannot be computed from counts, before anything is charged."""
+        if query.episodes:
+            raise InvalidInput(
+                f"{query.purpose} wants episodes one by one, and the counted engine only draws how often each occurs. Use "
+                "engine='stream'."
+            )
+        check_steps(query, self._process.horizon)
+        if query.steps and (query.moments or query.returns or query.paths or query.tally):
+            raise InvalidInput(
+                "the counted engine draws steps apart from all else; ask for them in a query of their own."
+            )
+        if query.moments and (query.returns or query.paths or query.tally):
+            raise InvalidInput(
+                "the counted engine draws moments and whole episodes apart; ask for them in two queries."
+            )
+        if len(query.moments) > 1 and not self._process.is_deterministic:
             raise InvalidInput(
                 "counts of whole episodes are drawn level by level, which needs deterministic transitions. Use "
                 "engine='stream'."
             )
-        full = checked_path(path, self._process.horizon, self._process.n_actions)
-        visit = self.ledger.charge(phase, purpose, full, n)
-        result = []
-        for h, a in enumerate(full):
-            rng = keyed_generator(self._seed, "draw", full, purpose, visit, h)
-            result.append(self._sample(full[:h], n, np.eye(self._process.n_actions)[a], rng, members[h]))
-        return result
+        for wanted in query.moments:
+            _roll_in(query.policy, wanted.level)
+            if wanted.rewards:
+                _actions_at(query.policy, wanted.level, self._process)
 
-    def _sample(
-        self, path: Path, n: int, action_law: Floats, rng: np.random.Generator, members: Ints | None = None
-    ) -> Moments:
-        """Draws n samples (x, a, r) at `path` as counts, actions from `action_law` `[K]`."""
+    def _moments(self, query: Query, key: tuple[int, str, Path, str, int]) -> tuple[Moments, ...]:
+        """Returns the moments that are wanted; several levels have a generator each."""
+        if len(query.moments) == 1:
+            return (self._level(query, query.moments[0], keyed_generator(*key)),)
+        return tuple(self._level(query, wanted, keyed_generator(*key, wanted.level)) for wanted in query.moments)
+
+    def _level(self, query: Query, wanted: LevelMoments, rng: np.random.Generator) -> Moments:
+        node = _roll_in(query.policy, wanted.level)
+        if not wanted.rewards:
+            return self._observe(node, query.n, wanted.members, rng)
+        return self._sample(node, query.n, _actions_at(query.policy, wanted.level, self._process), wanted.members, rng)
+
+    def _observe(self, path: Path, n: int, members: Ints | None, rng: np.random.Generator) -> Moments:
+        """Draws n observations at `path` as counts."""
+        law = self._belief(path) @ self._process.emissions[len(path)]  # [X]
+        shown = np.flatnonzero(law)
+        counts = multinomial(as_counts(n), law[shown], rng)
+        none = np.zeros((len(shown), self._process.n_actions))
+        batch = self._batch(path, n, (0,) * self._process.n_actions, shown, counts, none, none, none)
+        return self._moments_of(len(path), shown, batch, members)
+
+    def _sample(self, path: Path, n: int, chances: Floats, members: Ints | None, rng: np.random.Generator) -> Moments:
+        """Draws n samples (x, a, r) at `path` as counts, actions with probabilities `chances` `[K]`."""
         K, rewards = self._process.n_actions, self._process.rewards[len(path)]
         law = self._belief(path)[:, None] * self._process.emissions[len(path)]  # [S, X]
         states, shown = np.nonzero(law)  # cells
         counts = multinomial(as_counts(n), law[states, shown], rng)  # [cells]
-        taken = multinomial(counts, np.broadcast_to(action_law, (len(counts), K)), rng)  # [cells, K]
+        taken = multinomial(counts, np.broadcast_to(chances, (len(counts), K)), rng)  # [cells, K]
         points, probs = rewards.values[states, shown], rewards.probs[states, shown]  # [cells, K, R]
         paid = multinomial(taken, probs, rng) if probs.shape[-1] > 1 else taken[..., None]
         actions = tuple(int(c) for c in taken.sum(axis=0))
@@ -81,57 +147,8 @@ class CountedEngine:
         odds = np.divide(paid.astype(np.float64), whole, out=np.zeros(paid.shape), where=whole > 0)
         r_mean = (odds * points).sum(axis=-1)
         r_var = (odds * (points - r_mean[..., None]) ** 2).sum(axis=-1)
-        return self._moments(path, n, actions, shown, counts, pair, r_mean, r_var, members)
-
-    def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
-        """Plays `policy` n times, as counts of equal episodes: the first ones by their paths, the rest by returns alone."""
-        _, rng = self._begin((), n, phase, purpose)
-        first = min(first, n)
-        returns, count, paths = self._roll(policy, first, rng, remember=True)
-        others, rest, _ = self._roll(policy, n - first, rng, remember=False)
-        share = _shares(np.concatenate([count, rest]), n)
-        returns = np.concatenate([returns, others])
-        mean = float(share @ returns)
-        order = rng.permutation(np.repeat(np.arange(len(count)), count))  # which of the first came when
-        return Outcomes(n, mean, float(share @ (returns - mean) ** 2), paths[order])
-
-    def _roll(self, policy: Policy, n: int, rng: np.random.Generator, *, remember: bool) -> tuple[Floats, Counts, Ints]:
-        """Plays `policy` n times; returns groups of equal episodes: returns, counts and, if remembered, paths."""
-        process = self._process
-        start = np.flatnonzero(process.start)
-        count = multinomial(as_counts(n), process.start[start], rng)
-        states, count = start[count > 0], count[count > 0]
-        returns, paths = np.zeros(len(states)), np.zeros((len(states), 0), dtype=np.int64)
-        for level in range(process.horizon):
-            parts = []
-            for s in np.unique(states):
-                actions, rewards, odds = _outcomes_in(process, policy, level, int(s))
-                mine = np.flatnonzero(states == s)
-                split = multinomial(count[mine], np.broadcast_to(odds, (len(mine), len(odds))), rng)
-                group, outcome = np.nonzero(split)
-                parts.append((mine[group], actions[outcome], rewards[outcome], split[split > 0]))
-            if not parts:
-                return returns, count, np.zeros((0, process.horizon), dtype=np.int64)
-            group, taken, paid, count = (np.concatenate(part) for part in zip(*parts, strict=True))
-            returns, states = returns[group] + paid, states[group]
-            paths = np.column_stack([paths[group], taken]) if remember else paths
-            if level < process.horizon - 1:
-                split = multinomial(count, process.transitions[level][states, taken], rng)  # [groups, S']
-                group, states = np.nonzero(split)
-                returns, count = returns[group], split[group, states]
-                paths = paths[group] if remember else paths
-            if not remember:
-                keys, place = np.unique(np.column_stack([states, returns]), axis=0, return_inverse=True)
-                merged = np.zeros(len(keys), dtype=count.dtype)
-                np.add.at(merged, place.ravel(), count)
-                states, returns, count = keys[:, 0].astype(np.int64), keys[:, 1], merged
-        return returns, count, paths
-
-    def _begin(self, path: Path, n: int, phase: str, purpose: str) -> tuple[Path, np.random.Generator]:
-        """Charges the request and returns the generator that belongs to it."""
-        path = checked_path(path, self._process.horizon, self._process.n_actions, room=1)
-        visit = self.ledger.charge(phase, purpose, path, n)
-        return path, keyed_generator(self._seed, "draw", path, purpose, visit)
+        batch = self._batch(path, n, actions, shown, counts, pair, r_mean, r_var)
+        return self._moments_of(len(path), shown, batch, members)
 
     def _belief_at(self, path: Path) -> Floats:
         """Returns `[S]` the law of the state that `path` leads to."""
@@ -139,7 +156,7 @@ class CountedEngine:
             return self._process.start
         return self._belief(path[:-1]) @ self._process.transitions[len(path) - 1][:, path[-1]]
 
-    def _moments(
+    def _batch(
         self,
         path: Path,
         n: int,
@@ -149,16 +166,255 @@ class CountedEngine:
         pair: Floats,
         r_mean: Floats,
         r_var: Floats,
-        members: Ints | None = None,
-    ) -> Moments:
-        level = len(path)
-        x = self._process.observations[level][shown]
-        batch = Batch(n, actions, x, _shares(counts, n), pair, r_mean, r_var)
+    ) -> Batch:
+        x = self._process.observations[len(path)][shown]
+        return Batch(n, actions, x, _shares(counts, n), pair, r_mean, r_var)
+
+    def _moments_of(self, level: int, shown: Ints, batch: Batch, members: Ints | None) -> Moments:
         size = self._functions.level_size(level) * len(self._process.observations[level]) * self._functions.n_actions
         if size > KEPT:
-            return moments_of(self._functions, level, batch, members)
+            return self._functions.moments(level, batch, members)
         table = self._table(level) if members is None else self._table(level)[members]
         return Moments.of(table[:, shown], batch)
+
+
+def _roll_in(policy: Policy, level: int) -> Path:
+    """Returns the actions that lead to `level`; refuses a policy whose actions before it depend on observations."""
+    if isinstance(policy, Switch) and level <= policy.level:
+        return _roll_in(policy.first, level)
+    if isinstance(policy, OpenLoop) and level <= len(policy.path):
+        return policy.path[:level]
+    if level == 0:
+        return ()
+    raise InvalidInput(
+        f"the counted engine draws moments at nodes that a fixed action sequence leads to; {type(policy).__name__} does not "
+        f"fix its actions before level {level}. Use engine='stream'."
+    )
+
+
+def _actions_at(policy: Policy, level: int, process: TabularProcess) -> Floats:
+    """Returns `[K]` how likely each action is at `level`, which must not depend on the observation."""
+    acting = policy.at(level) if isinstance(policy, Switch) else policy
+    if not isinstance(acting, OpenLoop | Uniform):
+        raise InvalidInput(
+            f"the counted engine draws (x, a, r) where actions do not depend on x; {type(acting).__name__} looks at it. Use "
+            "engine='stream'."
+        )
+    return action_law(acting, level, process.observations[level][:1], process.n_actions)[0]
+
+
+def rollout(
+    process: TabularProcess, policy: Policy, n: int, first: int, rng: np.random.Generator
+) -> tuple[Returns, Ints]:
+    """Plays `policy` n times, as counts of equal episodes.
+
+    Returns:
+        Mean and variance of the returns, and `[first, H]` the paths of the first episodes.
+    """
+    first = min(first, n)
+    returns, count, paths = _roll(process, policy, first, rng, remember=True)
+    others, rest, _ = _roll(process, policy, n - first, rng, remember=False)
+    share = _shares(np.concatenate([count, rest]), n)
+    returns = np.concatenate([returns, others])
+    mean = float(share @ returns)
+    order = rng.permutation(np.repeat(np.arange(len(count)), count))  # a random order of the first episodes
+    return Returns(mean, float(share @ (returns - mean) ** 2)), paths[order]
+
+
+def _roll(
+    process: TabularProcess, policy: Policy, n: int, rng: np.random.Generator, *, remember: bool
+) -> tuple[Floats, Counts, Ints]:
+    """Plays `policy` n times; returns groups of equal episodes: returns, counts and, if remembered, paths."""
+    start = np.flatnonzero(process.start)
+    count = multinomial(as_counts(n), process.start[start], rng)
+    states, count = start[count > 0], count[count > 0]
+    returns, paths = np.zeros(len(states)), np.zeros((len(states), 0), dtype=np.int64)
+    for level in range(process.horizon):
+        parts = []
+        for s in np.unique(states):
+            actions, rewards, odds = _outcomes_in(process, policy, level, int(s))
+            mine = np.flatnonzero(states == s)
+            split = multinomial(count[mine], np.broadcast_to(odds, (len(mine), len(odds))), rng)
+            group, outcome = np.nonzero(split)
+            parts.append((mine[group], actions[outcome], rewards[outcome], split[split > 0]))
+        if not parts:
+            return returns, count, np.zeros((0, process.horizon), dtype=np.int64)
+        group, taken, paid, count = (np.concatenate(part) for part in zip(*parts, strict=True))
+        returns, states = returns[group] + paid, states[group]
+        paths = np.column_stack([paths[group], taken]) if remember else paths
+        if level < process.horizon - 1:
+            split = multinomial(count, process.transitions[level][states, taken], rng)  # [groups, S']
+            group, states = np.nonzero(split)
+            returns, count = returns[group], split[group, states]
+            paths = paths[group] if remember else paths
+        if not remember:
+            keys, place = np.unique(np.column_stack([states, returns]), axis=0, return_inverse=True)
+            merged = np.zeros(len(keys), dtype=count.dtype)
+            np.add.at(merged, place.ravel(), count)
+            states, returns, count = keys[:, 0].astype(np.int64), keys[:, 1], merged
+    return returns, count, paths
+
+
+def _outcomes_in(process: TabularProcess, policy: Policy, level: int, state: int) -> tuple[Ints, Floats, Floats]:
+    """Returns what `policy` can do and earn in one state: actions, rewards and probabilities, `[outcomes]` each."""
+    emission = process.emissions[level][state]
+    chances = process.action_law(policy, level)  # [X, K]
+    shown, chosen = np.nonzero((emission > 0)[:, None] & (chances > 0))
+    rewards = process.rewards[level]
+    points, probs = rewards.values[state, shown, chosen], rewards.probs[state, shown, chosen]  # [cells, R]
+    weights = (emission[shown] * chances[shown, chosen])[:, None] * probs
+    keys = np.column_stack([np.repeat(chosen, points.shape[1]), points.ravel()])
+    keys, inverse = np.unique(keys[weights.ravel() > 0], axis=0, return_inverse=True)
+    odds = np.bincount(inverse.ravel(), weights=weights.ravel()[weights.ravel() > 0])
+    return keys[:, 0].astype(np.int64), keys[:, 1], odds / odds.sum()
+
+
+def tally(process: TabularProcess, policy: Policy, n: int, rng: np.random.Generator) -> Tally:
+    """Plays `policy` n times and counts what happened by (level, observation, action).
+
+    Counts are drawn cell by cell over (state, observation), so the number of episodes does not matter.
+    """
+    K = process.n_actions
+    # [S, X] how many episodes are in state s and see x, level by level
+    here = multinomial(as_counts(n), (process.start[:, None] * process.emissions[0]).ravel(), rng)
+    here = here.reshape(len(process.start), -1)
+    visits, rewards, moves = [], [], []
+    for level in range(process.horizon):
+        chances, law = process.action_law(policy, level), process.rewards[level]
+        last = level == process.horizon - 1
+        X = here.shape[1]
+        seen, earned = np.zeros((X, K)), np.zeros((X, K))
+        shape = (0, 0) if last else (len(process.emissions[level + 1]), process.emissions[level + 1].shape[1])
+        there = np.zeros(shape, dtype=object)
+        moved = np.zeros((X, K, shape[1]))
+        for s, x in zip(*np.nonzero(here > 0), strict=True):
+            taken = multinomial(as_counts(int(here[s, x])), chances[x], rng)
+            for a in np.flatnonzero(taken > 0):
+                count = int(taken[a])
+                seen[x, a] += count
+                paid = multinomial(as_counts(count), law.probs[s, x, a], rng)
+                earned[x, a] += float(np.dot(paid.astype(np.float64), law.values[s, x, a]))
+                if not last:
+                    next_law = process.transitions[level][s, a][:, None] * process.emissions[level + 1]
+                    went = multinomial(as_counts(count), next_law.ravel(), rng).reshape(shape)
+                    moved[x, a] += went.sum(axis=0).astype(np.float64)
+                    there = there + went
+        visits.append(seen)
+        rewards.append(earned)
+        if not last:
+            moves.append(moved)
+        here = there.reshape(shape)
+    return Tally(tuple(visits), tuple(rewards), tuple(moves))
+
+
+def steps(
+    process: TabularProcess, policy: Policy, n: int, wanted: tuple[LevelSteps, ...], rng: np.random.Generator
+) -> tuple[Steps, ...]:
+    """Plays `policy` n times, as counts of (state, observation, action), and returns the steps of some levels.
+
+    The law of the state at the first level that is wanted is computed, so nothing is drawn before that level. From there on
+    counts are drawn forwards, so that steps of several levels belong to the same episodes.
+    """
+    moves_at = {w.level: w.moves for w in wanted}
+    first, last = wanted[0].level, wanted[-1].level
+    law = state_law(process, policy, first)[:, None] * process.emissions[first]  # [S, X]
+    here = multinomial(as_counts(n), law.ravel(), rng).reshape(law.shape)
+    found = []
+    for level in range(first, last + 1):
+        states, shown = np.nonzero(here)
+        taken = multinomial(here[states, shown], process.action_law(policy, level)[shown], rng)  # [cells, K]
+        cell, action = np.nonzero(taken)
+        groups = _Groups(states[cell], shown[cell], action, taken[cell, action])
+        moves = moves_at.get(level, False)
+        entries = no_moves()
+        earned = _earned(process, level, groups, rng) if level in moves_at else np.zeros(0)
+        if moves or level < last:
+            here, entries = _moved(process, level, groups, moves, rng)
+        if level in moves_at:
+            found.append(_steps_of(process, level, n, groups, earned, entries))
+    return tuple(found)
+
+
+def state_law(process: TabularProcess, policy: Policy, level: int) -> Floats:
+    """Returns `[S]` the law of the state at `level` that a policy leads to, exactly, also where it looks at observations."""
+    law = process.start
+    for h in range(level):
+        taken = process.emissions[h] @ process.action_law(policy, h)  # [S, K]
+        law = np.einsum("s,sk,skt->t", law, taken, process.transitions[h])
+    return law
+
+
+class _Groups(NamedTuple):
+    """Episodes at one level that are in the same state, saw the same and did the same, `[groups]` of each."""
+
+    states: Ints
+    shown: Ints  # number of the observation
+    action: Ints
+    number: Counts  # of episodes
+
+
+def _earned(process: TabularProcess, level: int, groups: _Groups, rng: np.random.Generator) -> Floats:
+    """Returns `[groups]` what each group earns in sum."""
+    rewards = process.rewards[level]
+    place = groups.states, groups.shown, groups.action
+    paid = multinomial(groups.number, rewards.probs[place], rng)  # [groups, R]
+    return (paid.astype(np.float64) * rewards.values[place]).sum(axis=1)
+
+
+def _moved(
+    process: TabularProcess, level: int, groups: _Groups, moves: bool, rng: np.random.Generator
+) -> tuple[Counts, tuple[Ints, Ints, Floats]]:
+    """Draws the next state and observation of every group.
+
+    Returns:
+        `[S', X']` how many episodes are where at the next level; and, where `moves` are wanted, how often which
+        (observation, action) led to which observation.
+    """
+    emission = process.emissions[level + 1]
+    went = multinomial(groups.number, process.transitions[level][groups.states, groups.action], rng)  # [groups, S']
+    if not moves:
+        return multinomial(went.sum(axis=0), emission, rng), no_moves()
+    there = np.zeros(emission.shape, dtype=groups.number.dtype)
+    pairs, columns, counts = [], [], []
+    for state in np.flatnonzero(went.sum(axis=0)):
+        group = np.flatnonzero(went[:, state])
+        support = np.flatnonzero(emission[state])
+        law = np.broadcast_to(emission[state, support], (len(group), len(support)))
+        seen = multinomial(went[group, state], law, rng)  # [group, support]
+        there[state, support] = seen.sum(axis=0)
+        i, j = np.nonzero(seen)
+        pairs.append(groups.shown[group[i]] * process.n_actions + groups.action[group[i]])
+        columns.append(support[j])
+        counts.append(seen[i, j].astype(np.float64))
+    joined = (np.concatenate(pairs), np.concatenate(columns), np.concatenate(counts))
+    return there, counted_pairs(*joined, emission.shape[1])
+
+
+def _steps_of(
+    process: TabularProcess, level: int, n: int, groups: _Groups, earned: Floats, entries: tuple[Ints, Ints, Floats]
+) -> Steps:
+    """Returns the steps of a level; observations that did not occur are left out."""
+    K, size = process.n_actions, len(process.observations[level])
+    pair = groups.shown * K + groups.action
+    visits, rewards = (
+        np.bincount(pair, weights=w, minlength=size * K).astype(np.float64).reshape(size, K)
+        for w in (groups.number.astype(np.float64), earned)
+    )
+    shown, row = np.unique(groups.shown), np.zeros(size, dtype=np.int64)
+    row[shown] = np.arange(len(shown))
+    pairs, columns, moves = entries
+    followed, column = np.unique(columns, return_inverse=True)
+    next_x = process.observations[level + 1][followed] if len(followed) else process.observations[level][:0]
+    return Steps(
+        n,
+        process.observations[level][shown],
+        visits[shown],
+        rewards[shown],
+        next_x,
+        row[pairs // K] * K + pairs % K,
+        column,
+        moves,
+    )
 
 
 def _shares(counts: Counts, total: int) -> Floats:
@@ -168,17 +424,3 @@ def _shares(counts: Counts, total: int) -> Floats:
     if counts.dtype == object:
         return np.array([c / total for c in counts])
     return counts / float(total)
-
-
-def _outcomes_in(process: TabularProcess, policy: Policy, level: int, state: int) -> tuple[Ints, Floats, Floats]:
-    """Returns what `policy` can do and earn in one state: actions, rewards and probabilities, `[outcomes]` each."""
-    emission = process.emissions[level][state]
-    shown = np.flatnonzero(emission)
-    chosen = process.actions_of(policy, level)[shown]
-    rewards = process.rewards[level]
-    points, probs = rewards.values[state, shown, chosen], rewards.probs[state, shown, chosen]  # [shown, R]
-    weights = emission[shown, None] * probs
-    keys = np.column_stack([np.repeat(chosen, points.shape[1]), points.ravel()])
-    keys, inverse = np.unique(keys[weights.ravel() > 0], axis=0, return_inverse=True)
-    odds = np.bincount(inverse.ravel(), weights=weights.ravel()[weights.ravel() > 0])
-    return keys[:, 0].astype(np.int64), keys[:, 1], odds / odds.sum()

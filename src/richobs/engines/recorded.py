@@ -1,34 +1,34 @@
-"""An engine that remembers: every draw is written down before it is used, and never made twice.
+"""An engine with a record: every draw is written down before it is used, and never made twice.
 
-Algorithms are functions of what their engine answers, so a run that was interrupted goes on by asking the same questions:
+A learner is a function of what its engine answers, so a run that was interrupted goes on by asking the same questions:
 those answered before are answered from the record, and the rest by playing.
 """
 
 import json
 import zlib
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
-from richobs.engines.base import Engine, Outcomes
-from richobs.errors import InvalidFile, InvalidInput
-from richobs.moments import Moments
-from richobs.problem import Environment, Episodes, Ints, Observations, Path, Policy, Rollouts, Steps
+from richobs.core.environment import Environment, Episodes, at_once, checked_episodes
+from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.moments import Moments
+from richobs.core.policies import Policy
+from richobs.core.queries import Answer, Engine, Query, Returns, Tally
+from richobs.core.steps import Steps
 
-Answer = TypeVar("Answer")
-Request = list[Any]  # what was asked, in plain values: method, path, n, first, phase, purpose
+Words = list[Any]  # a query in plain values
 
 
 class Record(Protocol):
     """Where draws are kept, in order."""
 
-    def draw(self, k: int, /) -> tuple[Request, bytes] | None:
-        """Returns the k-th request and its answer, or None where there is none yet."""
+    def draw(self, k: int, /) -> tuple[Words, bytes] | None:
+        """Returns the k-th query and its answer, or None where there is none yet."""
         ...
 
-    def keep_draw(self, k: int, request: Request, answer: bytes, /) -> None:
+    def keep_draw(self, k: int, query: Words, answer: bytes, /) -> None:
         """Writes the k-th draw down for good, and forgets the calls that it was made of."""
         ...
 
@@ -50,44 +50,22 @@ class RecordedEngine:
         self._record = record
         self._asked = 0
 
-    def observe(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
-        """Returns the moments of n observations at `path`, without actions."""
-        ask = partial(self._engine.observe, path, n, phase=phase, purpose=purpose)
-        return self._answer(["observe", list(path), n, 0, phase, purpose], ask, _ONE)
-
-    def step(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
-        """Returns the moments of n samples (x, a, r) at `path` with actions drawn uniformly."""
-        ask = partial(self._engine.step, path, n, phase=phase, purpose=purpose)
-        return self._answer(["step", list(path), n, 0, phase, purpose], ask, _ONE)
-
-    def play(self, path: Path, n: int, members: Sequence[Ints], *, phase: str, purpose: str) -> list[Moments]:
-        """Plays the action sequence `path` n times; returns per level the moments of the listed members."""
-        ask = partial(self._engine.play, path, n, members, phase=phase, purpose=purpose)
-        return self._answer(["play", list(path), n, 0, phase, purpose], ask, _MANY)
-
-    def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
-        """Plays `policy` n times; also returns the paths of the first `first` of them."""
-        ask = partial(self._engine.rollout, policy, n, first, phase=phase, purpose=purpose)
-        return self._answer(["rollout", [], n, first, phase, purpose], ask, _OUTCOMES)
-
-    def _answer(self, request: Request, ask: Callable[[], Answer], form: "_Form[Answer]") -> Answer:
+    def ask(self, query: Query, /) -> Answer:
+        """Returns the recorded answer, or asks and records."""
         k, self._asked = self._asked, self._asked + 1
         known = self._record.draw(k)
         if known is None:
-            answer = ask()
-            self._record.keep_draw(k, request, form.pack(answer))
+            answer = self._engine.ask(query)
+            self._record.keep_draw(k, query.words, pack_answer(answer))
             return answer
-        if known[0] != request:
+        words, body = known
+        if words != query.words:
             raise InvalidFile(
-                f"draw {k} of the record was {known[0]}, and the same run now asks for {request}: it was made by other code "
-                "or on another machine. Start anew in another folder."
+                f"draw {k} of the record was {words}, and the same run now asks for {query.words}: it was made by other "
+                "code or on another machine. Start anew in another folder."
             )
-        _, path, n, _, phase, purpose = request
-        self.ledger.charge(phase, purpose, tuple(path), n)
-        return form.unpack(known[1])
-
-
-AT_ONCE = 32  # episodes of somebody else's environment per call, unless it says otherwise
+        self.ledger.charge(query.phase, query.purpose, query.path, query.n)
+        return unpack_answer(body)
 
 
 class PacedEnvironment:
@@ -102,57 +80,35 @@ class PacedEnvironment:
         self._record = record
         self._at_once = at_once(env)
         self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, env.reward_range
-        self.episodes = env.episodes  # that it really played
 
-    def draw(self, path: Path, n: int, rng: np.random.Generator) -> Observations:
-        """Returns `[n, ...]` observations at the node at `path`."""
-        return self._calls(n, rng, lambda part: [self._env.draw(path, part.stop - part.start, rng)])[0]
-
-    def step(self, path: Path, actions: Ints, rng: np.random.Generator) -> Steps:
-        """Goes to the node at `path` once per entry of `actions` `[n]` and takes that action there."""
-        return Steps(*self._calls(len(actions), rng, lambda part: list(self._env.step(path, actions[part], rng))))
-
-    def rollout(self, policy: Policy, n: int, rng: np.random.Generator) -> Rollouts:
-        """Plays `policy` from start to end, n times."""
-        return Rollouts(*self._calls(n, rng, lambda part: list(self._env.rollout(policy, part.stop - part.start, rng))))
-
-    def play(self, path: Path, n: int, rng: np.random.Generator) -> Episodes:
-        """Plays the action sequence `path` n times and returns what was seen at each level on the way."""
-
-        def part_of(part: slice) -> list[np.ndarray[Any, Any]]:
-            seen, rewards = self._env.play(path, part.stop - part.start, rng)
-            return [*seen, rewards]
-
-        *seen, rewards = self._calls(n, rng, part_of)
-        return Episodes(tuple(seen), rewards)
-
-    def _calls(
-        self, n: int, rng: np.random.Generator, call: Callable[[slice], list[np.ndarray[Any, Any]]]
-    ) -> list[np.ndarray[Any, Any]]:
-        """Returns the arrays of all calls, one after the other; `rng` ends as if all had been made now."""
+    def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
+        """Plays n episodes, a few at a time; `rng` ends as if all had been played now."""
+        depth = self.horizon if levels is None else levels
         chunk = "" if self._record is None else _state(rng)  # the generator names the chunk
         parts = []
         for first in range(0, n, self._at_once):
             key = f"{chunk}/{first}"
             known = None if self._record is None else self._record.call(key)
             if known is None:
-                arrays = call(slice(first, min(first + self._at_once, n)))
+                size = min(self._at_once, n - first)
+                part = checked_episodes(self._env.play(policy, size, rng, depth), self._env, policy, size, depth)
                 if self._record is not None:
-                    self._record.keep_call(key, _pack(None, arrays), _state(rng))
-                self.episodes = self._env.episodes
+                    self._record.keep_call(key, _pack(None, _columns(part)), _state(rng))
             else:
-                _, arrays = _unpack(known[0])
+                part = _episodes(_unpack(known[0])[1], depth)
                 rng.bit_generator.state = _restored(known[1])
-            parts.append(arrays)
-        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+            parts.append(part)
+        return Episodes.concatenate(parts)
 
 
-def at_once(env: Environment) -> int:
-    """Returns how many episodes one call of somebody else's environment plays."""
-    number = getattr(env, "at_once", AT_ONCE)
-    if not isinstance(number, int) or number < 1:
-        raise InvalidInput(f"an environment's at_once is a number of episodes, at least 1; got {number!r}.")
-    return number
+def _columns(played: Episodes) -> list[np.ndarray[Any, Any]]:
+    """Returns the arrays that episodes consist of."""
+    return [*played.observations, *played.actions, *played.rewards, *played.ended]
+
+
+def _episodes(arrays: Sequence[np.ndarray[Any, Any]], levels: int) -> Episodes:
+    """Returns the episodes that `_columns` took apart."""
+    return Episodes(*(tuple(arrays[i : i + levels]) for i in range(0, len(arrays), levels)))
 
 
 def _state(rng: np.random.Generator) -> str:
@@ -191,44 +147,49 @@ def _unpack(body: bytes) -> tuple[Any, list[np.ndarray[Any, Any]]]:
     return head, arrays
 
 
-def _pack_moments(parts: Sequence[Moments]) -> bytes:
-    """Returns moments as bytes; actions that were not taken have no columns to keep."""
-    head, arrays = [], []
-    for m in parts:
+def pack_answer(answer: Answer) -> bytes:
+    """Returns an answer as bytes; actions that were not taken have no columns of moments to keep."""
+    arrays: list[np.ndarray[Any, Any]] = [answer.paths]
+    levels = []
+    for m in answer.moments:
         taken = np.flatnonzero(m.actions)
-        head.append([m.n, m.actions])
+        levels.append([m.n, m.actions])
         arrays += [m.v_mean, m.v_var, m.u_mean[:, taken], m.u_var[:, taken]]
+    head: dict[str, Any] = {"n": answer.n, "returns": answer.returns, "moments": levels, "tally": 0, "episodes": 0}
+    if answer.tally is not None:
+        head["tally"] = len(answer.tally.visits)
+        arrays += [a for column in answer.tally for a in column]
+    if answer.episodes is not None:
+        head["episodes"] = answer.episodes.levels
+        arrays += _columns(answer.episodes)
+    if answer.steps:
+        head["steps"] = [s.n for s in answer.steps]
+        arrays += [a for s in answer.steps for a in _step_columns(s)]
     return _pack(head, arrays)
 
 
-def _unpack_moments(body: bytes) -> list[Moments]:
-    head, arrays = _unpack(body)
-    result = []
-    for i, (n, actions) in enumerate(head):
-        v_mean, v_var, *columns = arrays[4 * i : 4 * i + 4]
+def _step_columns(s: Steps) -> list[np.ndarray[Any, Any]]:
+    """Returns the arrays that steps consist of, in the order in which `Steps` takes them."""
+    return [s.x, s.visits, s.rewards, s.next_x, s.pair, s.next, s.moves]
+
+
+def unpack_answer(body: bytes) -> Answer:
+    """Returns the answer that `pack_answer` wrote."""
+    head, (paths, *rest) = _unpack(body)
+    moments = []
+    for n, actions in head["moments"]:
+        v_mean, v_var, u_means, u_vars = (rest.pop(0) for _ in range(4))
         u_mean, u_var = np.zeros((2, len(v_mean), len(actions)))
         taken = np.flatnonzero(actions)
-        u_mean[:, taken], u_var[:, taken] = columns
-        result.append(Moments(n, tuple(actions), v_mean, v_var, u_mean, u_var))
-    return result
-
-
-class _Form(NamedTuple, Generic[Answer]):
-    """How answers of one kind are written and read."""
-
-    pack: Callable[[Answer], bytes]
-    unpack: Callable[[bytes], Answer]
-
-
-def _pack_outcomes(o: Outcomes) -> bytes:
-    return _pack([o.n, o.mean, o.variance], [o.paths])
-
-
-def _unpack_outcomes(body: bytes) -> Outcomes:
-    (n, mean, variance), (paths,) = _unpack(body)
-    return Outcomes(n, mean, variance, paths)
-
-
-_ONE: _Form[Moments] = _Form(lambda m: _pack_moments([m]), lambda body: _unpack_moments(body)[0])
-_MANY: _Form[list[Moments]] = _Form(_pack_moments, _unpack_moments)
-_OUTCOMES: _Form[Outcomes] = _Form(_pack_outcomes, _unpack_outcomes)
+        u_mean[:, taken], u_var[:, taken] = u_means, u_vars
+        moments.append(Moments(n, tuple(actions), v_mean, v_var, u_mean, u_var))
+    tally = None
+    if levels := head["tally"]:
+        counted, rest = rest[: 3 * levels - 1], rest[3 * levels - 1 :]
+        tally = Tally(tuple(counted[:levels]), tuple(counted[levels : 2 * levels]), tuple(counted[2 * levels :]))
+    totals = head.get("steps", [])  # the arrays of steps come last, seven of each level
+    place = len(rest) - 7 * len(totals)
+    rest, columns = rest[:place], rest[place:]
+    steps = tuple(Steps(n, *columns[7 * i : 7 * i + 7]) for i, n in enumerate(totals))
+    episodes = _episodes(rest, head["episodes"]) if head["episodes"] else None
+    return Answer(head["n"], Returns(*head["returns"]), paths, tuple(moments), tally, episodes, steps)

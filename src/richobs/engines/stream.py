@@ -1,25 +1,24 @@
 """The streaming engine: any environment, episodes played chunk by chunk.
 
-Chunks have a fixed size and a generator of their own, keyed by (seed, path, purpose, visit, chunk), and moments are added
-in chunk order: results do not depend on how many workers share the chunks.
+Chunks have a fixed size and a generator of their own, keyed by (seed, path, purpose, visit, chunk), and contributions are
+added in chunk order: results do not depend on how many workers share the chunks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
-import numpy as np
+from richobs.core.environment import Environment, checked_episodes, checked_path
+from richobs.core.errors import InvalidInput
+from richobs.core.functions import FunctionClass
+from richobs.core.ledger import Ledger
+from richobs.core.problem import Problem
+from richobs.core.process import TabularProcess
+from richobs.core.queries import Answer, Query
+from richobs.core.randomness import keyed_generator
+from richobs.core.settings import Settings
+from richobs.engines.base import Partial, Sum, check_steps, check_tally, partial_of
 
-from richobs.engines.base import Outcomes, moments_of, quick_moments_of
-from richobs.engines.ledger import Ledger
-from richobs.errors import InvalidInput, RewardOutOfRange
-from richobs.moments import Batch, Moments
-from richobs.problem import Environment, Floats, FunctionClass, Ints, Path, Policy, Rollouts
-from richobs.randomness import keyed_generator
-
-CHUNK = 16_384  # episodes per chunk
-TOLERANCE = 1e-9  # how far rounding may push a total past 1
-Part = TypeVar("Part")
+CHUNK = 4_096  # episodes per chunk: what they see at all levels is held at once
 
 
 class StreamEngine:
@@ -34,6 +33,7 @@ class StreamEngine:
         *,
         seed: int,
         ledger: Ledger,
+        process: TabularProcess | None = None,
         chunk: int = CHUNK,
         workers: int = 1,
     ):
@@ -44,94 +44,49 @@ class StreamEngine:
             functions: the class whose moments are wanted.
             seed: of every draw.
             ledger: where episodes are charged.
+            process: lists the observations, where tallies are wanted.
             chunk: episodes per chunk; it belongs to the result, the number of workers does not.
             workers: threads that share the chunks.
         """
         if chunk < 1 or workers < 1:
             raise InvalidInput(f"chunk and workers must be at least 1; got {chunk} and {workers}.")
+        self.ledger = ledger
         self._env = env
         self._functions = functions
+        self._process = process
         self._seed = seed
-        self.ledger = ledger
         self._chunk = chunk
         self._workers = workers
 
-    def observe(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
-        """Returns the moments of n observations at `path`, without actions."""
+    @classmethod
+    def missing(cls, problem: Problem, /) -> None:
+        """Returns None: it plays any environment."""
 
-        def part(size: int, rng: np.random.Generator) -> Moments:
-            x = self._env.draw(path, size, rng)
-            return moments_of(self._functions, len(path), Batch.of_observations(x, self._env.n_actions))
+    @classmethod
+    def build(cls, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, /) -> "StreamEngine":
+        """Returns the engine of one run."""
+        seed, workers = settings.seed, settings.workers
+        return cls(env, problem.functions, seed=seed, ledger=ledger, process=problem.process, workers=workers)
 
-        return self._sum(path, n, phase, purpose, part)
+    def ask(self, query: Query, /) -> Answer:
+        """Plays what the query asks for and returns what it wants."""
+        check_tally(query, self._process)
+        check_steps(query, self._env.horizon)
+        path = checked_path(query.path, self._env.horizon, self._env.n_actions)
+        visit = self.ledger.charge(query.phase, query.purpose, path, query.n)
+        total = Sum(query)
+        for part in self._parts(query, visit):
+            total.add(part)
+        return total.answer()
 
-    def step(self, path: Path, n: int, *, phase: str, purpose: str) -> Moments:
-        """Returns the moments of n samples (x, a, r) at `path` with actions drawn uniformly."""
+    def _parts(self, query: Query, visit: int) -> Iterator[Partial]:
+        """Yields the contribution of every chunk in order, whichever thread computes it."""
 
-        def part(size: int, rng: np.random.Generator) -> Moments:
-            asked = rng.integers(self._env.n_actions, size=size)
-            x, actions, rewards = self._env.step(path, asked, rng)
-            _check_rewards(rewards[:, None], len(path), f"path {path}")
-            return moments_of(self._functions, len(path), Batch.of_steps(x, actions, rewards, self._env.n_actions))
+        def one(chunk: int) -> Partial:
+            return play_chunk(self._env, self._functions, self._process, query, (self._seed, visit), chunk, self._chunk)
 
-        return self._sum(path, n, phase, purpose, part)
-
-    def play(self, path: Path, n: int, members: Sequence[Ints], *, phase: str, purpose: str) -> list[Moments]:
-        """Plays the action sequence `path` n times; returns per level the moments of the listed members."""
-        K = self._env.n_actions
-
-        def part(size: int, rng: np.random.Generator) -> list[Moments]:
-            seen, rewards = self._env.play(path, size, rng)
-            _check_rewards(rewards, 0, f"path {path}")
-            _check_rewards(rewards.sum(axis=1, keepdims=True), None, f"path {path}")
-            batches = [Batch.of_steps(x, np.full(size, a), r, K) for x, a, r in zip(seen, path, rewards.T, strict=True)]
-            return [quick_moments_of(self._functions, h, batch, members[h]) for h, batch in enumerate(batches)]
-
-        chunks = self._chunks(path, n, phase, purpose, part)
-        totals = next(chunks)
-        for chunk in chunks:
-            totals = [total + moments for total, moments in zip(totals, chunk, strict=True)]
-        return totals
-
-    def rollout(self, policy: Policy, n: int, first: int, *, phase: str, purpose: str) -> Outcomes:
-        """Plays `policy` n times; also returns the paths of the first `first` of them."""
-
-        def part(size: int, rng: np.random.Generator) -> Rollouts:
-            played = Rollouts(*self._env.rollout(policy, size, rng))
-            _check_rewards(played.returns[:, None], None, "a rollout")
-            return played
-
-        total, squares, paths, missing = 0.0, 0.0, [], first
-        for played in self._chunks((), n, phase, purpose, part):
-            total += float(played.returns.sum())
-            squares += float((played.returns**2).sum())
-            if missing > 0:
-                paths.append(played.paths[:missing])
-                missing -= len(paths[-1])
-        mean = total / n
-        found = np.concatenate(paths) if paths else np.zeros((0, self._env.horizon), dtype=np.int64)
-        return Outcomes(n, mean, max(0.0, squares / n - mean**2), found)
-
-    def _sum(
-        self, path: Path, n: int, phase: str, purpose: str, part: Callable[[int, np.random.Generator], Moments]
-    ) -> Moments:
-        total = Moments.empty(self._functions.level_size(len(path)), self._env.n_actions)
-        for moments in self._chunks(path, n, phase, purpose, part):
-            total = total + moments
-        return total
-
-    def _chunks(
-        self, path: Path, n: int, phase: str, purpose: str, part: Callable[[int, np.random.Generator], Part]
-    ) -> Iterator[Part]:
-        """Yields `part(size, generator)` of every chunk in order, whoever computes it."""
-        visit = self.ledger.charge(phase, purpose, path, n)
-
-        def one(chunk: int) -> Part:
-            size = min(self._chunk, n - chunk * self._chunk)
-            return part(size, keyed_generator(self._seed, "draw", path, purpose, visit, chunk))
-
-        chunks = range(-(-n // self._chunk))
-        if self._workers == 1:
+        chunks = range(-(-query.n // self._chunk))
+        if self._workers == 1 or len(chunks) == 1:
             yield from map(one, chunks)
             return
         with ThreadPoolExecutor(self._workers) as pool:
@@ -139,13 +94,30 @@ class StreamEngine:
                 yield from pool.map(one, chunks[first : first + 4 * self._workers])
 
 
-def _check_rewards(rewards: Floats, level: int | None, where: str) -> None:
-    """Refuses rewards `[n, levels]` (or totals, where `level` is None) that are not numbers in [0, 1]."""
-    wrong = np.argwhere(~((rewards >= -TOLERANCE) & (rewards <= 1 + TOLERANCE)))  # NaN included
-    if len(wrong):
-        episode, column = wrong[0]
-        what = "its rewards in total" if level is None else f"level {level + column}"
-        raise RewardOutOfRange(
-            f"{where}, episode {episode} of a chunk: {what} paid {rewards[episode, column]}; rewards and their totals must "
-            "lie in [0, 1]. Rescale them, and declare the range."
-        )
+def play_chunk(
+    env: Environment,
+    functions: FunctionClass,
+    process: TabularProcess | None,
+    query: Query,
+    key: tuple[int, int],
+    chunk: int,
+    size: int,
+) -> Partial:
+    """Plays one chunk of a query: a pure function of its arguments, wherever it runs.
+
+    Args:
+        env: what to play.
+        functions: the class whose moments are wanted.
+        process: lists the observations, where tallies are wanted.
+        query: what is asked for.
+        key: seed, and how often the query's key was asked before.
+        chunk: number of the chunk.
+        size: episodes per chunk.
+    """
+    first = chunk * size
+    n = min(size, query.n - first)
+    levels = env.horizon if query.levels is None else query.levels
+    seed, visit = key
+    rng = keyed_generator(seed, "draw", *query.key, visit, chunk)
+    played = checked_episodes(env.play(query.policy, n, rng, levels), env, query.policy, n, levels)
+    return partial_of(query, played, max(0, min(n, query.paths - first)), functions, process)

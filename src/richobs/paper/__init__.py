@@ -3,26 +3,26 @@
 import importlib
 from typing import cast
 
-from richobs.errors import InvalidInput
+from richobs.core.errors import InvalidInput
 from richobs.paper.base import Check, Conclusion, Plain, Scale, Statement
 
 __all__ = ["STATEMENTS", "Check", "Conclusion", "Plain", "Scale", "Statement", "load"]
 
 STATEMENTS: dict[str, str] = {  # name -> module, in the paper's order
-    "lower-bounds": "richobs.paper.lower_bounds",
-    "pac": "richobs.paper.pac",
-    "special-cases": "richobs.paper.special_cases",
-    "undirected-exploration": "richobs.paper.undirected_exploration",
-    "td-loss": "richobs.paper.td_loss",
-    "squared-loss-deviation": "richobs.paper.deviation",
-    "estimation-error": "richobs.paper.estimation",
-    "bias-accumulation": "richobs.paper.bias",
-    "instantaneous-risk": "richobs.paper.risk",
-    "td-elim": "richobs.paper.td_elim",
-    "consensus": "richobs.paper.consensus",
-    "dfs-learn": "richobs.paper.dfs_learn",
-    "v-star": "richobs.paper.v_star",
-    "on-demand": "richobs.paper.on_demand",
+    "lower-bounds": "richobs.paper.statements.lower_bounds",
+    "pac": "richobs.paper.statements.pac",
+    "special-cases": "richobs.paper.statements.special_cases",
+    "undirected-exploration": "richobs.paper.statements.undirected_exploration",
+    "td-loss": "richobs.paper.statements.td_loss",
+    "squared-loss-deviation": "richobs.paper.statements.deviation",
+    "estimation-error": "richobs.paper.statements.estimation",
+    "bias-accumulation": "richobs.paper.statements.bias",
+    "instantaneous-risk": "richobs.paper.statements.risk",
+    "td-elim": "richobs.paper.statements.td_elim",
+    "consensus": "richobs.paper.statements.consensus",
+    "dfs-learn": "richobs.paper.statements.dfs_learn",
+    "v-star": "richobs.paper.statements.v_star",
+    "on-demand": "richobs.paper.statements.on_demand",
 }
 
 

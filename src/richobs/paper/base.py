@@ -4,7 +4,7 @@ Each statement is a module of this package that has the names of `Statement`. Pi
 values, so that a runner can share them among processes, store each as it ends, and go on after an interruption.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -61,3 +61,8 @@ class Statement(Protocol):
     def draw(self, figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /) -> None:
         """Draws the statement's figure; the runner adds what `Conclusion.sample` says."""
         ...
+
+
+def of_kind(kind: str, pieces: Sequence[Plain], results: Sequence[Plain]) -> Iterator[tuple[Plain, Plain]]:
+    """Yields the pieces of one kind, each with what was measured of it, where a statement's pieces have a `kind`."""
+    return ((p, r) for p, r in zip(pieces, results, strict=True) if p["kind"] == kind)

@@ -1,23 +1,21 @@
-"""How figures look: one style, colours that colour-blind readers can tell apart, and the sample printed underneath."""
+"""How the figures of statements look: one style, and a line about the sample printed underneath."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from richobs.files import write_atomically
-from richobs.intervals import binomial_interval
+from richobs.core.files import write_atomically
 from richobs.paper.base import Plain, Statement
+from richobs.show.palette import INK, LIGHT
+from richobs.stats.intervals import binomial_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, the names being what they are used for here.
-INK, BLUE, ORANGE, GREEN, SKY, RED, PINK, GREY = (
-    "#222222", "#0072b2", "#e69f00", "#009e73", "#56b4e9", "#d55e00", "#cc79a7", "#8c8c8c",
-)  # fmt: skip
-
+# Letters are thin, so words have darker shades than lines:
+NOTE, DARK_GREEN, DARK_RED, DARK_ORANGE = LIGHT["muted"], LIGHT["good"], LIGHT["bad"], "#8a5f00"
 STYLE: Any = {
     "font.size": 10,
     "axes.titlesize": 10.5,
@@ -80,4 +78,4 @@ def _print_under(figure: "Figure", sample: str) -> None:
     lines = textwrap.wrap(sample, int(width * 15))
     room = (0.17 * len(lines) + 0.08) / height
     figure.set_layout_engine("constrained", rect=(0, room, 1, 1 - room))
-    figure.text(0.012, 0.05 / height, "\n".join(lines), fontsize=8, color="#555555", va="bottom")
+    figure.text(0.012, 0.05 / height, "\n".join(lines), fontsize=8, color=NOTE, va="bottom")

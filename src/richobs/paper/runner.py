@@ -10,22 +10,23 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from richobs.errors import RichObsError
-from richobs.files import write_atomically
+from richobs.core.errors import RichObsError
+from richobs.core.files import write_atomically
+from richobs.core.version import __version__
 from richobs.paper import STATEMENTS, load
 from richobs.paper.base import Conclusion, Plain, Scale, Statement
 from richobs.paper.figures import save_figure
 from richobs.paper.page import render
 from richobs.paper.store import Store, canonical
-from richobs.version import __version__
 
+LOOK = 0.2  # seconds between two looks for an interruption
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # workers are processes already
 
 
@@ -40,11 +41,11 @@ class Step:
     statement: str
     done: int
     total: int
-    report: "Report | None" = None
+    report: "StatementReport | None" = None
 
 
 @dataclass(frozen=True)
-class Report:
+class StatementReport:
     """What came of one statement; equal for equal pieces, whoever measured them."""
 
     name: str
@@ -71,7 +72,7 @@ def evaluate(statement: Statement, scale: Scale) -> tuple[list[Plain], list[Plai
 
 def run(
     names: Sequence[str], *, scale: Scale, out: Path, workers: int = 2, watch: Watch = lambda step: None
-) -> list[Report]:
+) -> list[StatementReport]:
     """Runs statements and writes their figures, results and the page.
 
     Args:
@@ -84,13 +85,14 @@ def run(
     chosen = set(names) or set(STATEMENTS)
     statements = {name: load(name) for name in sorted(chosen, key=[*STATEMENTS, *names].index)}  # refuses unknown names
     pieces = {name: statement.pieces(scale) for name, statement in statements.items()}
-    reports: dict[str, Report] = {}
+    reports: dict[str, StatementReport] = {}
     with Store(out) as store:
         found = {name: [store.find(name, piece) for piece in pieces[name]] for name in statements}
         missing = [(name, i) for name, results in found.items() for i, r in enumerate(results) if r is None]
         left = {name: sum(r is None for r in results) for name, results in found.items()}
 
-        def told(name: str) -> None:
+        def advance(name: str) -> None:
+            """Tells how far a statement is, and concludes once all of its pieces are measured."""
             total = len(pieces[name])
             watch(Step(name, total - left[name], total))
             if left[name] == 0:
@@ -98,49 +100,92 @@ def run(
                 watch(Step(name, total, total, reports[name]))
 
         for name in statements:
-            told(name)
-        for name, i, result in _measured(missing, pieces, workers):
-            store.add(name, pieces[name][i], result)
-            left[name] -= 1
-            told(name)
+            advance(name)
+        with closing(_measured(missing, pieces, workers)) as measured:  # an interruption ends the processes at once
+            for name, i, result in measured:
+                store.add(name, pieces[name][i], result)
+                left[name] -= 1
+                advance(name)
     _write(out / "index.html", render(_all_reports(out, scale), scale))
     return [reports[name] for name in statements]
 
 
 def _measured(
     missing: Sequence[tuple[str, int]], pieces: dict[str, list[Plain]], workers: int
-) -> Iterator[tuple[str, int, str]]:
-    """Yields (statement, number of the piece, result) as processes finish them, in any order."""
+) -> Generator[tuple[str, int, str], None, None]:
+    """Yields (statement, number of the piece, result) as processes finish them, in any order.
+
+    Raises:
+        PieceFailed: a measurement failed; every piece that was finished by then has been yielded before.
+    """
     if not missing:
         return
     before = set(multiprocessing.active_children())
-    with _one_thread_each():
+    with _one_thread_each(), _interruptions_noted() as interrupted:
         pool = ProcessPoolExecutor(
             min(workers, len(missing)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin
         )
         try:
-            futures: dict[Future[str], tuple[str, int]] = {
-                pool.submit(_measure, STATEMENTS[name], pieces[name][i]): (name, i) for name, i in missing
-            }
-            for future in as_completed(futures):
-                name, i = futures[future]
-                try:
-                    result = future.result()
-                except BrokenProcessPool as error:
-                    raise PieceFailed(
-                        "a process that was measuring died, perhaps for want of memory. What was finished is stored; the "
-                        "same command goes on from there, and fewer --workers need less."
-                    ) from error
-                except Exception as error:
-                    what = f"{type(error).__name__}: {error}"
-                    raise PieceFailed(f"{name}: measuring {canonical(pieces[name][i])} failed. {what}") from error
-                yield name, i, result
-        except BaseException:  # an interruption among them: what is running is worth less than a prompt end
+            with _interruptions_held_back():
+                waiting: dict[Future[str], tuple[str, int]] = {
+                    pool.submit(_measure, STATEMENTS[name], pieces[name][i]): (name, i) for name, i in missing
+                }
+            while waiting:
+                done, _ = wait(waiting, timeout=LOOK, return_when=FIRST_COMPLETED)
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
+                failed = [future for future in done if future.exception() is not None]
+                for future in done.difference(failed):
+                    name, i = waiting.pop(future)
+                    yield name, i, future.result()
+                if failed:
+                    name, i = waiting[failed[0]]
+                    error = failed[0].exception()
+                    assert error is not None
+                    raise _failure(error, f"{name}: measuring {canonical(pieces[name][i])} failed.") from error
+        except BaseException:  # an interruption too: pieces in progress are given up, so that the end is prompt
             pool.shutdown(wait=False, cancel_futures=True)
             for child in set(multiprocessing.active_children()) - before:
                 child.terminate()
             raise
         pool.shutdown()
+
+
+def _failure(error: BaseException, what: str) -> PieceFailed:
+    """Returns what is raised for a piece that could not be measured."""
+    if isinstance(error, BrokenProcessPool):
+        return PieceFailed(
+            "a process that was measuring died, perhaps for want of memory. What was finished is stored; the same command "
+            "goes on from there, and fewer --workers need less."
+        )
+    return PieceFailed(f"{what} {type(error).__name__}: {error}")
+
+
+@contextmanager
+def _interruptions_noted() -> Iterator[threading.Event]:
+    """Yields an event that Control-C sets, instead of raising in the middle of a lock that threads of the pool need."""
+    noted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
+        yield noted
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: noted.set())
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _interruptions_held_back() -> Iterator[None]:
+    """Lets Control-C wait while workers are started: they inherit that, so none of them dies of it before `_begin`."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @contextmanager
@@ -177,11 +222,11 @@ def _measure(module: str, piece: Plain) -> str:
     return canonical(result)
 
 
-def _report(statement: Statement, scale: Scale, pieces: list[Plain], store: Store, out: Path) -> Report:
+def _report(statement: Statement, scale: Scale, pieces: list[Plain], store: Store, out: Path) -> StatementReport:
     """Concludes from what is stored, and writes results and figure."""
     results = [r for r in (store.find(statement.NAME, piece) for piece in pieces) if r is not None]
     conclusion = statement.conclude(pieces, results)
-    report = Report(statement.NAME, statement.TITLE, statement.SAYS, scale, conclusion)
+    report = StatementReport(statement.NAME, statement.TITLE, statement.SAYS, scale, conclusion)
     save_figure(statement, pieces, results, conclusion.sample, out)
     measured = [{"piece": piece, "result": result} for piece, result in zip(pieces, results, strict=True)]
     text = json.dumps({**report.as_json(), "measured": measured}, indent=1, allow_nan=False)

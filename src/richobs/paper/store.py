@@ -10,9 +10,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from richobs.errors import InvalidFile, InvalidInput
+from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.version import __version__
 from richobs.paper.base import Plain
-from richobs.version import __version__
 
 APPLICATION = 0x52424F50  # SQLite's mark of whose file it is: "RBOP"
 LAYOUT = 1

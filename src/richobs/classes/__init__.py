@@ -1,0 +1,33 @@
+"""Function classes, one kind per file, and the policies that are greedy in one of their functions."""
+
+from richobs.classes.base import Chosen, LevelClass
+from richobs.classes.callables import CallableLevel, Callables
+from richobs.classes.codecs import CODECS, codec
+from richobs.classes.constants import Constants
+from richobs.classes.decoders import Decoders
+from richobs.classes.layered import Layered, LevelwiseFunction, Listed, listed_product
+from richobs.classes.learned_policy import LearnedPolicy, open_loop_policy, table_policy
+from richobs.classes.prototypes import Prototypes
+from richobs.classes.tables import TableLevel, Tables, copies_around
+
+__all__ = [
+    "CODECS",
+    "CallableLevel",
+    "Callables",
+    "Chosen",
+    "Constants",
+    "Decoders",
+    "Layered",
+    "LearnedPolicy",
+    "LevelClass",
+    "LevelwiseFunction",
+    "Listed",
+    "Prototypes",
+    "TableLevel",
+    "Tables",
+    "codec",
+    "copies_around",
+    "listed_product",
+    "open_loop_policy",
+    "table_policy",
+]

@@ -1,0 +1,187 @@
+"""The functions of one level: what every class of them offers, with defaults for all but three names.
+
+Shapes: N functions of the level, n observations, K actions.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from richobs.core.errors import InvalidInput
+from richobs.core.moments import Batch, Moments
+from richobs.core.types import Floats, Ints, Observations
+
+AT_ONCE_VALUES = 8_000_000  # values of functions that `LevelClass.moments` holds in memory at once
+
+Arrays = dict[str, NDArray[Any]]  # what a class consists of, by name
+
+
+def checked_members(members: Ints | None, size: int) -> Ints:
+    """Returns `members` (all where None) once each is known to be an index from 0 to `size - 1`."""
+    if members is None:
+        return np.arange(size)
+    index = np.asarray(members)
+    if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size):
+        raise InvalidInput(f"this class has functions 0 to {size - 1}; asked for {index.min()} to {index.max()}.")
+    return index.astype(np.int64, copy=False)
+
+
+class LevelClass(ABC):
+    """The functions available at one level. A subclass writes `size`, `n_actions` and `values`; the rest has defaults.
+
+    Each default is correct for every class. Override one where the class knows more: learners then need less time or
+    fewer episodes, and a class with a `code` can be saved and identified. A subclass that replaces the `values` of its
+    parent gets the defaults again, because what the parent says about its values need not hold for the new ones.
+    """
+
+    code: ClassVar[str | None] = None
+    """Name of the class in files; None where it is Python code, which is not written. It is never inherited."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Gives a subclass the defaults in place of what it must not inherit."""
+        super().__init_subclass__(**options)
+        own = vars(cls)
+        unsafe = ["code", "singleton", "to_arrays", "from_arrays"]  # else it could be saved as its parent
+        parent = next(c for c in cls.__mro__[1:] if "values" in vars(c))
+        if "values" in own and parent is not LevelClass:
+            unsafe += ["kinds", "value_bounds", "moments", "reads", "observation_ndim"]
+        for name in unsafe:
+            if name not in own:
+                setattr(cls, name, vars(LevelClass)[name])
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of functions N."""
+
+    @property
+    @abstractmethod
+    def n_actions(self) -> int:
+        """Number of actions K."""
+
+    @abstractmethod
+    def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns `[N, n, K]` the values at `x`, all in [0, 1], of all functions or of those listed in `members`.
+
+        Args:
+            x: `[n, ...]` observations.
+            members: indices of functions, in any order, repeats allowed.
+        """
+
+    @property
+    def observation_ndim(self) -> int | None:
+        """Number of axes of one observation (0 for a number, 1 for a vector); None where the class does not know."""
+        return None
+
+    def kinds(self, members: Ints, action: int, /) -> tuple[Ints, Ints]:
+        """Groups members that agree on `action` and on max_a f at every observation; by default each is a group.
+
+        Members of one group are tested once. It is correct to keep equal members apart, never to group different ones.
+
+        Returns:
+            One member of each group, and `[len(members)]` the group of each.
+        """
+        return members, np.arange(len(members))
+
+    def value_bounds(self) -> tuple[Floats, Floats]:
+        """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x; by default 0 and 1."""
+        return np.zeros(self.size), np.ones(self.size)
+
+    def moments(self, batch: Batch, members: Ints | None = None, /) -> Moments:
+        """Returns the moments of a batch, of all functions or of those listed.
+
+        By default they come from `values`, for a part of the functions at a time where all would take more than
+        AT_ONCE_VALUES numbers.
+        """
+        size = self.size if members is None else len(members)
+        step = max(1, AT_ONCE_VALUES // max(1, len(batch.x) * self.n_actions))
+        if step >= size:
+            return Moments.of(self.values(batch.x, members), batch)
+        members = np.arange(size) if members is None else members
+        parts = [members[i : i + step] for i in range(0, size, step)]
+        return Moments.concatenate([Moments.of(self.values(batch.x, part), batch) for part in parts])
+
+    def reads(self, member: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
+        """Returns the coordinates that one function looks at, each only through "above 1/2".
+
+        By default None: that cannot be said. With an answer, a world of independent on/off coordinates computes the
+        value of the function's policy exactly.
+
+        Args:
+            member: the function.
+            rotation: matrix that turns the coordinates meant here into observations; None where they are equal.
+        """
+        return None
+
+    def singleton(self, member: int, /) -> "LevelClass":
+        """Returns the class that holds one function of this one, stored with as few numbers as possible."""
+        return Chosen(self, np.array([member]))
+
+    def to_arrays(self) -> Arrays:
+        """Returns the arrays that the class consists of; written by classes that have a `code`.
+
+        Raises:
+            InvalidInput: it is Python code.
+        """
+        raise InvalidInput(
+            f"functions of kind {type(self).__name__} are Python code and cannot be written as arrays; keep the code, "
+            "and pass the class again where it is needed."
+        )
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the class that `to_arrays` took apart; written by classes that have a `code`."""
+        raise InvalidInput(f"{cls.__name__} cannot be built from arrays; it has no `from_arrays`.")
+
+
+@final
+class Chosen(LevelClass):
+    """Some functions of a level class, in a given order, repeats allowed.
+
+    It has no code of its own: `richobs.classes.codecs` writes it as the other class and a list of members.
+    """
+
+    level_class: LevelClass
+    members: Ints
+
+    def __init__(self, level_class: LevelClass, members: Ints):
+        """Takes the class, and `[N]` which of its functions are meant."""
+        self.members = checked_members(members, level_class.size)
+        self.level_class = level_class
+        if isinstance(level_class, Chosen):  # some of some functions are some functions
+            self.members, self.level_class = level_class.members[self.members], level_class.level_class
+
+    @property
+    def size(self) -> int:
+        """Number of functions N."""
+        return len(self.members)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return self.level_class.n_actions
+
+    def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
+        return self.level_class.values(x, self.members[checked_members(members, self.size)])
+
+    @property
+    def observation_ndim(self) -> int | None:
+        """Number of axes of one observation; None where the other class does not know."""
+        return self.level_class.observation_ndim
+
+    def value_bounds(self) -> tuple[Floats, Floats]:
+        """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x."""
+        low, high = self.level_class.value_bounds()
+        return low[self.members], high[self.members]
+
+    def reads(self, member: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
+        """Returns the coordinates that one function looks at, as far as the other class says."""
+        return self.level_class.reads(int(self.members[member]), rotation)
+
+    def singleton(self, member: int, /) -> LevelClass:
+        """Returns the class that holds one of these functions."""
+        (place,) = checked_members(np.array([member]), self.size)
+        return self.level_class.singleton(int(self.members[place]))

@@ -1,0 +1,95 @@
+"""Callables: any Python functions of (level, x), for observations of any type."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from richobs.classes.base import LevelClass, checked_members
+from richobs.classes.layered import Listed
+from richobs.core.errors import InvalidInput
+from richobs.core.types import Floats, Ints, Observations
+
+ValueCallable = Callable[[int, Observations], Floats]  # (level, [n, ...]) to [n, K] values in [0, 1]
+
+
+class Callables(Listed):
+    """A list of vectorised Python functions, each used at every level."""
+
+    def __init__(self, functions: Sequence[ValueCallable], horizon: int, n_actions: int):
+        """Takes the functions.
+
+        Args:
+            functions: each maps (level, observations `[n, ...]`) to values `[n, K]` in [0, 1].
+            horizon: number of levels H.
+            n_actions: number of actions K.
+        """
+        if horizon < 1:
+            raise InvalidInput(f"horizon must be at least 1; got {horizon}.")
+        super().__init__([CallableLevel(functions, h, n_actions) for h in range(horizon)])
+
+
+class CallableLevel(LevelClass):
+    """Python functions at one level, each asked once per batch. It is Python code, so it is not written to files."""
+
+    def __init__(self, functions: Sequence[ValueCallable], level: int, n_actions: int):
+        """Takes the functions.
+
+        Args:
+            functions: each maps (level, observations `[n, ...]`) to values `[n, K]` in [0, 1].
+            level: the level that is passed to them, counted from 0.
+            n_actions: number of actions K.
+        """
+        if not functions:
+            raise InvalidInput("a class needs at least one function; the list is empty.")
+        for i, f in enumerate(functions):
+            if not callable(f):
+                raise InvalidInput(f"function {i} cannot be called: it is a {type(f).__name__}.")
+        if n_actions < 1:
+            raise InvalidInput(f"n_actions must be at least 1; got {n_actions}.")
+        self.functions = tuple(functions)
+        self.level = level
+        self._n_actions = n_actions
+
+    @property
+    def size(self) -> int:
+        """Number of functions N."""
+        return len(self.functions)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return self._n_actions
+
+    def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`.
+
+        Raises:
+            InvalidInput: a function returned another shape, or something else than numbers in [0, 1].
+        """
+        chosen = checked_members(members, self.size).tolist()
+        result = np.empty((len(chosen), len(x), self.n_actions))
+        for row, i in enumerate(chosen):
+            result[row] = self._checked(i, x)
+        return result
+
+    def _checked(self, i: int, x: Observations) -> Floats:
+        """Returns `[n, K]` the values of function i, once they are known to be values."""
+        name = getattr(self.functions[i], "__name__", f"function {i}")  # a partial or an object has none
+        given = self.functions[i](self.level, x)
+        try:
+            values = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"{name} must return an array of numbers at level {self.level}: {error}") from error
+        if values.shape != (len(x), self.n_actions):
+            raise InvalidInput(
+                f"{name} must return [n, K] = {(len(x), self.n_actions)} values at level {self.level}; it returned "
+                f"shape {values.shape}."
+            )
+        bad = ~((values >= 0) & (values <= 1))  # NaN included
+        if bad.any():
+            n, a = np.unravel_index(int(bad.argmax()), values.shape)
+            raise InvalidInput(
+                f"{name} returned {values[n, a]} at level {self.level} for action {a} and observation {x[n]}; values "
+                "must lie in [0, 1]."
+            )
+        return values

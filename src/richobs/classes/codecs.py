@@ -1,0 +1,85 @@
+"""Level classes as plain arrays and back, so that policies can be saved and classes identified without pickle."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from richobs.classes.base import Arrays, Chosen, LevelClass, checked_members
+from richobs.core.errors import InvalidFile, InvalidInput
+
+CODECS: dict[str, type[LevelClass]] = {}  # code -> class; filled by `@codec` where the class is written
+CHOSEN = "chosen "  # a kind that begins with this word is some members of the class that the rest names
+
+Written = TypeVar("Written", bound=type[LevelClass])
+
+
+def codec(level_class: Written) -> Written:
+    """Registers a class that can be written, under its `code`. Use it as a decorator.
+
+    Raises:
+        InvalidInput: the class lacks a `code`, `to_arrays` or `from_arrays`, or another class has the same code.
+    """
+    name, code = level_class.__name__, level_class.code
+    if not code or any(mark.isspace() for mark in code):
+        raise InvalidInput(f"{name} needs a `code`, one word that names it in files; it has {code!r}.")
+    for method in ("to_arrays", "from_arrays"):
+        if vars(level_class)[method] is vars(LevelClass)[method]:
+            raise InvalidInput(f"{name} has the code {code!r} but no `{method}` of its own.")
+    other = CODECS.get(code, level_class)
+    if (other.__module__, other.__qualname__) != (level_class.__module__, level_class.__qualname__):
+        raise InvalidInput(f"{name} has the code {code!r}, which belongs to {other.__name__}; choose another.")
+    CODECS[code] = level_class
+    return level_class
+
+
+def to_arrays(level_class: LevelClass) -> tuple[str, Arrays]:
+    """Returns the kind of a level class and the arrays it is made of.
+
+    Raises:
+        InvalidInput: it is made of Python code.
+    """
+    if isinstance(level_class, Chosen):
+        kind, arrays = to_arrays(level_class.level_class)
+        return CHOSEN + kind, {**arrays, "members": level_class.members}
+    arrays = level_class.to_arrays()
+    code = level_class.code
+    if code is None or code not in CODECS:
+        raise InvalidInput(
+            f"{type(level_class).__name__} is not registered: give it a `code` and put @codec before it."
+        )
+    return code, arrays
+
+
+def from_arrays(kind: str, arrays: Arrays) -> LevelClass:
+    """Returns the level class that `to_arrays` took apart.
+
+    Raises:
+        InvalidFile: the kind is not known, or the arrays do not make such a class.
+    """
+    code = kind.removeprefix(CHOSEN)
+    if code not in CODECS:
+        raise InvalidFile(
+            f"there is no kind of function class called {code[:40]!r}; there are {', '.join(CODECS)}. Import the module "
+            "that registers it."
+        )
+    try:
+        whole = CODECS[code].from_arrays(arrays)
+        if kind == code:
+            return whole
+        return Chosen(whole, checked_members(np.atleast_1d(arrays["members"]), whole.size))
+    except (KeyError, InvalidInput) as error:
+        raise InvalidFile(f"the arrays of a {kind} class are damaged: {error}") from error
+
+
+def digest_of(levels: Sequence[tuple[str, Arrays]]) -> str:
+    """Returns a SHA-256 over kinds, names, types, shapes and contents of every array, in order."""
+    sha = hashlib.sha256()
+    for kind, arrays in levels:
+        for name in sorted(arrays):
+            array = np.ascontiguousarray(arrays[name])
+            sha.update(json.dumps([kind, name, array.dtype.str, array.shape]).encode())
+            sha.update(array.tobytes())
+    return sha.hexdigest()

@@ -1,0 +1,188 @@
+"""Decoders: which coordinate of a vector means the first live state, which the second, and what is live there."""
+
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from richobs.classes.base import Arrays, LevelClass
+from richobs.classes.codecs import codec
+from richobs.core.errors import InvalidInput
+from richobs.core.moments import Batch, Moments
+from richobs.core.types import Floats, Ints, Mask, Observations
+from richobs.stats import grouping
+
+
+@codec
+class Decoders(LevelClass):
+    """All (i, j, a, b) with i != j: coordinate i tells the first live state and j the second.
+
+    Where coordinate i is on (x_i > 1/2), action u is worth `worth[a, u]`; where j is on, `worth[b, u]`; the larger
+    where both are, 0 where neither is. D coordinates and A rows of `worth` make D(D-1)A^2 functions, none of them stored.
+    """
+
+    code = "decoders"
+
+    def __init__(self, n_coordinates: int, worth: ArrayLike, *, rotation: Floats | None = None):
+        """Describes the class.
+
+        Args:
+            n_coordinates: D, how many coordinates could carry the state.
+            worth: `[A, K]` value of each action when choice a of the live action is right; in [0, 1].
+            rotation: `[D', D']` orthogonal matrix; observations are `rotation @ (D' coordinates)` and are turned back
+                first. None where observations are the coordinates.
+        """
+        self.worth = np.asarray(worth, dtype=np.float64)
+        if n_coordinates < 2 or self.worth.ndim != 2:
+            raise InvalidInput(
+                f"decoders need at least two coordinates and a worth of shape [A, K]; got {n_coordinates} and shape "
+                f"{self.worth.shape}."
+            )
+        if not ((self.worth >= 0) & (self.worth <= 1)).all():
+            raise InvalidInput("decoders predict values in [0, 1]; `worth` holds others.")
+        self.n_coordinates = n_coordinates
+        self.rotation = rotation
+        self._groups: dict[int, NDArray[np.int32]] = {}  # action -> group of every member
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return self.n_coordinates * (self.n_coordinates - 1) * len(self.worth) ** 2
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return int(self.worth.shape[1])
+
+    @property
+    def observation_ndim(self) -> int:
+        """Number of axes of one observation: 1, a vector."""
+        return 1
+
+    def index(self, first: int, second: int, a: int, b: int) -> int:
+        """Returns the place of decoder (i, j, a, b) in the class."""
+        D, A = self.n_coordinates, len(self.worth)
+        if first == second or not (0 <= first < D and 0 <= second < D and 0 <= a < A and 0 <= b < A):
+            raise InvalidInput(f"({first}, {second}, {a}, {b}) is not a decoder of {D} coordinates and {A} choices.")
+        return ((first * (D - 1) + second - (second > first)) * A + a) * A + b
+
+    def parameters(self, members: Ints | None = None) -> tuple[Ints, Ints, Ints, Ints]:
+        """Returns i, j, a, b, each `[N]`, of all decoders or of those listed."""
+        A = len(self.worth)
+        rest = np.arange(self.size) if members is None else np.asarray(members, dtype=np.int64)
+        if rest.size and not (rest.min() >= 0 and rest.max() < self.size):
+            raise InvalidInput(
+                f"this class has functions 0 to {self.size - 1}; asked for {rest.min()} to {rest.max()}."
+            )
+        rest, b = np.divmod(rest, A)
+        rest, a = np.divmod(rest, A)
+        first, second = np.divmod(rest, self.n_coordinates - 1)
+        return first, second + (second >= first), a, b
+
+    def coordinates(self, x: Observations) -> Mask:
+        """Returns `[n, D]` which coordinates are on."""
+        plain = np.asarray(x) if self.rotation is None else np.asarray(x) @ self.rotation
+        if plain.ndim != 2 or plain.shape[1] < self.n_coordinates:
+            raise InvalidInput(
+                f"these decoders read vectors of at least {self.n_coordinates} coordinates; got shape {plain.shape}."
+            )
+        return plain[:, : self.n_coordinates] > 0.5
+
+    def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns `[N, n, K]` the values at `x` of all decoders, or of those listed in `members`."""
+        on = self.coordinates(x)
+        first, second, a, b = self.parameters(members)
+        one = on.T[first][:, :, None] * self.worth[a][:, None, :]
+        other = on.T[second][:, :, None] * self.worth[b][:, None, :]
+        return np.maximum(one, other)
+
+    @cached_property
+    def _all_parameters(self) -> tuple[Ints, Ints, Ints, Ints]:
+        return self.parameters()
+
+    def kinds(self, members: Ints, action: int, /) -> tuple[Ints, Ints]:
+        """Groups members whose value of `action` and whose largest value are equal at every x.
+
+        Returns:
+            One member of each group, and `[len(members)]` the group of each.
+        """
+        every = self._groups.get(action)
+        if every is None:
+            every = self._groups[action] = self._grouped(action)
+        groups, group = grouping.numbered(every[members].astype(np.int64), int(every.max()) + 1)
+        some = np.empty(len(groups), dtype=np.int64)
+        some[group[::-1]] = members[::-1]  # the first of each
+        return some, group
+
+    def _grouped(self, action: int) -> NDArray[np.int32]:
+        """Returns `[N]` the group of every member."""
+        first, second, a, b = self._all_parameters
+        different, kind = grouping.kinds(self.worth[:, action], self.worth.max(axis=1))
+        codes = self.n_coordinates * len(different)
+        one, other = first * len(different) + kind[a], second * len(different) + kind[b]
+        key = np.minimum(one, other) * codes + np.maximum(one, other)  # (i, j, a, b) and (j, i, b, a) are one function
+        return grouping.numbered(key, codes**2)[1].astype(np.int32)
+
+    def moments(self, batch: Batch, members: Ints | None = None, /) -> Moments:
+        """Returns the moments of a batch; of listed members, from how often any two coordinates were on together.
+
+        A decoder distinguishes four cases of a row (i on or off, j on or off), so its moments follow from the shares, mean
+        rewards and mean squares of rewards of the D^2 pairs of coordinates. The rounding error of a variance is about
+        1e-15. The moments of all members come from their values, which is more exact.
+        """
+        if members is None:
+            return super().moments(batch)
+        on = self.coordinates(batch.x).astype(np.float64)
+        first, second, a, b = (p[members] for p in self._all_parameters)
+
+        def cells(weights: Floats) -> Floats:
+            """Returns `[4, N]` the sums of `weights` `[m]` over rows with both on, i alone, j alone, and neither."""
+            table = on.T @ (on * weights[:, None])
+            single, both = table.diagonal(), table[first, second]
+            rest = weights.sum() - single[first] - single[second] + both
+            return np.stack([both, single[first] - both, single[second] - both, rest])
+
+        def worth(of: Floats) -> Floats:
+            """Returns `[4, N]` the values in these cells."""
+            return np.stack([np.maximum(of[a], of[b]), of[a], of[b], np.zeros(len(members))])
+
+        share, best = cells(batch.weight), worth(self.worth.max(axis=1))
+        v_mean = (share * best).sum(axis=0)
+        v_var = (share * (best - v_mean) ** 2).sum(axis=0)
+        u_mean, u_var = np.zeros((2, len(members), self.n_actions))
+        for action in np.flatnonzero(batch.pair.any(axis=0)):
+            weights, paid = batch.pair[:, action], batch.r_mean[:, action]
+            centre = weights @ paid
+            share, gain = cells(weights), cells(weights * (paid - centre))
+            value = worth(self.worth[:, action])
+            mean = (share * value).sum(axis=0) - centre
+            spread = weights @ ((paid - centre) ** 2 + batch.r_var[:, action])
+            u_mean[:, action] = mean
+            about = value - centre - mean  # u = value - r, about its mean: (about - (r - centre))^2
+            u_var[:, action] = (share * about**2 - 2 * about * gain).sum(axis=0) + spread
+        return Moments(batch.n, batch.actions, v_mean, np.maximum(v_var, 0.0), u_mean, np.maximum(u_var, 0.0))
+
+    def value_bounds(self) -> tuple[Floats, Floats]:
+        """Returns `[N]` the smallest and `[N]` the largest value that max_a f(x, a) takes."""
+        _, _, a, b = self.parameters()
+        best = self.worth.max(axis=1)
+        return np.zeros(self.size), np.maximum(best[a], best[b])
+
+    def reads(self, member: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
+        """Returns the two coordinates that one decoder looks at; None if its rotation is not the one given."""
+        both = self.rotation is not None and rotation is not None and np.array_equal(self.rotation, rotation)
+        if not both and (self.rotation is not None or rotation is not None):
+            return None
+        first, second, _, _ = self.parameters(np.array([member]))
+        return int(first[0]), int(second[0])
+
+    def to_arrays(self) -> Arrays:
+        """Returns `n_coordinates`, `worth` `[A, K]`, and `rotation` where there is one."""
+        arrays = {"n_coordinates": np.array(self.n_coordinates), "worth": self.worth}
+        return arrays if self.rotation is None else {**arrays, "rotation": self.rotation}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the class that `to_arrays` took apart."""
+        return cls(int(arrays["n_coordinates"]), arrays["worth"], rotation=arrays.get("rotation"))

@@ -1,0 +1,164 @@
+"""Classes given level by level: products F = F_1 x ... x F_H that are never listed, and lists of whole functions.
+
+Shapes: H levels, N members of a level, n observations, K actions.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from richobs.classes.base import Chosen, LevelClass
+from richobs.classes.codecs import digest_of, to_arrays
+from richobs.core.errors import InvalidInput
+from richobs.core.moments import Batch, Moments
+from richobs.core.types import Floats, Ints, Member, Observations
+
+
+class ByLevel:
+    """What product and listed classes share: one class of members per level."""
+
+    is_product: ClassVar[bool]
+    """Whether members are chosen independently at each level."""
+
+    def __init__(self, levels: Sequence[LevelClass]):
+        """Takes the classes of levels 0 to H-1, in order."""
+        if not levels:
+            raise InvalidInput("a class needs the functions of at least one level; the list is empty.")
+        self.levels = tuple(levels)
+        for level, c in enumerate(self.levels):
+            if not isinstance(c, LevelClass):
+                raise InvalidInput(
+                    f"level {level} is a {type(c).__name__}; the functions of a level are a richobs.classes.LevelClass. "
+                    "Make yours a subclass of it, as docs/skeletons/level_class.py does."
+                )
+            if c.size < 1:
+                raise InvalidInput(f"the class of level {level} is empty; every level needs at least one function.")
+            if c.n_actions != self.n_actions:
+                raise InvalidInput(
+                    f"the class of level {level} has {c.n_actions} actions and that of level 0 has {self.n_actions}."
+                )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.horizon} levels, 10^{self.log_size / math.log(10):.1f} functions)"
+
+    @property
+    def horizon(self) -> int:
+        """Number of levels H."""
+        return len(self.levels)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return self.levels[0].n_actions
+
+    @property
+    def log_size(self) -> float:
+        """Natural logarithm of the number of functions."""
+        return sum(math.log(c.size) for c in (self.levels if self.is_product else self.levels[:1]))
+
+    @property
+    def digest(self) -> str | None:
+        """SHA-256 of what the class consists of; None where a level is Python code."""
+        try:
+            parts = [to_arrays(c) for c in self.levels]
+        except InvalidInput:
+            return None
+        return digest_of([("product" if self.is_product else "list", {"levels": np.array(self.horizon)}), *parts])
+
+    def level_size(self, level: int, /) -> int:
+        """Returns how many members `level` has."""
+        return self.levels[level].size
+
+    def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns `[N, n, K]` the values at `x` of all members of `level`, or of those listed in `members`."""
+        return self.levels[level].values(x, members)
+
+    def moments(self, level: int, batch: Batch, members: Ints | None = None, /) -> Moments:
+        """Returns the moments of a batch at `level`, of all members or of those listed."""
+        return self.levels[level].moments(batch, members)
+
+    def kinds(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
+        """Groups members of `level` that are known to agree on `action` and on max_a f at every observation.
+
+        Returns:
+            One member of each group, and `[len(members)]` the group of each.
+        """
+        return self.levels[level].kinds(members, action)
+
+    def value_bounds(self, level: int, /) -> tuple[Floats, Floats]:
+        """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x, for the members of `level`."""
+        return self.levels[level].value_bounds()
+
+
+class Layered(ByLevel):
+    """Any choice of one function per level is a function of the class; it has prod_h |F_h| of them."""
+
+    is_product = True
+
+    def member(self, member: Member, /) -> "LevelwiseFunction":
+        """Returns the function that uses `member[h]` at level h."""
+        index = np.atleast_1d(member)
+        chain = tuple(int(i) for i in index)
+        if len(chain) != self.horizon:
+            raise InvalidInput(
+                f"a function of this class is one index per level, {self.horizon} in all; got {len(chain)}: {chain}."
+            )
+        for level, i in enumerate(chain):
+            if index.dtype.kind not in "iu" or not 0 <= i < self.level_size(level):
+                raise InvalidInput(
+                    f"level {level} has functions 0 to {self.level_size(level) - 1}; got {index[level]}."
+                )
+        return LevelwiseFunction(self.levels, chain)
+
+
+class Listed(ByLevel):
+    """A list of N functions: member i of one level belongs with member i of every other."""
+
+    is_product = False
+
+    def __init__(self, levels: Sequence[LevelClass]):
+        """Takes the members of levels 0 to H-1, N of them at each."""
+        super().__init__(levels)
+        sizes = [c.size for c in self.levels]
+        if len(set(sizes)) > 1:
+            raise InvalidInput(f"listed functions have as many members at every level; got {sizes}.")
+
+    def member(self, member: Member, /) -> "LevelwiseFunction":
+        """Returns function number `member`."""
+        index = np.asarray(member)
+        if index.ndim != 0 or index.dtype.kind not in "iu" or not 0 <= int(index) < self.levels[0].size:
+            raise InvalidInput(f"this class has functions 0 to {self.levels[0].size - 1}; got {member!r}.")
+        return LevelwiseFunction(self.levels, (int(index),) * self.horizon)
+
+
+def listed_product(functions: Layered, *, at_most: int = 1_000_000) -> Listed:
+    """Lists a product class, chain by chain in lexicographic order; for classes small enough to check others against."""
+    size = math.prod(c.size for c in functions.levels)
+    if size > at_most:
+        raise InvalidInput(f"the product has {size:.3g} functions, too many to list; at most {at_most:,} are.")
+    chains = np.indices([c.size for c in functions.levels]).reshape(functions.horizon, -1)
+    return Listed([Chosen(c, chain) for c, chain in zip(functions.levels, chains, strict=True)])
+
+
+class LevelwiseFunction:
+    """One function of a class given level by level."""
+
+    def __init__(self, levels: Sequence[LevelClass], chain: tuple[int, ...]):
+        """Takes the classes of levels 0 to H-1, and which member of each the function uses."""
+        self.levels = tuple(levels)
+        self.chain = chain
+
+    def values(self, level: int, x: Observations, /) -> Floats:
+        """Returns `[n, K]` f(x, a)."""
+        return self.levels[level].values(x, np.array([self.chain[level]]))[0]
+
+    def reads(self, level: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
+        """Returns the coordinates that f looks at, each only through "above 1/2"; None where that cannot be said.
+
+        Args:
+            level: where f is asked.
+            rotation: matrix that turns the coordinates meant here into observations; None where they are equal.
+        """
+        return self.levels[level].reads(self.chain[level], rotation)

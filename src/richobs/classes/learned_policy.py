@@ -1,0 +1,180 @@
+"""Policies that were learned: playable, usable where Stable-Baselines3 policies are, saved without pickle.
+
+Shapes: H levels, n observations, X observations of a level that are listed, K actions.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from richobs.classes.base import Arrays
+from richobs.classes.codecs import digest_of, from_arrays, to_arrays
+from richobs.classes.constants import Constants
+from richobs.classes.layered import Layered, LevelwiseFunction
+from richobs.classes.tables import TableLevel
+from richobs.core.codebook import Codebook
+from richobs.core.environment import checked_path
+from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.files import write_atomically
+from richobs.core.functions import FunctionClass
+from richobs.core.policies import Greedy
+from richobs.core.types import Ints, Member, Observations
+
+FORMAT = "richobs-policy"
+
+
+class LearnedPolicy(Greedy):
+    """The greedy policy of one function of a class."""
+
+    def __init__(self, functions: FunctionClass, member: Member):
+        """Takes the class, and which function of it is meant."""
+        super().__init__(functions.member(member))
+        self.functions = functions
+        self.member = member
+
+    def predict(
+        self,
+        observation: Observations,
+        state: tuple[Ints, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = True,
+    ) -> tuple[Ints, tuple[Ints, ...]]:
+        """Returns actions as Stable-Baselines3 policies do; the level travels in `state`.
+
+        Args:
+            observation: `[n, ...]` one per environment, or a single one. Where the class does not say how many axes an
+                observation has, a single number or text is one observation and every other array holds n of them.
+            state: what the last call returned; None at the start of all episodes.
+            episode_start: `[n]` True where a new episode begins, so that the level is 0 again.
+            deterministic: accepted for compatibility; this policy always is.
+
+        Returns:
+            `[n]` actions, and the state for the next call: `(levels,)` with `[n]` levels. For a single observation, a
+            single action (an array without axes) and a state with one level.
+        """
+        x = np.asarray(observation)
+        before = None if state is None else np.atleast_1d(state[0])
+        starts = None if episode_start is None else np.atleast_1d(np.asarray(episode_start, dtype=bool))
+        first = 0 if before is None or (starts is not None and starts[0]) else int(before[0])
+        single = x.ndim == (self._observation_ndim(first) or 0)
+        if single:
+            x = x[None]
+        levels = np.zeros(len(x), dtype=np.int64) if before is None else before.copy()
+        if levels.shape != (len(x),) or (starts is not None and starts.shape != (len(x),)):
+            raise InvalidInput(
+                f"{len(x)} observations arrived, with the levels of {levels.size}"
+                + ("." if starts is None else f" and the episode starts of {starts.size}.")
+                + " `state` and `episode_start` hold one entry per observation."
+            )
+        if starts is not None:
+            levels[starts] = 0
+        actions = np.zeros(len(x), dtype=np.int64)
+        for level in np.unique(levels):
+            mine = levels == level
+            if level < self.functions.horizon:  # after the last level an environment resets, whatever the action
+                actions[mine] = self.actions(int(level), x[mine])
+        return (actions.reshape(()) if single else actions), (levels + 1,)
+
+    def _observation_ndim(self, level: int) -> int | None:
+        """Returns how many axes one observation of `level` has, as far as the class says."""
+        if not isinstance(self.f, LevelwiseFunction):
+            return None
+        return self.f.levels[min(level, len(self.f.levels) - 1)].observation_ndim
+
+    def _parts(self) -> list[tuple[str, Arrays]]:
+        """Returns, per level, the kind and the arrays of the one function that is used there."""
+        if not isinstance(self.f, LevelwiseFunction):
+            raise InvalidInput(
+                f"{type(self.functions).__name__} does not give its functions level by level, so they cannot be written; "
+                "richobs.Layered and richobs.Listed do."
+            )
+        return [to_arrays(c.singleton(i)) for c, i in zip(self.f.levels, self.f.chain, strict=True)]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what the policy consists of; the same for the policy loaded from its file.
+
+        Raises:
+            InvalidInput: it is made of Python code.
+        """
+        return digest_of(self._parts())
+
+    def save(self, file: str | os.PathLike[str], /) -> None:
+        """Writes the policy to a `.npz` file: plain arrays and a JSON header, no pickle.
+
+        Raises:
+            InvalidInput: it is made of Python code.
+        """
+        parts = self._parts()
+        header = {"format": FORMAT, "version": 1, "kinds": [kind for kind, _ in parts]}
+        arrays: dict[str, Any] = {f"{h}/{name}": a for h, (_, level) in enumerate(parts) for name, a in level.items()}
+        with write_atomically(FilePath(file)) as stream:
+            np.savez(stream, header=np.array(json.dumps(header)), **arrays)
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str], /) -> "LearnedPolicy":
+        """Returns the policy that `save` wrote.
+
+        Raises:
+            InvalidFile: the file is damaged or holds something else.
+        """
+        try:
+            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
+                header = json.loads(str(stored["header"]))
+                arrays = {name: stored[name] for name in stored.files if name != "header"}
+            if header["format"] != FORMAT or header["version"] != 1:
+                raise InvalidFile(f"{file} is not a {FORMAT} file of version 1: its header says {header}.")
+            levels = []
+            for h, kind in enumerate(list(header["kinds"])):
+                prefix = f"{h}/"
+                mine = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+                levels.append(from_arrays(kind, mine))
+            return cls(Layered(levels), (0,) * len(levels))
+        except (FileNotFoundError, InvalidFile):
+            raise
+        except Exception as error:  # whatever else a damaged or hostile file leads to
+            raise InvalidFile(f"{file} is not a policy that richobs wrote: {error}") from error
+
+
+def table_policy(
+    codebooks: Sequence[Codebook | None], actions: Sequence[ArrayLike], *, n_actions: int | None = None
+) -> LearnedPolicy:
+    """Returns the policy that looks the observation up and plays the action listed for it.
+
+    Args:
+        codebooks: the observations of each level; None where an observation is its own number.
+        actions: per level `[X]` the action for each observation.
+        n_actions: number of actions K; by default the largest one that is listed, plus 1.
+    """
+    if len(codebooks) != len(actions):
+        raise InvalidInput(f"there are codebooks of {len(codebooks)} levels and actions of {len(actions)}.")
+    tables = [np.asarray(a) for a in actions]
+    for level, table in enumerate(tables):
+        if table.ndim != 1 or not table.size or table.dtype.kind not in "iu":
+            raise InvalidInput(
+                f"level {level}: actions must be [X] integers, one per observation; got {table.dtype} of shape "
+                f"{table.shape}."
+            )
+    largest = max((int(t.max()) for t in tables), default=0)
+    K = largest + 1 if n_actions is None else n_actions
+    if largest >= K or min((int(t.min()) for t in tables), default=0) < 0:
+        raise InvalidInput(f"actions must lie between 0 and {K - 1}; others are listed.")
+    levels = [TableLevel(np.eye(K)[t][None], book) for t, book in zip(tables, codebooks, strict=True)]
+    return LearnedPolicy(Layered(levels), (0,) * len(levels))
+
+
+def open_loop_policy(path: Sequence[int], n_actions: int) -> LearnedPolicy:
+    """Returns the policy that plays one action sequence whatever it sees.
+
+    Args:
+        path: the action of each level.
+        n_actions: number of actions K.
+    """
+    actions = checked_path(path, len(path), n_actions)
+    levels = [Constants(np.eye(n_actions)[[a]]) for a in actions]
+    return LearnedPolicy(Layered(levels), (0,) * len(levels))

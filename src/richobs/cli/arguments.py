@@ -1,0 +1,106 @@
+"""Puts arguments into the order in which the parser reads them, so that options may stand before what they belong to.
+
+`learn --seed 3 lock/5` becomes `learn lock --horizon 5 --seed 3`: what is not an option moves to the front, and a world with
+parameters in its name is spelt out.
+"""
+
+import dataclasses
+import itertools
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from richobs.cli.world_options import WORLD_OPTIONS, option
+from richobs.core.errors import InvalidInput
+from richobs.worlds.registry import WORLDS, config_class, configure
+
+Takes = Literal["nothing", "one value", "many values"]
+ALIASES = {"--schedule": "--learner"}  # what options used to be called
+
+
+def in_order(arguments: Sequence[str], commands: Mapping[str, type[Any]]) -> list[str]:
+    """Returns the same command line with everything that is not an option right behind the command.
+
+    Args:
+        arguments: as typed; the first is the command.
+        commands: the dataclass of each command.
+
+    Raises:
+        InvalidInput: a world that does not exist, or a parameter that is given twice.
+    """
+    if not arguments or arguments[0] not in commands or "--" in arguments:
+        return list(arguments)
+    name, *rest = arguments
+    command = commands[name]
+    has_world = any(f.name == "world" for f in dataclasses.fields(command))
+    takes = _options(itertools.chain([command], WORLD_OPTIONS.values() if has_world else ()))
+    named, options = _separated(rest, takes)
+    if has_world and named:
+        named = [*_spelt_out(named[0], options), *named[1:]]
+    return [name, *named, *options]
+
+
+def _options(kinds: Iterable[type[Any]]) -> dict[str, Takes]:
+    """Returns what each option of some dataclasses takes, those of nested dataclasses included."""
+    found: dict[str, Takes] = {"--help": "nothing", "-h": "nothing"}
+    for kind in kinds:
+        hints = typing.get_type_hints(kind)
+        for f in dataclasses.fields(kind):
+            hint = hints[f.name]
+            if dataclasses.is_dataclass(hint):
+                found |= _options([typing.cast("type[Any]", hint)])
+            else:
+                many = typing.get_origin(hint) is tuple
+                found[_dashed(f"--{f.name}")] = "nothing" if hint is bool else "many values" if many else "one value"
+    return found
+
+
+def _separated(rest: Sequence[str], takes: Mapping[str, Takes]) -> tuple[list[str], list[str]]:
+    """Returns what is not an option, and the options with their values."""
+    named: list[str] = []
+    options: list[str] = []
+    left = list(rest)
+    while left:
+        word = left.pop(0)
+        if not word.startswith("-") or word == "-":
+            named.append(word)
+            continue
+        flag, equals, value = word.partition("=")
+        flag = ALIASES.get(_dashed(flag), flag)
+        options.append(f"{flag}{equals}{value}")
+        if equals:
+            continue
+        kind = takes.get(_dashed(flag), "one value")
+        if kind == "one value" and left:
+            options.append(left.pop(0))
+        while kind == "many values" and left and not left[0].startswith("-") and _world_in(left[0]) not in WORLDS:
+            options.append(left.pop(0))
+    return named, options
+
+
+def _spelt_out(given: str, options: Sequence[str]) -> list[str]:
+    """Returns a world written as `lock/10,seed=3` as `lock --horizon 10 --world-seed 3`."""
+    world = _world_in(given) or given
+    fields = dataclasses.fields(config_class(world))  # refuses a world that does not exist, and lists those that do
+    if world == given:
+        return [given]
+    config = configure(given)
+    typed = {_dashed(word.partition("=")[0]) for word in options}
+    in_name = {pair.partition("=")[0] for pair in given.split(",")[1:]} | ({"horizon"} if "/" in given else set())
+    result = [world]
+    for f in fields:
+        value = getattr(config, f.name)
+        if f.name in in_name and option(f.name) in typed:
+            raise InvalidInput(f"{option(f.name)}: given in {given!r} and again as an option.")
+        if value != f.default:
+            result += [option(f.name)] + ([] if value is True else [str(value)])
+    return result
+
+
+def _world_in(word: str) -> str:
+    """Returns the part of an id that names the world."""
+    return word.partition(",")[0].partition("/")[0]
+
+
+def _dashed(flag: str) -> str:
+    return flag.replace("_", "-")

@@ -1,0 +1,46 @@
+"""`richobs learn`: a run, kept in a folder."""
+
+import dataclasses
+import pathlib
+
+from rich.console import Console
+
+from richobs.cli.running import Output, learn_in
+from richobs.cli.world_options import World, build
+from richobs.core.problem import Problem
+from richobs.core.settings import MAY_CHANGE, Settings
+from richobs.runs import session
+from richobs.runs.store import discard
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnCommand:
+    """Learn a near-optimal policy, with a certificate."""
+
+    world: World
+    """Which world."""
+    settings: Settings
+    output: Output
+    out: pathlib.Path | None = None
+    """Folder that keeps the run; by default one under `runs/` named after it. An unfinished run there goes on."""
+    overwrite: bool = False
+    """Start anew where the folder holds a run already."""
+
+    def run(self, console: Console) -> int:
+        """Learns, writes certificate and policy, prints the claim."""
+        problem = build(self.world)
+        _, settings = session.check(problem, self.settings)  # before anything is removed
+        folder = self.out or default_folder(problem, settings)
+        if self.overwrite and folder.exists():
+            discard(folder)
+        return learn_in(console, folder, problem, settings, self.output)
+
+
+def default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
+    """Returns a folder under `runs/` named after the world and every setting that is not the usual one."""
+    asked, plain = settings.as_plain(), Settings().as_plain()
+    named = [
+        f"{name}={asked[name]}" for name in asked if name not in {*MAY_CHANGE, "tuning"} and asked[name] != plain[name]
+    ]
+    parts = [problem.name, *named, *settings.tuning]
+    return pathlib.Path("runs") / ",".join(parts).replace("/", "-")

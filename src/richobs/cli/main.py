@@ -1,0 +1,85 @@
+"""From arguments to a command: parsing, and what is said when a command cannot be done."""
+
+import functools
+import inspect
+import operator
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import tyro
+from rich.markup import escape
+
+import richobs
+from richobs.cli.arguments import in_order
+from richobs.cli.audit import AuditCommand
+from richobs.cli.check import CheckCommand
+from richobs.cli.learn import LearnCommand
+from richobs.cli.learners import LearnersCommand
+from richobs.cli.paper import PaperCommand, statements_listed
+from richobs.cli.plan import PlanCommand
+from richobs.cli.report import ReportCommand
+from richobs.cli.resume import ResumeCommand
+from richobs.cli.runs import RunsCommand
+from richobs.cli.show import ShowCommand
+from richobs.cli.verify import VerifyCommand
+from richobs.cli.worlds import WorldsCommand
+from richobs.core.errors import RichObsError, RunStopped
+from richobs.show.summary import plain_console
+
+HINT = "A world is given as `lock --horizon 10` or as `lock/10`. `--version` prints the version."
+COMMANDS: dict[str, type[Any]] = {
+    "plan": PlanCommand,
+    "learn": LearnCommand,
+    "resume": ResumeCommand,
+    "runs": RunsCommand,
+    "show": ShowCommand,
+    "report": ReportCommand,
+    "verify": VerifyCommand,
+    "check": CheckCommand,
+    "audit": AuditCommand,
+    "worlds": WorldsCommand,
+    "learners": LearnersCommand,
+    "paper": PaperCommand,
+}
+INTERRUPTED = 130  # exit status that shells give to Ctrl-C
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status: 0 done, 1 the answer is no, 2 it could not be done."""
+    arguments = list(sys.argv[1:] if args is None else args)
+    if arguments == ["--version"]:
+        print(f"richobs {richobs.__version__}")
+        return 0
+    console, errors = plain_console(), plain_console(stderr=True)
+    try:
+        command: Any = tyro.cli(
+            _command_type(arguments),
+            prog="richobs",
+            description=f"{_first_line(richobs)}\n\n{HINT}",
+            args=in_order(arguments, COMMANDS),
+            config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+        )
+        return int(command.run(console))
+    except (RichObsError, OSError) as error:
+        errors.print(f"[bold red]richobs:[/] {escape(str(error))}")
+        if isinstance(error, RunStopped):
+            spent = error.ledger.total if error.ledger is not None else 0
+            errors.print(f"{spent:,} episodes were spent in {len(error.trace):,} tests until then.", style="dim")
+        return 2
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _first_line(documented: object) -> str:
+    return (inspect.getdoc(documented) or "").partition("\n")[0]
+
+
+def _command_type(arguments: Sequence[str]) -> Any:
+    """Returns all commands as one type for the parser; statements are only loaded where their list is asked for."""
+    listed = arguments[:1] == ["paper"] and bool({"-h", "--help"} & set(arguments))
+    described = {"paper": f"{_first_line(PaperCommand)}\n\n{statements_listed()}"} if listed else {}
+    kinds = [
+        Annotated[kind, tyro.conf.subcommand(name, description=described.get(name))] for name, kind in COMMANDS.items()
+    ]
+    return functools.reduce(operator.or_, kinds)

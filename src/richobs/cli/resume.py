@@ -1,0 +1,40 @@
+"""`richobs resume`: a stored run goes on."""
+
+import dataclasses
+import pathlib
+
+import tyro
+from rich.console import Console
+
+from richobs.cli.running import Output, learn_in
+from richobs.core.errors import InvalidInput
+from richobs.runs.store import StoredRun
+from richobs.worlds.registry import make
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumeCommand:
+    """Go on with a run that was killed or interrupted, or that spent the episodes it was allowed."""
+
+    folder: tyro.conf.Positional[pathlib.Path]
+    """The run's folder."""
+    output: Output
+    max_episodes: int | None = None
+    """Allow this many episodes in all; by default as many as before."""
+    workers: int | None = None
+    """Threads that share the episodes; by default as many as before."""
+
+    def run(self, console: Console) -> int:
+        """Goes on and prints the claim."""
+        stored = StoredRun.read(self.folder)
+        if stored.world is None:
+            raise InvalidInput(
+                f"the run in {self.folder} plays an environment that is not one of richobs's worlds, so it cannot be built "
+                "here. Call richobs.learn(env, functions, ..., out=folder) from Python again."
+            )
+        settings = stored.settings
+        if self.max_episodes is not None:
+            settings = dataclasses.replace(settings, max_episodes=self.max_episodes)
+        if self.workers is not None:
+            settings = dataclasses.replace(settings, workers=self.workers)
+        return learn_in(console, self.folder, make(stored.world), settings, self.output)

@@ -1,0 +1,99 @@
+"""What `learn` and `resume` share: a run that is shown while it goes, kept in a folder, and summed up."""
+
+import contextlib
+import dataclasses
+import pathlib
+
+from rich.console import Console
+from rich.text import Text
+
+from richobs.core.errors import RichObsError
+from richobs.core.events import Callback, Progress
+from richobs.core.problem import Problem
+from richobs.core.settings import Settings
+from richobs.runs import session
+from richobs.runs.store import CERTIFICATE, POLICY, REPORT, StoredRun
+from richobs.show import write_report
+from richobs.show.summary import claim_text, gives_what_was_asked, plain_console, summary
+from richobs.show.tensorboard import TensorBoard
+from richobs.show.terminal import watched
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """What a run prints and writes besides certificate and policy."""
+
+    json: bool = False
+    """Print the certificate instead of a summary."""
+    quiet: bool = False
+    """Print nothing while it runs, and only the claim at the end."""
+    no_report: bool = False
+    """Leave the page `report.html` out."""
+    tensorboard: pathlib.Path | None = None
+    """Also write what happens to this folder for TensorBoard (needs the extra `tensorboard`)."""
+
+
+def learn_in(console: Console, folder: pathlib.Path, problem: Problem, settings: Settings, output: Output) -> int:
+    """Learns in a folder, going on where it stopped, and says what was found."""
+    if problem.truth is not None and not problem.truth.world.is_deterministic:
+        plain_console(stderr=True).print(
+            "warning: transitions of this world are random; a claim that assumes deterministic ones means nothing here.",
+            style="yellow",
+        )
+    was_finished = _holds_finished(folder, settings)
+    _run(folder, problem, settings, output)
+    stored = StoredRun.read(folder)
+    assert stored.certificate is not None, "a run that ended well has a certificate"
+    written = [folder / CERTIFICATE, folder / POLICY]
+    if not output.no_report:
+        written += write_report([stored], folder / REPORT, figures=False)
+    if output.json:
+        console.file.write(stored.certificate.to_json())
+        return 0
+    console.print(claim_text(stored))
+    if output.quiet:
+        return 0
+    console.print(summary(stored))
+    if was_finished:
+        console.print("\nnothing was played: the folder held this run already", style="dim")
+    console.print(Text(f"\nwrote {', '.join(map(str, written[:-1]))} and {written[-1]}"))
+    if stored.certificate.content["result"]["guaranteed"] and not gives_what_was_asked(stored):
+        console.print(
+            Text(f"asked for was {settings.epsilon:g}; go on: richobs resume {folder} --max-episodes N"),
+        )
+    console.print(Text(f"check it again: richobs verify {folder / CERTIFICATE}"), style="dim")
+    return 0
+
+
+def _run(folder: pathlib.Path, problem: Problem, settings: Settings, output: Output) -> None:
+    """Runs, shows how it goes, and says how to go on where it is interrupted."""
+    chosen, asked = session.check(problem, settings)
+    expected = asked.max_episodes if asked.max_episodes is not None else chosen.plan(problem, asked).max_episodes
+    with contextlib.ExitStack() as stack:
+        quiet = output.quiet or output.json
+        shown = watched(problem.name, problem.functions.log_size, expected, quiet=quiet)
+        listeners: list[Callback] = [stack.enter_context(shown)]
+        if output.tensorboard is not None:
+            listeners.append(stack.enter_context(TensorBoard(output.tensorboard)))
+
+        def tell(progress: Progress) -> None:
+            for listener in listeners:
+                listener(progress)
+
+        try:
+            session.run(problem, asked, callback=tell, out=folder)
+        except KeyboardInterrupt:
+            stack.close()
+            plain_console(stderr=True).print(
+                Text(f"stopped; what was drawn is kept. Go on: richobs resume {folder}"),
+            )
+            raise
+
+
+def _holds_finished(folder: pathlib.Path, settings: Settings) -> bool:
+    """Whether a folder holds this run, finished: running it again then plays nothing."""
+    try:
+        stored = StoredRun.read(folder)
+    except (RichObsError, OSError):
+        return False
+    return stored.state == "finished" and dataclasses.replace(stored.settings, workers=settings.workers) == settings

@@ -1,0 +1,58 @@
+"""`richobs runs`: which runs there are."""
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from richobs.cli.printing import widened
+from richobs.core.errors import InvalidInput, RichObsError
+from richobs.runs.store import StoredRun, find_runs
+from richobs.show.summary import runs_table
+
+
+@dataclasses.dataclass(frozen=True)
+class RunsCommand:
+    """List stored runs with their state."""
+
+    folder: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")
+    """Where to look, sub-folders included."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self, console: Console) -> int:
+        """Prints one line per run."""
+        if not self.folder.is_dir():
+            raise InvalidInput(f"there is no folder {self.folder}; `richobs learn` makes one.")
+        found: list[tuple[str, StoredRun | str]] = []
+        for place in find_runs(self.folder):
+            try:
+                found.append((str(place), StoredRun.read(place)))
+            except RichObsError as error:
+                found.append((str(place), str(error)))
+        if self.json:
+            console.print_json(json.dumps([as_plain(name, run) for name, run in found]))
+        elif found:
+            widened(console).print(runs_table(found))
+        else:
+            console.print(Text(f"no runs in {self.folder}"))
+        return 0
+
+
+def as_plain(name: str, run: StoredRun | str) -> dict[str, Any]:
+    """Returns a stored run, or why it cannot be read, in plain values."""
+    if isinstance(run, str):
+        return {"folder": name, "error": run}
+    return {
+        "folder": name,
+        "world": run.world,
+        "settings": run.settings.as_plain(),
+        "state": run.state,
+        "message": run.message,
+        "episodes": run.ledger.total,
+        "tests": len(run.steps),
+    }

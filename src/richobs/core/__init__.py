@@ -1,0 +1,1 @@
+"""What everybody speaks: problems, environments, policies, queries, events, outcomes, settings, errors."""

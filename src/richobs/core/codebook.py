@@ -1,0 +1,64 @@
+"""Codebooks: finitely many observations, each with a number."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from richobs.core.errors import InvalidInput
+
+NUMBERS = frozenset("biuf")  # NumPy's letters for truth values, integers and floats
+
+
+class Codebook:
+    """Observations 0 to X-1 and what they look like; in a plain one an observation is its own number."""
+
+    def __init__(self, rows: NDArray[Any]):
+        """Takes `[X, ...]` what each observation looks like, all different."""
+        self.rows = rows
+        self.is_plain = rows.ndim == 1 and rows.dtype.kind in "iu" and bool((rows == np.arange(len(rows))).all())
+        self._order, self._keys = np.arange(len(rows)), np.arange(len(rows))
+        if not self.is_plain:
+            keys = _row_keys(rows)
+            self._order = np.argsort(keys)
+            self._keys = keys[self._order]
+            if (self._keys[1:] == self._keys[:-1]).any():
+                raise InvalidInput("two rows of a codebook are equal; each observation is listed once.")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def encode(self, x: NDArray[Any]) -> NDArray[np.int64]:
+        """Returns `[n]` the number of each observation `[n, ...]`."""
+        given = np.asarray(x)
+        if given.ndim < 1 or given.shape[1:] != self.rows.shape[1:]:
+            raise InvalidInput(
+                f"observations here are [n, ...] with n of shape {self.rows.shape[1:]}; got shape {given.shape}."
+            )
+        if len(given) == 0:
+            return np.zeros(0, dtype=np.int64)
+        kinds = {given.dtype.kind, self.rows.dtype.kind}
+        if len(kinds) > 1 and not kinds <= NUMBERS:
+            raise InvalidInput(f"observations here are of type {self.rows.dtype}; got {given.dtype}.")
+        with np.errstate(invalid="ignore"):  # NaN becomes some number, which then differs from what was given
+            cast = given.astype(np.int64 if self.is_plain else self.rows.dtype)
+        changed = cast != given
+        if self.is_plain:
+            unknown = changed | (cast < 0) | (cast >= len(self))
+            if unknown.any():
+                raise InvalidInput(f"observation {given[unknown][0]} is not known: there are 0 to {len(self) - 1}.")
+            return cast
+        wanted = _row_keys(cast)
+        place = np.minimum(np.searchsorted(self._keys, wanted), len(self) - 1)
+        unknown = changed.reshape(len(given), -1).any(axis=1) | (self._keys[place] != wanted)
+        if unknown.any():
+            raise InvalidInput(f"observation {given[unknown][0]} is not among the {len(self)} that are known.")
+        return self._order[place]
+
+
+def _row_keys(rows: NDArray[Any]) -> NDArray[Any]:
+    """Returns `[n]` one sortable, comparable key per row: its bytes."""
+    flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
+    if flat.dtype.kind == "f":
+        flat = flat + 0.0  # -0.0 and 0.0 are one observation
+    return flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()

@@ -1,0 +1,156 @@
+"""What happened in a run, one small frozen type per kind.
+
+Whoever shows events (terminal, page, TensorBoard) asks them: what was tested, with which outcome, where it stands in the
+search tree and with which mark. Every learner registers its own kinds with `@event`, and a stored run reads them back.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from richobs.core.errors import InvalidFile
+from richobs.core.types import Path
+
+
+class Mark(NamedTuple):
+    """How the tree shows what happened at a node; of several marks at one node the one with the highest rank is shown."""
+
+    name: str  # the page and the figures have a shape and a colour for each
+    words: str
+    rank: int
+
+
+PASSED = Mark("passed", "passed through, no test of its own", 0)
+POLICIES = Mark("policies", "whole policies tried", 1)
+AGREED = Mark("agreed", "survivors agree, nothing to learn", 3)
+OPEN = Mark("open", "survivors disagree, not yet learned", 3)
+IDLE_ON_DEMAND = Mark("idle-demand", "tested on demand, none eliminated", 4)
+IDLE = Mark("tested", "tested, none eliminated", 5)
+ELIMINATED_ON_DEMAND = Mark("demand", "functions eliminated, on demand", 6)
+ELIMINATED = Mark("eliminated", "functions eliminated", 7)
+MARKS = (ELIMINATED_ON_DEMAND, IDLE_ON_DEMAND, ELIMINATED, IDLE, OPEN, AGREED, POLICIES, PASSED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One thing that a learner did or noticed; subclasses say what."""
+
+    kind: ClassVar[str]  # short name, the same in every table
+    question: ClassVar[str] = ""  # what is asked, in words
+    statistic_name: ClassVar[str] = "statistic"
+    threshold_name: ClassVar[str] = "threshold"
+
+    phase: str  # what the learner was doing
+    path: Path = ()  # where; () also for what is about a whole policy
+    n: int = 0  # episodes that it took
+    log_size_before: float = math.nan  # survivors, as natural logarithms; NaN where the learner keeps none
+    log_size_after: float = math.nan
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in one or two words."""
+        raise NotImplementedError
+
+    @property
+    def statistic(self) -> float:
+        """The number that was compared."""
+        return math.nan
+
+    @property
+    def threshold(self) -> float:
+        """What it was compared with."""
+        return math.nan
+
+    @property
+    def mark(self) -> Mark | None:
+        """How the node at `path` is marked in the search tree; None where this is not about a node."""
+        return None
+
+    @property
+    def level(self) -> int | None:
+        """The level whose functions were tested; None where none were."""
+        return None
+
+    @property
+    def episodes_words(self) -> str:
+        """How many episodes it took, in words where a number would mislead."""
+        return f"{self.n:,}" if self.n < 10**9 else f"{self.n:.3e}"
+
+    @property
+    def is_trouble(self) -> bool:
+        """Whether a person who watches the run should see it at once."""
+        return False
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in a sentence without its full stop."""
+        return f"{self.kind} at {path_words(self.path)}: {self.verdict}"
+
+
+Kind = TypeVar("Kind", bound=type[Event])
+EVENTS: dict[str, type[Event]] = {}  # every kind by its full name
+
+
+def event(learner: str) -> Callable[[Kind], Kind]:
+    """Registers a kind of event, so that stored runs can be read; `learner` says whose it is."""
+
+    def register(kind: Kind) -> Kind:
+        name = f"{learner} {kind.kind}"
+        if name in EVENTS:
+            raise ValueError(f"there are two kinds of event called {name!r}")
+        EVENTS[name] = kind
+        return kind
+
+    return register
+
+
+def to_plain(happened: Event) -> list[Any]:
+    """Returns an event in plain values: the full name of its kind, then its fields in order."""
+    name = next(name for name, kind in EVENTS.items() if type(happened) is kind)
+    return [name, *(getattr(happened, f.name) for f in dataclasses.fields(happened))]
+
+
+def from_plain(values: list[Any]) -> Event:
+    """Returns the event that `to_plain` took apart.
+
+    Raises:
+        InvalidFile: there is no such kind, or it has other fields.
+    """
+    name, *fields = values
+    kind = EVENTS.get(name)
+    if kind is None:
+        raise InvalidFile(f"there is no kind of event called {name!r} in this version of richobs.")
+    names = [f.name for f in dataclasses.fields(kind)]
+    if len(names) != len(fields):
+        raise InvalidFile(f"an event of kind {name!r} has {len(names)} fields; {len(fields)} are stored.")
+    given = dict(zip(names, fields, strict=True))
+    return kind(**{**given, "path": tuple(given["path"])})
+
+
+def path_words(path: Path, at_most: int = 24) -> str:
+    """Returns a path as a person would write it, its middle left out where it is long."""
+    if not path:
+        return "the root"
+    steps = [str(a) for a in path]
+    if len(steps) > at_most:
+        steps = [*steps[: at_most // 2], f"... ({len(path)} actions) ...", *steps[-at_most // 2 :]]
+    return " ".join(steps)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands; a callback gets one after every event."""
+
+    event: Event
+    episodes: int  # so far
+    upper: float | None = None  # U so far, where the learner certifies one
+    lower: float | None = None  # W of the best candidate so far
+
+
+Callback = Callable[[Progress], None]
+
+
+def nobody(progress: Progress) -> None:
+    """Listens to a run and does nothing."""

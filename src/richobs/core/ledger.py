@@ -1,0 +1,64 @@
+"""Where the episodes went: every one is charged to (phase, purpose, path)."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from richobs.core.errors import EpisodeLimit
+from richobs.core.types import Path
+
+
+class Entry(NamedTuple):
+    """Episodes of one kind at one path."""
+
+    phase: str  # what the search was doing: "search" or "demand"
+    purpose: str  # what the episodes were for: "consensus", "elimination" or "rollout"
+    path: Path
+    requests: int
+    episodes: int
+
+
+class Ledger:
+    """Counts episodes, and refuses those beyond the limit before they are played."""
+
+    def __init__(self, max_episodes: int | None = None):
+        self.max_episodes = max_episodes
+        self._entries: dict[tuple[str, str, Path], list[int]] = {}
+        self._visits: dict[tuple[str, Path], int] = {}
+        self.total = 0
+        self.skipped = 0  # episodes that the printed algorithm would have spent in addition, at least
+
+    def charge(self, phase: str, purpose: str, path: Path, n: int) -> int:
+        """Charges n episodes and returns how often this purpose was charged at this path before.
+
+        Raises:
+            EpisodeLimit: they are more than remain; nothing is charged.
+        """
+        if self.max_episodes is not None and self.total + n > self.max_episodes:
+            raise EpisodeLimit(
+                f"{purpose} at path {path} asks for {n:,} episodes; {self.max_episodes - self.total:,} remain of the "
+                f"{self.max_episodes:,} allowed. Raise the limit (--max-episodes); `richobs plan` says what is needed."
+            )
+        entry = self._entries.setdefault((phase, purpose, path), [0, 0])
+        entry[0] += 1
+        entry[1] += n
+        self.total += n
+        visit = self._visits.get((purpose, path), 0)
+        self._visits[purpose, path] = visit + 1
+        return visit
+
+    def skip(self, n: int) -> None:
+        """Notes n episodes that were left out because what they would show is known."""
+        self.skipped += n
+
+    def __iter__(self) -> Iterator[Entry]:
+        for (phase, purpose, path), (requests, episodes) in self._entries.items():
+            yield Entry(phase, purpose, path, requests, episodes)
+
+    def by(self, *columns: str) -> dict[tuple[str, ...], tuple[int, int]]:
+        """Returns (requests, episodes) summed by the given columns of `Entry`, in order of first use."""
+        sums: dict[tuple[str, ...], tuple[int, int]] = {}
+        for entry in self:
+            key = tuple(str(getattr(entry, c)) for c in columns)
+            requests, episodes = sums.get(key, (0, 0))
+            sums[key] = (requests + entry.requests, episodes + entry.episodes)
+        return sums

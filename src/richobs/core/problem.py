@@ -1,0 +1,248 @@
+"""A problem: what to play, which functions are candidates, and whatever else is known about it."""
+
+import math
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from richobs.core.environment import Environment
+from richobs.core.errors import AssumptionViolated, InvalidInput
+from richobs.core.functions import FunctionClass
+from richobs.core.policies import Greedy, Policy
+from richobs.core.process import TabularProcess
+from richobs.core.randomness import keyed_generator
+from richobs.core.types import Floats, Member
+
+SMALLEST = 1e-9  # epsilon and delta below it are refused: float64 could not hold what follows from them
+ENVIRONMENT_NAMES = ("horizon", "n_actions", "reward_range", "play")
+CLASS_NAMES = (
+    *("horizon", "n_actions", "is_product", "log_size", "digest", "level_size"),
+    *("values", "moments", "kinds", "value_bounds", "member"),
+)
+ROLLOUTS = 200_000  # episodes that estimate a value in a world of this package, unless told otherwise
+PART = 10_000  # of these episodes are played at once
+
+
+def check_accuracy(epsilon: Any, delta: Any) -> None:
+    """Raises `InvalidInput` unless both are numbers in [SMALLEST, 1)."""
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if not isinstance(value, numbers.Real) or not SMALLEST <= float(value) < 1:
+            raise InvalidInput(f"{name} must lie between {SMALLEST:g} and 1; got {value!r}.")
+
+
+class ValueReport(float):
+    """The value of a policy: a number that knows whether it is exact, and its interval where it is an estimate.
+
+    It compares and computes like the number itself: `problem.value(policy) >= 0.4`.
+    """
+
+    low: float
+    high: float
+    confidence: float  # probability with which [low, high] holds the true value
+    episodes: int  # rollouts that an estimate rests on; 0 where the value is exact
+
+    def __new__(
+        cls, value: float, low: float, high: float, confidence: float = 1.0, episodes: int = 0
+    ) -> "ValueReport":
+        """Returns the report of a value between `low` and `high`."""
+        self = super().__new__(cls, value)
+        self.low, self.high, self.confidence, self.episodes = low, high, confidence, episodes
+        return self
+
+    @classmethod
+    def known(cls, value: float) -> "ValueReport":
+        """Returns the report of a value computed exactly."""
+        return cls(value, value, value)
+
+    @classmethod
+    def estimated(cls, returns: Floats, reward_range: tuple[float, float], confidence: float) -> "ValueReport":
+        """Returns the mean of `returns` `[n]` with Hoeffding's two-sided interval for the mean, cut to the range."""
+        if not 0 < confidence < 1:
+            raise InvalidInput(f"confidence must lie strictly between 0 and 1; got {confidence}.")
+        low, high = reward_range
+        n = len(returns)
+        mean = float(returns.mean())
+        radius = (high - low) * math.sqrt(math.log(2 / (1 - confidence)) / (2 * n))
+        return cls(mean, max(low, mean - radius), min(high, mean + radius), confidence, n)
+
+    @property
+    def value(self) -> float:
+        """The number alone."""
+        return float(self)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the value was computed rather than estimated."""
+        return self.episodes == 0
+
+    def __str__(self) -> str:
+        if self.exact:
+            return f"{float(self):.6g} (exact)"
+        return (
+            f"{float(self):.4f}, an estimate from {self.episodes:,} episodes: in [{self.low:.4f}, {self.high:.4f}] "
+            f"with probability {self.confidence:g}"
+        )
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What only a judge may know of a problem: the optimum, and the simulator with its secret."""
+
+    optimal_value: float  # V* ([KAL16] Eq. 1), exact; where noise hides states an upper bound only
+    optimal_function: Member | None = None  # Q* in the class; None where it is not in it, or not known
+    world: Any = field(default=None, repr=False)  # the simulator (`richobs.worlds.World`)
+    exact_value: Callable[[Policy], float | None] | None = field(default=None, repr=False)  # None where it cannot tell
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """An environment and a class of candidate value functions; all else is optional and enables something.
+
+    `env` and `functions` are what a learner sees. Everything else is for checking the answer, or enables more.
+    """
+
+    env: Environment
+    functions: FunctionClass
+    process: TabularProcess | None = field(
+        default=None, repr=False
+    )  # written down in full: counted draws, exact values
+    n_states: int | None = None  # bound M on the latent states per level, which LSVEE as printed needs
+    truth: Truth | None = field(default=None, repr=False)  # enables `optimal_value` and tells `verify` what is true
+    id: str | None = None  # `richobs.make(id)` builds the same problem again: the command line can resume and verify
+
+    def __post_init__(self) -> None:
+        _require("an environment", self.env, ENVIRONMENT_NAMES)
+        _require("a function class", self.functions, CLASS_NAMES)
+        shape = (self.env.horizon, self.env.n_actions)
+        for what, other in (("class", self.functions), ("process", self.process)):
+            if other is not None and (other.horizon, other.n_actions) != shape:
+                raise InvalidInput(
+                    f"the {what} has {other.horizon} levels and {other.n_actions} actions; the environment has "
+                    f"{shape[0]} and {shape[1]}."
+                )
+
+    @property
+    def horizon(self) -> int:
+        """Number of levels H."""
+        return self.env.horizon
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return self.env.n_actions
+
+    @property
+    def name(self) -> str:
+        """The id, or words for a problem without one."""
+        return self.id if self.id is not None else "an environment of your own"
+
+    @property
+    def optimal_value(self) -> float:
+        """V*, where it is known.
+
+        Raises:
+            AssumptionViolated: it is not known.
+        """
+        if self.truth is not None:
+            return self.truth.optimal_value
+        if self.process is not None:
+            return self.process.optimum.value
+        raise AssumptionViolated(f"{self.name}: V* is not known; give the problem a process or a truth.")
+
+    @property
+    def knows_optimum(self) -> bool:
+        """Whether `optimal_value` can be asked for."""
+        return self.truth is not None or self.process is not None
+
+    @property
+    def optimal_function(self) -> Member | None:
+        """Q* in the class; None where it is not in it, or not known."""
+        return None if self.truth is None else self.truth.optimal_function
+
+    def value(
+        self, policy: Policy, *, episodes: int | None = None, confidence: float = 0.99, seed: int = 0
+    ) -> ValueReport:
+        """Returns V(policy): exact where it can be computed, otherwise an estimate that says so.
+
+        Exact where the process is listed, or where the policy says that it reads few enough bits to enumerate.
+
+        Args:
+            policy: what to value.
+            episodes: how many rollouts an estimate takes; by default 200,000 in a built-in world. For an environment of
+                your own, say how many it may play.
+            confidence: probability with which the estimate's interval is to hold.
+            seed: of the rollouts.
+        """
+        if self.process is not None:
+            return ValueReport.known(self.process.value(policy))
+        exact = self.truth.exact_value(policy) if self.truth is not None and self.truth.exact_value else None
+        if exact is not None:
+            return ValueReport.known(exact)
+        if episodes is None and self.truth is None:
+            raise InvalidInput(
+                f"{self.name}: a value can only be estimated by playing; say how many `episodes` to play."
+            )
+        total = ROLLOUTS if episodes is None else episodes
+        if total < 1:
+            raise InvalidInput(f"an estimate needs at least one episode; got {total}.")
+        rng = keyed_generator(seed, self.id or "own", "value")
+        parts = [self.env.play(policy, min(PART, total - first), rng).returns for first in range(0, total, PART)]
+        return ValueReport.estimated(np.concatenate(parts), self.env.reward_range, confidence)
+
+    def optimal_policy(self) -> Policy:
+        """Returns a policy that earns V*, from the truth (nothing is learned).
+
+        Raises:
+            AssumptionViolated: no reactive policy is known to.
+        """
+        if self.optimal_function is not None:
+            return Greedy(self.functions.member(self.optimal_function))
+        if self.process is not None:
+            return self.process.optimal_policy()
+        raise AssumptionViolated(
+            f"{self.name}: no policy is known to be optimal. Where noise of unbounded support shows every observation in "
+            "every state, no function of the observation is Q*."
+        )
+
+
+def as_problem(
+    given: Environment | Problem, functions: FunctionClass | None = None, *, process: TabularProcess | None = None
+) -> Problem:
+    """Returns the problem that a caller means: one that was given, changed by what else was given, or a new one.
+
+    Args:
+        given: a problem, or an environment.
+        functions: the class F; needed with an environment, replaces a problem's own.
+        process: the process written down; replaces a problem's own.
+    """
+    if not isinstance(given, Problem):
+        if functions is None:
+            raise InvalidInput(
+                f"a {type(given).__name__} arrived without a function class: give (env, functions), or a richobs.Problem "
+                "such as richobs.make returns."
+            )
+        return Problem(given, functions, process)
+    if functions is None and process is None:
+        return given
+    # Another class or process makes another problem: no id describes it, and Q* has no known place in the class.
+    return Problem(
+        given.env,
+        given.functions if functions is None else functions,
+        given.process if process is None else process,
+        given.n_states,
+    )
+
+
+def _require(what: str, thing: object, names: tuple[str, ...]) -> None:
+    """Refuses something that lacks what is asked of it."""
+    missing = [name for name in names if not hasattr(thing, name)]
+    if missing:
+        raise InvalidInput(
+            f"{what} needs {', '.join(names)}; a {type(thing).__name__} arrived, which has no {', '.join(missing)}. See "
+            "docs/your-own-problem.md."
+        )

@@ -1,0 +1,142 @@
+"""What a run is asked to do, apart from the problem."""
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import operator
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from richobs.core.errors import InvalidInput
+from richobs.core.problem import check_accuracy
+
+MAY_CHANGE = frozenset({"max_episodes", "workers"})  # a stored run may go on with other values
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is asked to do, apart from the problem; it is part of the certificate."""
+
+    epsilon: float = 0.1
+    """Largest allowed gap between the policy's value and the optimal value V*."""
+    delta: float = 0.05
+    """Probability that the claim is false."""
+    learner: str = "certified"
+    """Who learns: `certified` needs few episodes, `lsvee` is the paper as printed; `richobs learners` lists all."""
+    engine: str = "auto"
+    """Who plays: `counted` draws all episodes at once as counts, `stream` plays them one by one, `auto` chooses."""
+    seed: int = 0
+    """Seed of every draw."""
+    n_states: int | None = None
+    """Bound M on the latent states per level; by default what the problem says."""
+    max_episodes: int | None = None
+    """Play at most so many episodes: some learners then claim what they can, others stop; a stored run can go on later."""
+    workers: int = 1
+    """Threads that share the episodes of the streaming engine; they do not change the result."""
+    tuning: tuple[str, ...] = ()
+    """Numbers of the learner's own, as name=value; `richobs learners` lists them."""
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "n_states", "max_episodes", "workers"):
+            value = getattr(self, name)
+            if value is None and name in ("n_states", "max_episodes"):
+                continue
+            try:
+                object.__setattr__(self, name, operator.index(value))  # NumPy's integers become Python's
+            except TypeError:
+                raise InvalidInput(f"{name} must be a whole number; got {value!r}.") from None
+        object.__setattr__(self, "tuning", tuple(sorted(write_tuning(self.tuning))))
+
+    def check(self) -> None:
+        """Raises `InvalidInput` where a value is impossible for every run."""
+        check_accuracy(self.epsilon, self.delta)
+        for name, value in (
+            ("workers", self.workers),
+            ("max_episodes", self.max_episodes),
+            ("n_states", self.n_states),
+        ):
+            if value is not None and value < 1:
+                raise InvalidInput(f"{name} must be at least 1; got {value}.")
+
+    def as_plain(self) -> dict[str, Any]:
+        """Returns the settings in plain values."""
+        return {**dataclasses.asdict(self), "tuning": list(self.tuning)}
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> "Settings":
+        """Returns the settings that `as_plain` took apart.
+
+        Raises:
+            TypeError: a value is missing, unknown, or not of the field's type.
+        """
+        kinds = typing.get_type_hints(cls)
+        for name, value in values.items():
+            if name not in kinds:
+                raise TypeError(f"there is no setting {name!r}")
+            if name == "tuning":
+                fits = isinstance(value, list | tuple) and all(isinstance(pair, str) for pair in value)
+            else:
+                allowed = typing.get_args(kinds[name]) or (kinds[name],)
+                fits = value in allowed if isinstance(allowed[0], str) else type(value) in allowed
+                fits = fits or (float in allowed and type(value) is int)
+            if not fits:
+                raise TypeError(f"settings.{name} is {value!r}")
+        return cls(**values)
+
+
+Tuned = TypeVar("Tuned")
+
+
+def read_tuning(pairs: tuple[str, ...], kind: type[Tuned], learner: str) -> Tuned:
+    """Returns a learner's tuning, an instance of the dataclass `kind`, from 'name=value' pairs.
+
+    Raises:
+        InvalidInput: a name that the learner does not have, or a value of another type.
+    """
+    kinds = typing.get_type_hints(kind)
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or name in given:
+            raise InvalidInput(f"tuning: {pair!r} should read name=value, each name once.")
+        if name not in kinds:
+            has = f"it has {', '.join(kinds)}" if kinds else "it has nothing to tune"
+            raise InvalidInput(f"the learner {learner!r} has no tuning {name!r}; {has}.")
+        options = typing.get_args(kinds[name])
+        try:
+            given[name] = text if options else kinds[name](text)
+        except ValueError:
+            raise InvalidInput(f"tuning: {name} must be {kinds[name].__name__}; got {text!r}.") from None
+        if options and text not in options:
+            raise InvalidInput(f"tuning: {name} must be one of {', '.join(options)}; got {text!r}.")
+    return kind(**given)
+
+
+def write_tuning(given: Any) -> tuple[str, ...]:
+    """Returns tuning as 'name=value' pairs, from a dataclass, a mapping, or pairs; defaults are left out."""
+    if given is None:
+        return ()
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        return tuple(
+            f"{f.name}={getattr(given, f.name)}"
+            for f in dataclasses.fields(given)
+            if getattr(given, f.name) != f.default
+        )
+    if isinstance(given, Mapping):
+        return tuple(f"{name}={value}" for name, value in given.items())
+    if isinstance(given, list | tuple) and all(isinstance(pair, str) for pair in given):
+        return tuple(given)
+    raise InvalidInput(f"tuning must be a learner's Tuning, a dictionary, or a list of 'name=value'; got {given!r}.")
+
+
+def field_docs(config: type[Any]) -> dict[str, str]:
+    """Returns what the string under each field of a dataclass says, in the order of the fields."""
+    body = typing.cast("ast.ClassDef", ast.parse(inspect.getsource(config)).body[0]).body
+    return {
+        ast.unparse(line.target): str(ast.literal_eval(text.value))
+        for line, text in itertools.pairwise(body)
+        if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }

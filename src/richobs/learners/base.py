@@ -1,0 +1,198 @@
+"""What a learner is: it asks an engine for episodes, narrows down which functions may be true, and returns a policy.
+
+Run, certificate, page, terminal and command line ask the learner about itself; none of them knows one by name.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from richobs.core.errors import InvalidInput
+from richobs.core.events import Callback
+from richobs.core.outcome import Outcome
+from richobs.core.problem import Problem
+from richobs.core.queries import Engine
+from richobs.core.settings import Settings, field_docs, read_tuning
+
+
+class Need(NamedTuple):
+    """Something that a learner needs of a problem."""
+
+    words: str  # "a process that is written down"
+    missing: Callable[
+        [Problem, Settings], str | None
+    ]  # why this problem does not offer it, in a sentence; None: it does
+
+
+class Promise(NamedTuple):
+    """What a learner promises, and what that rests on."""
+
+    words: str
+    assumptions: tuple[str, ...] = ()  # each in words
+
+
+class PlanRow(NamedTuple):
+    """One line of a plan."""
+
+    section: str
+    name: str
+    value: float  # an int where it counts something
+    unit: str
+    where: str  # the formula, and where it stands
+
+
+class Plan(Protocol):
+    """What a run will ask for, before anything is played."""
+
+    @property
+    def title(self) -> str:
+        """Whose plan it is, in words."""
+        ...
+
+    @property
+    def max_episodes(self) -> int | None:
+        """The most episodes that a run can need with probability 1 - delta; None where nothing is known."""
+        ...
+
+    def rows(self) -> Iterator[PlanRow]:
+        """Yields the plan line by line."""
+        ...
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the plan as plain values."""
+        ...
+
+
+@dataclass(frozen=True)
+class ShortPlan:
+    """The plan of a learner with few numbers."""
+
+    title: str
+    max_episodes: int | None
+    lines: tuple[PlanRow, ...] = ()
+
+    def rows(self) -> Iterator[PlanRow]:
+        """Yields the plan line by line."""
+        yield from self.lines
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the plan as plain values."""
+        return {"max_episodes": self.max_episodes, **{row.name: row.value for row in self.lines}}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that `verify` looked at."""
+
+    what: str
+    agrees: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class NoTuning:
+    """The tuning of a learner that has nothing to tune."""
+
+
+class Learner:
+    """The base of all learners: facts about itself, and three things it can do.
+
+    A subclass sets the facts and writes `plan` and `run`; one line in `richobs.learners.LEARNERS` makes it known.
+    """
+
+    name: ClassVar[str]
+    about: ClassVar[str]  # what it is, in a sentence that begins with a capital letter
+    cites: ClassVar[str] = ""  # the paper it follows
+    needs: ClassVar[tuple[Need, ...]] = ()
+    promises: ClassVar[Promise]
+    costs: ClassVar[str]  # how its episodes grow, in words
+    Tuning: ClassVar[type] = NoTuning  # a frozen dataclass, a sentence under each field
+    counts: ClassVar[bool] = False  # whether the engine `auto` counts where the process is written down
+    keeps_bounds: ClassVar[bool] = False  # whether progress carries U and W
+    tests_pairs: ClassVar[bool] = False  # whether a path in its events ends with the action that was tested
+    levels_share_episodes: ClassVar[bool] = False  # whether an episode along a path counts at every level it passes
+
+    def tuning(self, settings: Settings) -> Any:
+        """Returns the numbers that this learner is tuned with, an instance of `Tuning`."""
+        return read_tuning(settings.tuning, self.Tuning, self.name)
+
+    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
+        """Refuses a problem or settings that this learner cannot serve; nothing is played.
+
+        Args:
+            problem: what to learn.
+            settings: what is asked for.
+            engine: name of the engine that will play, such as "counted" or "stream".
+
+        Raises:
+            InvalidInput: with the sentence why.
+        """
+        self.tuning(settings)
+        for need in self.needs:
+            why = need.missing(problem, settings)
+            if why is not None:
+                raise InvalidInput(f"the learner {self.name!r} needs {need.words}: {why}")
+
+    def plan(self, problem: Problem, settings: Settings) -> Plan:
+        """Returns what is known in advance of a run; nothing is played."""
+        raise NotImplementedError
+
+    def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
+        """Learns.
+
+        Args:
+            problem: what to learn.
+            engine: plays the episodes; its ledger may limit them.
+            settings: what is asked for.
+            notify: called with a `Progress` after every event.
+        """
+        raise NotImplementedError
+
+    def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
+        """Derives the numbers of a certificate again that do not depend on draws; `verify` repeats the run itself.
+
+        Args:
+            content: of the certificate.
+            problem: the same problem, built again.
+            settings: as the certificate has them.
+        """
+        return []
+
+
+def tuning_fields(learner: Learner) -> list[tuple[str, Any, str]]:
+    """Returns name, default and meaning of everything that a learner can be tuned with."""
+    plain = learner.Tuning()
+    return [(name, getattr(plain, name), words) for name, words in field_docs(learner.Tuning).items()]
+
+
+def _unit_rewards_missing(problem: Problem, settings: Settings) -> str | None:
+    low, high = problem.env.reward_range
+    if (low, high) == (0.0, 1.0):
+        return None
+    return f"this environment declares totals in [{low:g}, {high:g}]. Rescale its rewards by that range."
+
+
+unit_rewards = Need("rewards whose totals lie in [0, 1]", _unit_rewards_missing)
+
+
+def first_difference(a: Any, b: Any, where: str) -> str | None:
+    """Returns the first place where two plain values differ, in words, or None.
+
+    Args:
+        a: derived again.
+        b: as a file has it.
+        where: what they are called.
+    """
+    if isinstance(a, dict) and isinstance(b, dict):
+        for key in {**a, **b}:
+            if key not in a or key not in b:
+                return f"{where}.{key} is missing"
+            if (found := first_difference(a[key], b[key], f"{where}.{key}")) is not None:
+                return found
+        return None
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            if (found := first_difference(x, y, f"{where}[{i}]")) is not None:
+                return found
+        return None
+    return None if a == b and type(a) is type(b) else f"{where} is {b!r} in the file and {a!r} again"

@@ -1,0 +1,104 @@
+"""Certified LSVEE as a learner: what it needs, promises and costs."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from richobs.core.events import Callback
+from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason
+from richobs.core.problem import SMALLEST, Problem
+from richobs.core.queries import Engine
+from richobs.core.settings import Settings
+from richobs.learners.base import Finding, Learner, Promise, unit_rewards
+from richobs.learners.certified.plan import CertifiedPlan, similar_worlds
+from richobs.learners.certified.search import NARROWER, Fallback, certified
+from richobs.learners.certified.state import RESERVE, Tuning
+from richobs.learners.lsvee.algorithm import lsvee
+from richobs.learners.lsvee.constants import PaperConstants
+from richobs.learners.lsvee.learner import bound_on_states
+
+MOST_DIGITS = 120  # of K^H, beyond which float64 cannot hold the shares of delta that the fallback would need
+
+
+class Certified(Learner):
+    """Certified LSVEE."""
+
+    name = "certified"
+    about = "Certified LSVEE: an optimistic search with tests that hold at any sample size."
+    cites = "docs/certified.md, after Krishnamurthy, Agarwal and Langford 2016"
+    needs = (unit_rewards,)
+    promises = Promise(
+        "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
+        "wider epsilon that the run states.",
+        (
+            "the best value of an action depends on what is seen, not on what was seen before (assumption 1)",
+            "Q* is in the class (assumption 2)",
+            "the same actions lead to the same hidden state (assumption 3)",
+        ),
+    )
+    costs = (
+        "A few thousand episodes on locks, 10^4 to 10^5 where wrong functions are off by little; it needs no n_states."
+    )
+    Tuning = Tuning
+    keeps_bounds = True
+    tests_pairs = True
+    levels_share_episodes = True
+
+    def fallback_constants(self, problem: Problem, settings: Settings) -> PaperConstants | None:
+        """Returns the numbers of LSVEE as printed where it takes over from the search; None where it cannot.
+
+        No bound on the latent states is assumed: there are at most as many as paths, K^(H-1), and they enter by a
+        logarithm.
+        """
+        H, K = problem.horizon, problem.n_actions
+        epsilon, delta = NARROWER * settings.epsilon, RESERVE * settings.delta
+        if H * math.log10(K) > MOST_DIGITS or min(epsilon, delta) < SMALLEST:
+            return None
+        log_size = problem.functions.log_size
+        return PaperConstants.of(
+            horizon=H, n_actions=K, n_states=K ** (H - 1), log_size=log_size, epsilon=epsilon, delta=delta
+        )
+
+    def plan(self, problem: Problem, settings: Settings) -> CertifiedPlan:
+        """Returns what surely suffices, and what similar worlds needed.
+
+        A search that has spent what one path costs LSVEE as printed hands over to it, having spent at most four times that
+        (docs/certified.md, Theorem 2).
+        """
+        constants, n_states = self.fallback_constants(problem, settings), bound_on_states(problem, settings)
+        suffices = None
+        if constants is not None and n_states is not None:
+            suffices = 4 * constants.one_path + constants.max_episodes(min(n_states, constants.n_states))
+        return CertifiedPlan(suffices, similar_worlds(problem, settings.epsilon))
+
+    def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
+        """Searches, and hands over to LSVEE as printed after as many episodes as one path of that would cost."""
+        constants = self.fallback_constants(problem, settings)
+        fallback = None
+        if constants is not None:
+            fallback = Fallback(constants.one_path, lambda: lsvee(engine, problem.functions, constants, notify=notify))
+        return certified(
+            engine,
+            problem.functions,
+            epsilon=settings.epsilon,
+            delta=settings.delta,
+            seed=settings.seed,
+            notify=notify,
+            tuning=self.tuning(settings),
+            fallback=fallback,
+        )
+
+    def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
+        """Adds up the shares of delta that the claims spent, and takes U and W from the claims themselves."""
+        claims, result = content["claims"], content["result"]
+        spent = math.fsum(row[3] for row in claims)
+        upper, lower = result["upper"], result["lower"]
+        best = max((row[4] for row in claims if row[0] == LOWER), default=0.0)
+        tops = [row[4] for row in claims if row[0] == UPPER]
+        width = settings.epsilon if result["reason"] == StopReason.CERTIFIED.value else 1.0
+        known = isinstance(upper, float) and isinstance(lower, float)
+        stated = known and lower == best and (not tops or upper <= min(tops)) and 0 <= upper - lower <= width
+        return [
+            Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it"),
+            Finding("bounds", stated, f"V* <= {upper}, the policy's value >= {lower}"),
+        ]

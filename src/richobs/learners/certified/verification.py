@@ -1,0 +1,93 @@
+"""Looks at a candidate's value with fresh rollouts, until the bounds are close enough or more rollouts cannot help."""
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from richobs.core.errors import BrokenPromise
+from richobs.core.moments import Moments
+from richobs.core.outcome import LOWER, UPPER
+from richobs.core.policies import Policy
+from richobs.core.queries import Query
+from richobs.core.types import Member
+from richobs.learners.certified.events import CandidateVerified
+from richobs.learners.certified.state import PHASE, Candidate, CertifiedSearch
+from richobs.stats.seals import Sealed
+from richobs.stats.shares import Looks
+
+
+class Look(NamedTuple):
+    """What is fixed before a look's rollouts are drawn."""
+
+    member: Member  # whose policy is played
+    number: int  # of the look, from 1: its share of delta follows from it
+    n: int  # rollouts in all once it is drawn
+
+
+def is_settled(search: CertifiedSearch) -> bool:
+    """Returns whether the bounds are close enough.
+
+    Raises:
+        BrokenPromise: they contradict each other.
+    """
+    if search.best is None:
+        return False
+    if search.upper < search.best.lower:
+        raise BrokenPromise(
+            f"a policy's value is at least {search.best.lower:.6g}, but no surviving function promises more than "
+            f"{search.upper:.6g}: Q* is not in the class, or transitions are not deterministic. {search.chance}"
+        )
+    return search.upper - search.best.lower <= search.epsilon
+
+
+def verify_candidate(search: CertifiedSearch, member: Member, policy: Policy) -> bool:
+    """Looks at a candidate's value, with twice as many rollouts from look to look; returns whether it is certified.
+
+    One claim with a share d for all looks: look k spends d / (k (k + 1)), half for W [E3] and half for U [E2].
+    """
+    looks = Looks(search.verifications.next())
+    total, n, look = 0.0, 0, 0
+    root: Moments | None = None
+    while True:
+        look += 1
+        for_lower, for_upper = looks.next().split(0.5, 0.5)
+        more = max(search.tuning.verification, n)
+        size = search.space.log_bound
+        n += more
+        batch: Sealed[Look] = Sealed(Query.rollout(policy, more, purpose="verification", phase=PHASE))
+        total += more * batch.open(search.engine, Look(member, look, n)).answer.returns.mean
+        mean = total / n
+        lower = search.bounds.return_lower_bound(mean, n, for_lower)
+        for_lower.claim(LOWER, (), n, lower)
+        if search.best is None or lower > search.best.lower:
+            search.best = Candidate(member, lower, mean, n)
+        if search.upper - lower > search.epsilon and search.guess < search.upper - search.epsilon / 16:
+            missing = n - (root.n if root else 0)
+            values: Sealed[Look] = Sealed(Query.observe((), missing, purpose="root value", phase=PHASE))
+            seen = values.open(search.engine, Look(member, look, n)).answer.moments[0]
+            root = seen if root is None else root + seen
+            upper = search.bounds.mean_upper_bound(root.v_mean, root.n, search.low[0], search.high[0], for_upper)
+            search.root_upper = np.minimum(search.root_upper, upper)
+            search.root_guess = root.v_mean.copy()
+            for_upper.claim(UPPER, (), root.n, search.upper)
+        done = is_settled(search)
+        # Where survivors promise more than the policy earns, more rollouts cannot help: functions have to be eliminated.
+        hopeless = mean + 3 * math.sqrt(0.25 / n) < search.guess - search.epsilon
+        hopeless |= n >= 4 * search.tuning.verification and search.guess - mean > 0.6 * search.epsilon
+        hopeless |= n > 32 * math.log(1 / for_lower.amount) / search.epsilon**2
+        result: Literal["certified", "failed", "open"] = "certified" if done else "failed" if hopeless else "open"
+        search.tell(
+            CandidateVerified(
+                phase=PHASE,
+                n=more,
+                log_size_before=size,
+                log_size_after=search.space.log_bound,
+                result=result,
+                width=search.upper - lower,
+                epsilon=search.epsilon,
+            )
+        )
+        if done or hopeless:
+            search.disappointed += not done
+            return done

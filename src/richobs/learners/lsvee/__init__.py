@@ -1,0 +1,8 @@
+"""LSVEE as printed, one algorithm box of [KAL16] per file."""
+
+from richobs.learners.lsvee.algorithm import lsvee
+from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
+from richobs.learners.lsvee.learner import Lsvee, LsveeTuning
+from richobs.learners.lsvee.plan import SamplePlan
+
+__all__ = ["Lsvee", "LsveeTuning", "PaperConstants", "SamplePlan", "SearchConstants", "lsvee"]

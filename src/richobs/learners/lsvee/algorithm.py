@@ -1,0 +1,67 @@
+"""LSVEE ([KAL16] Algorithm 1): search at the root, estimate V*, then explore on demand."""
+
+import sys
+
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.events import Callback, nobody
+from richobs.core.functions import FunctionClass
+from richobs.core.outcome import Outcome, StopReason, probability_words
+from richobs.core.queries import Engine
+from richobs.learners.lsvee.constants import PaperConstants
+from richobs.learners.lsvee.demand import explore_on_demand
+from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
+from richobs.spaces import version_space
+
+
+def lsvee(
+    engine: Engine,
+    functions: FunctionClass,
+    constants: PaperConstants,
+    *,
+    verbatim: bool = False,
+    notify: Callback = nobody,
+) -> Outcome:
+    """Learns a policy that is epsilon-optimal with probability 1 - delta (Theorem 1).
+
+    Args:
+        engine: plays the episodes.
+        functions: the class F, which should hold Q*.
+        constants: the paper's numbers.
+        verbatim: call DFS-Learn on every collected prefix, also where it ran before.
+        notify: called with a `Progress` after every event.
+    """
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 20 * constants.horizon + 1000))  # DFS-Learn is as deep as H
+    search = LsveeSearch(engine, version_space(functions), constants, verbatim, notify)
+    learn_from(search, (), constants.search)  # line 1
+    v_star_hat = _root_value(search)  # line 2
+    found = explore_on_demand(search, functions, v_star_hat)  # lines 3 to 9
+    return Outcome(
+        policy=LearnedPolicy(functions, found.member),
+        claim=_claim(constants),
+        learner="lsvee",
+        epsilon=constants.epsilon,
+        delta=constants.delta,
+        reason=StopReason.NEAR_OPTIMAL,
+        value_hat=found.value_hat,
+        v_star_hat=v_star_hat,
+        log_size=search.space.log_size,
+        rounds=found.rounds,
+        claims=tuple(search.claims),
+        constants=constants,
+    )
+
+
+def _claim(constants: PaperConstants) -> str:
+    """Returns what Theorem 1 says about these constants, in words."""
+    states = "1 hidden state" if constants.n_states == 1 else f"{constants.n_states} hidden states"
+    return (
+        f"With probability at least {probability_words(constants.delta)} the policy's value is within "
+        f"{constants.epsilon!r} of optimal, provided assumptions 1-3 and at most {states} a level."
+    )
+
+
+def _root_value(search: LsveeSearch) -> float:
+    """V*-hat: any survivor's value at the root, from the root's own elimination samples (proof of Corollary 1)."""
+    member = search.space.pick()
+    assert member is not None, "the minimiser of the risk always survives"
+    return float(search.learned[()][member if isinstance(member, int) else member[0]])

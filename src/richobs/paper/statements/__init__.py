@@ -1,0 +1,1 @@
+"""The statements of [KAL16], one module each."""

@@ -1,0 +1,180 @@
+"""Lemma (properties of TD squared loss): the mean of Y(f) is an identity, its variance at most 32 E Y + 64 phi^2.
+
+Both sides are computed exactly, for random processes and classes, for nodes whose estimates are off by exactly phi, and
+for a family on which the variance comes closest to its bound.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from richobs.classes import Layered, TableLevel
+from richobs.core.process import Rewards
+from richobs.core.randomness import keyed_generator
+from richobs.paper.base import Check, Conclusion, Plain, Scale
+from richobs.paper.figures import NOTE
+from richobs.paper.rigs.node import LossLaw, Node, biased, loss_law
+from richobs.show.palette import BLUE, GREEN, GREY, ORANGE, RED
+from richobs.worlds.registry import make
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "td-loss"
+TITLE = "Lemma (properties of TD squared loss)"
+SAYS = (
+    "If child values are estimated up to phi, then E Y(f) is the mean squared difference of f's and Q*'s TD "
+    "targets less the "
+    "mean squared error of Q*'s child values, and Var Y(f) is at most 32 E Y(f) + 64 phi^2."
+)
+ROUNDING = 1e-12  # of sums of numbers up to 4
+
+
+def pieces(scale: Scale, /) -> list[Plain]:
+    """Returns random processes, edges of the condition, and the rare family."""
+    many = 40 if scale == "fast" else 600
+    shapes = [(1 + seed % 5, 1 + seed % 4, 1 + seed // 4 % 4) for seed in range(many)]
+    random = [
+        {"kind": "random", "seed": seed, "horizon": h, "states": m, "actions": k, "phi": 10.0 ** -(1 + seed % 3)}
+        for seed, (h, m, k) in enumerate(shapes)
+    ]
+    edge = [
+        {"kind": "edge", "actions": k, "phi": phi, "error": 1.0} for k in (1, 2, 5) for phi in (0.03, 0.003, 0.0003)
+    ]
+    rare = [{"kind": "rare", "chance": 2.0**-i, "phi": 1e-4} for i in range(1, 15)]
+    return random + edge + rare
+
+
+def measure(piece: Plain, /) -> Plain:
+    """Returns E Y, Var Y and the identity's largest error, over all states and functions of one piece."""
+    laws = {"random": _random, "edge": _edge, "rare": _rare}[piece["kind"]](piece)
+    mean, variance, identity = (np.concatenate([law[i][1:] for law in laws]) for i in range(3))  # Y(f*) is 0
+    bound = 32 * mean + 64 * piece["phi"] ** 2
+    return {
+        "cases": len(mean),
+        "identity_error": float(np.abs(mean - identity).max()),
+        "ratio": float((variance / np.maximum(bound, 1e-300)).max()),
+        "mean": mean[:12].tolist(),
+        "variance": variance[:12].tolist(),
+    }
+
+
+def _random(piece: Plain) -> list[LossLaw]:
+    """Every state of a random process, with random members of its class and estimates that are off by phi."""
+    problem = make(
+        "random",
+        seed=piece["seed"],
+        horizon=piece["horizon"],
+        n_states=piece["states"],
+        n_actions=piece["actions"],
+    )
+    process, functions = problem.process, problem.functions
+    assert process is not None
+    assert isinstance(functions, Layered)
+    tables = [level.tables for level in functions.levels if isinstance(level, TableLevel)]
+    rng = keyed_generator(piece["seed"], "td-loss")
+    laws = []
+    for h in range(process.horizon):
+        members = rng.integers(len(tables[h]), size=8)
+        f = np.concatenate([process.q_tables[h][None], tables[h][members]])
+        for s in np.flatnonzero(process.reachable[h]):
+            v_star, v_children = np.zeros(process.n_actions), np.zeros((len(f), process.n_actions))
+            if h < process.horizon - 1:
+                child = process.transitions[h][s].argmax(axis=1)  # [K]; transitions are deterministic
+                v_star = process.optimum.state_values[h + 1][child]
+                heads = tables[h + 1][rng.integers(len(tables[h + 1]), size=8)].max(axis=2)  # [8, X']
+                v_children = np.concatenate([v_star[None], heads @ process.emissions[h + 1][child].T])
+            off = piece["phi"] * rng.choice([-1.0, 1.0], v_children.shape) if h < process.horizon - 1 else 0.0
+            v_hat = np.clip(v_children + off, 0, 1)  # a mean of values in [0, 1] lies there
+            rewards = Rewards(process.rewards[h].values[s], process.rewards[h].probs[s])
+            laws.append(loss_law(process.emissions[h][s], rewards, f, v_hat, v_star))
+    return laws
+
+
+def _edge(piece: Plain) -> list[LossLaw]:
+    """Estimates off by exactly phi, TD errors from none to many phi."""
+    phi = piece["phi"]
+    steps = phi * np.array([0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 8.0])
+    return [biased(piece["actions"], phi, 0.0, steps, error=piece["error"], tilt=t).loss for t in (1.0, -1.0, 0.0)]
+
+
+def _rare(piece: Plain) -> list[LossLaw]:
+    """A rare observation at which f is wrong by 2, all that is possible: the closest the variance comes to its bound.
+
+    There r = 1 and f - V^f = -1; elsewhere r = 0 and f - V^f = 0. So Y is 4 or 0: E Y = 4p and Var Y = 16 p (1 - p).
+    """
+    law = np.array([piece["chance"], 1 - piece["chance"]])
+    f = np.array([[[1.0], [0.0]], [[0.0], [1.0]]])
+    children = np.array([[0.0], [1.0]])
+    return [Node(law, np.zeros(1), f, children, children, top=1.0).loss]
+
+
+def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
+    """Checks the identity and the inequality over all cases."""
+    cases = sum(r["cases"] for r in results)
+    error = max(r["identity_error"] for r in results)
+    ratio = max(r["ratio"] for r in results)
+    rows = []
+    for kind in ("random", "edge", "rare"):
+        mine = [r for p, r in zip(pieces, results, strict=True) if p["kind"] == kind]
+        if mine:
+            worst = [max(r[name] for r in mine) for name in ("identity_error", "ratio")]
+            rows.append((kind, sum(r["cases"] for r in mine), *worst))
+    return Conclusion(
+        checks=(
+            Check(
+                "E Y is the mean squared difference of targets less that of Q*'s estimates",
+                error <= ROUNDING,
+                f"Both sides agree to {error:.1e} in {cases:,} cases.",
+            ),
+            Check(
+                "Var Y <= 32 E Y + 64 phi^2",
+                ratio <= 1,
+                f"The variance is at most {ratio:.4f} of its bound: where it comes closest, 4 would do in place of 32.",
+            ),
+        ),
+        columns=("processes", "cases", "largest error of the identity", "largest Var Y / bound"),
+        rows=tuple(rows),
+        sample=f"Exact expectations, nothing sampled: {cases:,} pairs of a state and a function, in "
+        f"{len(results)} processes.",
+    )
+
+
+def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /) -> None:
+    """Draws Var Y against the bound, and the ratio along the rare family."""
+    left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
+    looks = {
+        "random": (BLUE, "o", 5, "random processes"),
+        "edge": (GREEN, "s", 12, "estimates off by exactly phi"),
+        "rare": (RED, "D", 16, "rare observation, worst case"),
+    }
+    for kind, (colour, marker, size, label) in looks.items():
+        x, y = [], []
+        for p, r in zip(pieces, results, strict=True):
+            if p["kind"] == kind:
+                x += [32 * m + 64 * p["phi"] ** 2 for m in r["mean"]]
+                y += r["variance"]
+        some = [(a, b) for a, b in zip(x, y, strict=True) if b > 1e-14]
+        left.scatter(
+            *zip(*some, strict=True),
+            s=size,
+            color=colour,
+            marker=marker,
+            alpha=0.6,
+            linewidths=0,
+            rasterized=True,
+            label=label,
+        )
+    ends = np.array([1e-6, 100.0])
+    left.plot(ends, ends, color=ORANGE, label="the lemma's bound")
+    left.plot(ends, ends / 8, color=GREY, linestyle="--", linewidth=1, label="an eighth of it")
+    left.set(xscale="log", yscale="log", xlabel="$32\\,E\\,Y + 64\\,\\varphi^2$", ylabel="Var $Y$", ylim=(1e-9, 1e4))
+    left.set_title("Every case lies below its bound")
+    left.legend(loc="upper left", markerscale=1.6)
+    rare = [(p["chance"], r["ratio"]) for p, r in zip(pieces, results, strict=True) if p["kind"] == "rare"]
+    right.plot(*zip(*rare, strict=True), color=RED, marker="D", markersize=4)
+    right.axhline(1 / 8, color=GREY, linestyle="--", linewidth=1)
+    right.text(0.5, 1 / 8 + 0.002, "1/8", color=NOTE, ha="right", fontsize=9)
+    right.set(xscale="log", xlabel="chance of the rare observation", ylabel="Var $Y$ / bound", ylim=(0, 0.15))
+    right.set_title("How close it gets")

@@ -1,0 +1,1 @@
+"""Runs: one run from settings to outcome, its folder, its certificate, and checking that again."""

@@ -1,0 +1,204 @@
+"""Certificates: what was promised, what was spent, and everything needed to check it again."""
+
+import dataclasses
+import json
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from richobs.core.environment import Environment
+from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.files import write_atomically
+from richobs.core.functions import FunctionClass
+from richobs.core.outcome import Outcome
+from richobs.core.policies import SavablePolicy
+from richobs.core.problem import Problem, as_problem
+from richobs.core.settings import Settings
+from richobs.core.version import __version__
+from richobs.learners.base import Finding
+
+FORMAT = "richobs-certificate"
+VERSION = 2
+NUMBER = (float, int, type(None))
+PARTS: dict[str, tuple[type, ...]] = {  # what a certificate must hold, and of which type
+    "claim": (str,),
+    "learner": (str,),
+    "settings": (dict,),
+    "environment.id": (str, type(None)),
+    "functions.digest": (str, type(None)),
+    "policy.digest": (str, type(None)),
+    "constants": (dict,),
+    "result.reason": (str,),
+    "result.guaranteed": (bool,),
+    "result.episodes": (int,),
+    "result.skipped": (int,),
+    "result.upper": NUMBER,
+    "result.lower": NUMBER,
+    "result.value_hat": NUMBER,
+    "result.v_star_hat": NUMBER,
+    "result.log_size": NUMBER,
+    "result.rounds": (int,),
+    "result.remarks": (list,),
+    "ledger": (list,),
+    "claims": (list,),
+    "versions": (dict,),
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A claim in words with everything it rests on; plain values, written as JSON."""
+
+    content: dict[str, Any]
+
+    @property
+    def claim(self) -> str:
+        """The claim in words."""
+        return str(self.content["claim"])
+
+    @property
+    def settings(self) -> Settings:
+        """What the run was asked to do."""
+        return Settings.from_plain(self.content["settings"])
+
+    @property
+    def environment(self) -> str | None:
+        """The id of the world, or None where it was an environment of the user's own."""
+        return self.content["environment"]["id"]
+
+    def to_json(self) -> str:
+        """Returns the text of the file, the same for the same run."""
+        return json.dumps(self.content, indent=2, ensure_ascii=False) + "\n"
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Writes the certificate."""
+        with write_atomically(FilePath(file)) as stream:
+            stream.write(self.to_json().encode())
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> "Certificate":
+        """Returns the certificate in a file.
+
+        Raises:
+            InvalidFile: it is damaged, or something else, or of a version that this one cannot check.
+        """
+        try:
+            text = FilePath(file).read_text(encoding="utf-8")
+            content = json.loads(text, object_pairs_hook=_without_repeats)
+        except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and numbers too long to read
+            raise InvalidFile(f"{file} is not a certificate: {error}") from error
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise InvalidFile(f"{file} is not a {FORMAT}.")
+        if content.get("version") != VERSION:
+            made = content.get("versions")
+            by = made.get("richobs") if isinstance(made, dict) else None
+            raise InvalidFile(
+                f"{file} is a certificate of version {content.get('version')!r}, written by richobs {by}; richobs "
+                f"{__version__} checks version {VERSION} alone. Verify it with the richobs that wrote it, or run again."
+            )
+        try:
+            _check_parts(content)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise InvalidFile(f"{file} is damaged: {error}") from error
+        return cls(content)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuses an object that names a key twice: a reader sees the first, a parser keeps the last."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        raise ValueError("a key is given twice")
+    return result
+
+
+def _check_parts(content: dict[str, Any]) -> None:
+    """Raises where a part of a certificate is missing, or not of the type that `certify` writes."""
+    for part, types in PARTS.items():
+        found: Any = content
+        for key in part.split("."):
+            if not isinstance(found, dict) or key not in found:
+                raise TypeError(f"it lacks {part}")
+            found = found[key]
+        if not isinstance(found, types) or (isinstance(found, bool) and bool not in types):
+            raise TypeError(f"{part} is {found!r}")
+    settings = Settings.from_plain(content["settings"])
+    if settings.learner != content["learner"]:
+        raise TypeError(f"its learner is {content['learner']!r} and its settings name {settings.learner!r}")
+    for kind, path, n, share, value in content["claims"]:
+        plain = isinstance(path, list) and isinstance(kind, str) and type(n) is int
+        if not plain or not 0 < share + value - value < 1:
+            raise TypeError(f"a claim is {kind!r} at {path!r}")
+    for row in content["ledger"]:
+        _, _, path, requests, episodes = row
+        if not (isinstance(path, list) and all(type(v) is int for v in (*path, requests, episodes))):
+            raise TypeError(f"a line of the ledger is {row!r}")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every finding agrees."""
+        return all(f.agrees for f in self.findings)
+
+
+def certify(outcome: Outcome, problem: Problem | Environment, functions: FunctionClass | None = None) -> Certificate:
+    """Returns the certificate of an outcome.
+
+    Args:
+        outcome: what the run answered, and what it was asked.
+        problem: what it ran on, or its environment. A problem from `richobs.make` has an id, from which `verify` can build
+            it again.
+        functions: the class, where an environment is given.
+    """
+    given = as_problem(problem, functions)
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "claim": outcome.claim,
+        "learner": outcome.learner,
+        "settings": {k: v for k, v in outcome.settings.as_plain().items() if k != "workers"},  # no part in the result
+        "environment": {
+            "id": given.id,
+            "horizon": given.horizon,
+            "n_actions": given.n_actions,
+            "reward_range": list(given.env.reward_range),
+        },
+        "functions": {"log_size": given.functions.log_size, "digest": given.functions.digest},
+        "constants": {} if outcome.constants is None else dataclasses.asdict(outcome.constants),
+        "result": {
+            "reason": outcome.reason.value,
+            "guaranteed": outcome.guaranteed,
+            "v_star_hat": outcome.v_star_hat,
+            "value_hat": outcome.value_hat,
+            "log_size": outcome.log_size,
+            "rounds": outcome.rounds,
+            "tests": len(outcome.trace),
+            "episodes": outcome.episodes,
+            "skipped": outcome.ledger.skipped,
+            "upper": outcome.upper,
+            "lower": outcome.lower,
+            "remarks": list(outcome.remarks),
+        },
+        "policy": {"member": outcome.policy.member, "digest": policy_digest(outcome.policy)},
+        "claims": [[c.kind, list(c.path), c.n, c.share, c.value] for c in outcome.claims],
+        "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
+        "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
+    }
+    return Certificate(json.loads(json.dumps(content)))  # plain values, as a reader of the file would have them
+
+
+def policy_digest(policy: SavablePolicy) -> str | None:
+    """Returns the digest of a policy; None where it is made of Python code."""
+    try:
+        return policy.digest
+    except InvalidInput:
+        return None

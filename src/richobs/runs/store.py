@@ -1,0 +1,532 @@
+"""A run on disk: one folder, written as the run goes, readable at any time, and resumed to the same bytes.
+
+config.json       what is run: world, settings, class, versions
+run.sqlite        every draw and every decision, committed before the next begins
+certificate.json  what was found, once it was
+policy.npz        the policy
+verification.json what `richobs verify` said of it, if it was asked
+report.html       the page about it
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import shutil
+import sqlite3
+import tempfile
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
+from richobs.core.events import Callback, Progress, from_plain, to_plain
+from richobs.core.files import write_atomically
+from richobs.core.ledger import Ledger
+from richobs.core.policies import SavablePolicy
+from richobs.core.problem import Problem
+from richobs.core.settings import MAY_CHANGE, Settings
+from richobs.core.version import __version__
+from richobs.engines.recorded import Words
+from richobs.learners import Finding, learner
+from richobs.learners.lsvee import PaperConstants, SamplePlan
+from richobs.runs.certificate import Certificate, Verification
+
+FORMAT = "richobs-run"
+VERSION = 2
+CONFIG, DATABASE, LOCK = "config.json", "run.sqlite", "run.lock"
+CERTIFICATE, POLICY, VERIFICATION, REPORT = "certificate.json", "policy.npz", "verification.json", "report.html"
+SCHEMA = """
+CREATE TABLE draws (k INTEGER PRIMARY KEY, query TEXT, answer BLOB, checksum INTEGER, at REAL);
+CREATE TABLE calls (key TEXT PRIMARY KEY, answer BLOB, state TEXT, checksum INTEGER);
+CREATE TABLE events (k INTEGER PRIMARY KEY, body TEXT);
+CREATE TABLE ends (k INTEGER PRIMARY KEY, state TEXT, message TEXT, at REAL);
+"""
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as it is stored in its folder."""
+
+    folder: FilePath
+    world: str | None  # id such as "lock/10,seed=3"; None for an environment of the user's own
+    settings: Settings
+    horizon: int
+    n_actions: int
+    log_size: float  # natural logarithm of the size of the class
+    state: str  # "finished", "running", "unfinished" (killed or interrupted) or "stopped" (by an error)
+    message: str  # the error that stopped it, else ""
+    steps: tuple[Progress, ...]  # every test so far
+    ledger: Ledger  # every episode so far
+    certificate: Certificate | None  # once it is finished
+    verification: Verification | None  # what `richobs verify` found last
+    plan: SamplePlan | None  # the paper's sizes, where n_states is known
+    started: float = 0.0  # seconds since 1970
+    last: float = 0.0  # when something was stored last
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> "StoredRun":
+        """Returns the run in a folder, also while another process writes it.
+
+        Raises:
+            InvalidFile: there is no run there, or it is damaged.
+        """
+        place = FilePath(folder)
+        config = _read_config(place)
+        settings, about = Settings.from_plain(config["settings"]), config["environment"]
+        learner(settings.learner)  # its kinds of events are known from here on
+        with _readable(place):
+            stored = _read_database(place)
+            certificate = None
+            if stored.state == "finished" and (place / CERTIFICATE).exists():
+                certificate = Certificate.load(place / CERTIFICATE)
+                stored.ledger.skip(int(certificate.content["result"]["skipped"]))
+        state = stored.state if stored.state != "finished" or certificate is not None else "unfinished"
+        if _is_held(place):
+            state = "running"
+        sizes = {
+            "horizon": about["horizon"],
+            "n_actions": about["n_actions"],
+            "log_size": config["functions"]["log_size"],
+        }
+        n_states = settings.n_states if settings.n_states is not None else about["n_states"]
+        planned = None
+        if n_states is not None:
+            planned = SamplePlan(
+                PaperConstants.of(n_states=n_states, epsilon=settings.epsilon, delta=settings.delta, **sizes)
+            )
+        return cls(
+            folder=place,
+            world=about["id"],
+            settings=settings,
+            **sizes,
+            state=state,
+            message=stored.message if state == "stopped" else "",
+            steps=stored.steps,
+            ledger=stored.ledger,
+            certificate=certificate if state == "finished" else None,
+            verification=_read_verification(place) if state == "finished" else None,
+            plan=planned,
+            started=stored.started,
+            last=stored.last,
+        )
+
+
+class _Stored(NamedTuple):
+    """What a database says of a run."""
+
+    state: str
+    message: str
+    steps: tuple[Progress, ...]
+    ledger: Ledger
+    started: float
+    last: float
+
+
+def _read_database(place: FilePath) -> _Stored:
+    if not (place / DATABASE).exists():  # killed before it was made
+        return _Stored("unfinished", "", (), Ledger(), 0.0, 0.0)
+    with _connected(place, write=False) as db:
+        ledger = Ledger()
+        for (text,) in db.execute("SELECT query FROM draws ORDER BY k"):
+            path, n, purpose, phase, *_ = json.loads(text)
+            ledger.charge(phase, purpose, tuple(path), n)
+        steps = tuple(_progress(body) for (body,) in db.execute("SELECT body FROM events ORDER BY k"))
+        first, last = db.execute("SELECT min(at), max(at) FROM draws").fetchone()
+        end = db.execute("SELECT state, message FROM ends ORDER BY k DESC LIMIT 1").fetchone()
+    state, message = end or ("unfinished", "")
+    return _Stored(state, message, steps, ledger, first or 0.0, last or 0.0)
+
+
+def find_runs(folder: str | os.PathLike[str]) -> list[FilePath]:
+    """Returns the run folders in and below a folder, in alphabetical order."""
+    return sorted(p.parent for p in FilePath(folder).rglob(CONFIG) if _is_run(p))
+
+
+def _is_run(config: FilePath) -> bool:
+    """Whether a config.json is that of a run, or of something beside which a run's database lies."""
+    if (config.parent / DATABASE).exists():
+        return True
+    try:
+        return bool(json.loads(config.read_text(encoding="utf-8"))["format"] == FORMAT)
+    except (ValueError, TypeError, KeyError, OSError):
+        return False
+
+
+def keep_verification(folder: str | os.PathLike[str], checked: Verification) -> None:
+    """Writes what became of checking a run's certificate, and of which certificate."""
+    place = FilePath(folder)
+    content = {
+        "certificate": _checksum(place / CERTIFICATE),
+        "findings": [dataclasses.asdict(f) for f in checked.findings],
+    }
+    with write_atomically(place / VERIFICATION) as stream:
+        stream.write((json.dumps(content, indent=2) + "\n").encode())
+
+
+def discard(folder: str | os.PathLike[str]) -> None:
+    """Removes the files of a run from a folder, and nothing else.
+
+    Raises:
+        StoreError: another process is running in it.
+    """
+    place = FilePath(folder)
+    with _held(place):
+        for name in (CONFIG, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", CERTIFICATE, POLICY, VERIFICATION, REPORT):
+            (place / name).unlink(missing_ok=True)
+
+
+def describe(problem: Problem, settings: Settings, at_once: int | None) -> dict[str, Any]:
+    """Returns what identifies a run, in plain values.
+
+    Args:
+        problem: what is learned.
+        settings: what is asked for.
+        at_once: episodes per call of an environment that is not simulated here; None where it is.
+    """
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "environment": {
+            "id": problem.id,
+            "horizon": problem.horizon,
+            "n_actions": problem.n_actions,
+            "n_states": problem.n_states,
+            "at_once": at_once,
+        },
+        "functions": {"log_size": problem.functions.log_size, "digest": problem.functions.digest},
+        "settings": settings.as_plain(),
+        "made_with": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
+    }
+    return dict(json.loads(json.dumps(content)))
+
+
+class RunFolder:
+    """A run's folder, held by this process: the record that engines and environments write to."""
+
+    def __init__(self, place: FilePath, db: sqlite3.Connection):
+        self._place = place
+        self._db = db
+        self._lock = threading.Lock()  # environments are played by several threads
+        self._events = 0  # so far, in this process
+        self._decided: list[tuple[int, str]] = []  # since the last draw
+        self._called = True  # whether calls of a draw may be there: those of an interrupted one, at first
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, folder: str | os.PathLike[str], config: dict[str, Any]) -> Iterator["RunFolder"]:
+        """Holds the folder, made if it is not there; refuses one that is held, damaged, or holds another run."""
+        place = FilePath(folder).absolute()  # wherever the process goes meanwhile
+        with _as_sentence(place):
+            place.mkdir(parents=True, exist_ok=True)
+        with _held(place):
+            known = (place / CONFIG).exists()
+            if known:
+                _check_same(place, _read_config(place), config)
+            elif (place / DATABASE).exists():
+                raise InvalidFile(f"{place} holds a {DATABASE} and no {CONFIG}: the run cannot be identified.")
+            same = known and _read_config(place)["settings"] == config["settings"]
+            if known and (place / DATABASE).exists():
+                with _readable(place):
+                    spent = _read_database(place).ledger.total
+                allowed = config["settings"]["max_episodes"]
+                if allowed is not None and spent > allowed:
+                    raise InvalidInput(
+                        f"the run in {place} has spent {spent:,} episodes already, more than the {allowed:,} allowed now. "
+                        "Allow at least as many, or choose another folder."
+                    )
+            with _as_sentence(place):
+                if not same:
+                    with write_atomically(place / CONFIG) as stream:
+                        stream.write((json.dumps(config, indent=2) + "\n").encode())
+                if not (place / DATABASE).exists():
+                    _make_database(place)
+            with _connected(place, write=True) as db:
+                opened = cls(place, db)
+                if not (same and opened.ended()):
+                    opened.end("unfinished", "")
+                yield opened
+
+    def draw(self, k: int, /) -> tuple[Words, bytes] | None:
+        """Returns the k-th query and its answer, or None where there is none yet."""
+        self._flush()  # decisions are kept before the next draw begins
+        row = self._one("SELECT query, answer, checksum FROM draws WHERE k = ?", k)
+        if row is None:
+            return None
+        self._check(row[1], row[2], f"draw {k}")
+        with _readable(self._place):
+            return json.loads(row[0]), row[1]
+
+    def keep_draw(self, k: int, query: Words, answer: bytes, /) -> None:
+        """Writes the k-th draw down for good, and forgets the calls that it was made of."""
+        row = (k, json.dumps(query), answer, zlib.crc32(answer), time.time())
+        with self._lock, _as_sentence(self._place):
+            self._db.execute("INSERT INTO draws VALUES (?, ?, ?, ?, ?)", row)  # each statement is a transaction
+            if self._called:
+                self._db.execute("DELETE FROM calls")
+                self._called = False
+
+    def call(self, key: str, /) -> tuple[bytes, str] | None:
+        """Returns what a call of the draw in progress gave, and the generator's state after it."""
+        row = self._one("SELECT answer, checksum, state FROM calls WHERE key = ?", key)
+        if row is None:
+            return None
+        self._check(row[0], row[1], "a call")
+        return row[0], row[2]
+
+    def keep_call(self, key: str, answer: bytes, state: str, /) -> None:
+        """Writes a call of the draw in progress down."""
+        with self._lock, _as_sentence(self._place):
+            self._called = True
+            self._db.execute("INSERT INTO calls VALUES (?, ?, ?, ?)", (key, answer, state, zlib.crc32(answer)))
+
+    def _one(self, query: str, value: int | str) -> Any:
+        with self._lock, _readable(self._place):
+            return self._db.execute(query, (value,)).fetchone()
+
+    def listener(self, callback: Callback | None) -> Callback:
+        """Returns a callback that keeps every decision, those between two draws at once."""
+        known = [body for (body,) in self._db.execute("SELECT body FROM events ORDER BY k")]
+
+        def listen(progress: Progress) -> None:
+            k, self._events = self._events, self._events + 1
+            body = _plain(progress)
+            if k >= len(known):
+                self._decided.append((k, body))
+            elif known[k] != body:
+                raise InvalidFile(
+                    f"decision {k} of the run in {self._place} was {known[k]}, and is {body} now: it was made by other code "
+                    "or on another machine. Start anew in another folder."
+                )
+            if callback is not None:
+                callback(progress)
+
+        return listen
+
+    def _flush(self) -> None:
+        if self._decided:
+            with self._lock, _as_sentence(self._place), self._db:
+                self._db.execute("BEGIN")
+                self._db.executemany("INSERT INTO events VALUES (?, ?)", self._decided)
+            self._decided.clear()
+
+    def ended(self) -> bool:
+        """Whether the run has finished."""
+        row = self._db.execute("SELECT state FROM ends ORDER BY k DESC LIMIT 1").fetchone()
+        return row is not None and row[0] == "finished"
+
+    def finish(self, policy: SavablePolicy, certificate: Certificate) -> None:
+        """Writes policy and certificate, unless both are there already and belong together."""
+        file, there = self._place / CERTIFICATE, None
+        with contextlib.suppress(OSError, InvalidFile):
+            there = Certificate.load(file).content
+        fits = there is not None and {**there, "versions": 0} == {**certificate.content, "versions": 0}
+        if not (fits and self.ended() and _is_policy(self._place / POLICY, certificate)):
+            with _as_sentence(self._place):
+                file.unlink(missing_ok=True)
+                with contextlib.suppress(InvalidInput):  # functions that are Python code cannot be written
+                    policy.save(self._place / POLICY)
+                certificate.save(file)
+                self.end("finished", "")
+
+    def end(self, state: str, message: str) -> None:
+        """Notes how the run ended."""
+        self._flush()
+        with _as_sentence(self._place):
+            row = (state, message, time.time())
+            self._db.execute("INSERT INTO ends (state, message, at) VALUES (?, ?, ?)", row)
+
+    def _check(self, body: bytes, checksum: int, what: str) -> None:
+        if not isinstance(body, bytes) or zlib.crc32(body) != checksum:
+            raise InvalidFile(f"{self._place / DATABASE} is damaged: {what} does not match its checksum.")
+
+
+def _check_same(place: FilePath, there: dict[str, Any], here: dict[str, Any]) -> None:
+    """Refuses a folder whose run is not the one that is asked for."""
+    for name in ("richobs", "numpy"):
+        old, new = there["made_with"].get(name), here["made_with"][name]
+        if old != new:
+            raise InvalidFile(
+                f"the run in {place} was made with {name} {old}, and this is {new}, which may draw other numbers. Go on "
+                "with that version, or start anew in another folder."
+            )
+    for part in ("environment", "functions", "settings"):
+        for name in there[part].keys() | here[part].keys():
+            old, new = there[part].get(name), here[part].get(name)
+            if old != new and not (part == "settings" and name in MAY_CHANGE):
+                raise InvalidInput(
+                    f"the folder {place} holds another run: its {part} has {name} = {old!r}, and {new!r} is asked for. "
+                    "Choose another folder, or remove that run first (`--overwrite`, or richobs.discard)."
+                )
+
+
+def _read_config(place: FilePath) -> dict[str, Any]:
+    file = place / CONFIG
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise InvalidFile(f"{file} is not the configuration of a run.")
+        if content["version"] != VERSION:
+            raise InvalidFile(
+                f"the run in {place} has format {content['version']!r}, written by richobs "
+                f"{content['made_with']['richobs']}; richobs {__version__} reads format {VERSION} alone. Read it with the "
+                "richobs that wrote it, or run again in another folder."
+            )
+        Settings.from_plain(content["settings"])
+        about = content["environment"]
+        wanted = (about["id"], about["horizon"], about["n_actions"], about["n_states"], content["made_with"]["richobs"])
+        if not (isinstance(wanted[1], int) and isinstance(wanted[2], int) and content["functions"]["log_size"] >= 0):
+            raise InvalidFile(f"{file} is damaged: its environment is {about!r}.")
+        return dict(content)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidFile(f"there is no run in {place}: it has no {CONFIG}.") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InvalidFile(f"{file} is damaged: {error!r}") from error
+
+
+def _read_verification(place: FilePath) -> Verification | None:
+    """Returns what was found of the certificate that is there now, if it was checked."""
+    if not (place / VERIFICATION).exists():
+        return None
+    with _readable(place):
+        content = json.loads((place / VERIFICATION).read_text(encoding="utf-8"))
+        if content["certificate"] != _checksum(place / CERTIFICATE):
+            return None
+        return Verification(tuple(Finding(**f) for f in content["findings"]))
+
+
+def _is_policy(file: FilePath, certificate: Certificate) -> bool:
+    """Whether a file holds the policy that a certificate is about, or there is none that could be written."""
+    digest = certificate.content["policy"]["digest"]
+    with contextlib.suppress(OSError, InvalidFile):
+        return digest is None or LearnedPolicy.load(file).digest == digest
+    return False
+
+
+def _checksum(file: FilePath) -> int:
+    return zlib.crc32(file.read_bytes())
+
+
+def _plain(progress: Progress) -> str:
+    return json.dumps([to_plain(progress.event), progress.episodes, progress.upper, progress.lower])
+
+
+def _progress(body: str) -> Progress:
+    event, episodes, upper, lower = json.loads(body)
+    return Progress(from_plain(event), episodes, upper, lower)
+
+
+@contextlib.contextmanager
+def _as_sentence(place: FilePath) -> Iterator[None]:
+    """Turns what goes wrong with disk and database into a sentence."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            raise StoreError(
+                f"the run in {place} cannot be written ({error}). What was stored stays as it is."
+            ) from error
+        raise InvalidFile(f"{place / DATABASE} is damaged: {error}. Nothing was overwritten.") from error
+    except RichObsError:
+        raise
+    except OSError as error:
+        raise StoreError(f"the folder {place} cannot be written: {error}. What was stored stays as it is.") from error
+
+
+@contextlib.contextmanager
+def _readable(place: FilePath) -> Iterator[None]:
+    """Turns what goes wrong with reading a run's files into a sentence."""
+    try:
+        yield
+    except RichObsError:
+        raise
+    except (sqlite3.Error, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        raise InvalidFile(f"the run in {place} is damaged ({error!r}). Nothing was overwritten.") from error
+
+
+def _make_database(place: FilePath) -> None:
+    """Makes the database, whole or not at all."""
+    with tempfile.TemporaryDirectory(dir=place, prefix=".new-") as folder:
+        db = sqlite3.connect(FilePath(folder) / DATABASE)
+        db.executescript(SCHEMA)
+        db.close()
+        os.replace(FilePath(folder) / DATABASE, place / DATABASE)
+
+
+@contextlib.contextmanager
+def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
+    """Opens a run's database; a reader sees whole transactions only, and may read while another process writes."""
+    file = place / DATABASE
+    with contextlib.ExitStack() as stack:
+        how = "mode=rw" if write else "mode=ro"
+        if not write and not os.access(place, os.W_OK):  # a log that is not yet merged can be read from a copy alone
+            copy = FilePath(stack.enter_context(tempfile.TemporaryDirectory()))
+            for name in (DATABASE, f"{DATABASE}-wal"):
+                if (place / name).exists():
+                    shutil.copyfile(place / name, copy / name)
+            file = copy / DATABASE
+        with _as_sentence(place):
+            db = sqlite3.connect(
+                f"{file.absolute().as_uri()}?{how}", timeout=60, uri=True, isolation_level=None, check_same_thread=False
+            )
+        stack.callback(db.close)
+        with _as_sentence(place):
+            broken = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if broken != "ok" or not {"draws", "calls", "events", "ends"} <= tables:
+                raise InvalidFile(f"{place / DATABASE} is damaged: {broken}, tables {tables}. Nothing was overwritten.")
+            if write:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute(
+                    "PRAGMA synchronous = NORMAL"
+                )  # a power cut may cost the last draws, a killed process nothing
+        yield db
+        if write:
+            with contextlib.suppress(sqlite3.Error):  # one plain file, unless someone is reading
+                db.execute("PRAGMA journal_mode = DELETE")
+
+
+@contextlib.contextmanager
+def _held(place: FilePath) -> Iterator[None]:
+    """Holds the folder's lock; it is released when the process ends, also where that is killed."""
+    with _as_sentence(place):
+        lock = sqlite3.connect(place / LOCK, timeout=2, isolation_level=None)  # readers look at it for an instant
+    try:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise StoreError(f"the folder {place} cannot be written: {error}.") from error
+            raise StoreError(f"another process is running in {place}. Wait for it, or choose another folder.") from None
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"{place / LOCK} is damaged ({error}); remove it if no process is running there."
+            ) from error
+        yield
+    finally:
+        lock.close()
+
+
+def _is_held(place: FilePath) -> bool:
+    """Whether a process is running in a folder; looking takes no lock that would keep one from starting."""
+    file = place / LOCK
+    if not file.exists():
+        return False
+    look = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", timeout=0, uri=True)
+    try:
+        look.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        return "locked" in str(error)
+    except sqlite3.DatabaseError:
+        return False
+    finally:
+        look.close()
+    return False

@@ -1,0 +1,70 @@
+"""`verify`: derives everything in a certificate again, draws everything again, and compares."""
+
+from richobs.core.environment import Environment
+from richobs.core.errors import InvalidInput, RichObsError
+from richobs.core.events import Callback
+from richobs.core.functions import FunctionClass
+from richobs.core.policies import SavablePolicy
+from richobs.core.problem import Problem, as_problem
+from richobs.learners import Finding, learner
+from richobs.learners.base import first_difference
+from richobs.runs.certificate import Certificate, Verification, certify
+from richobs.runs.session import run
+
+
+def verify(
+    certificate: Certificate,
+    problem: Problem | Environment,
+    functions: FunctionClass | None = None,
+    *,
+    policy: SavablePolicy | None = None,
+    callback: Callback | None = None,
+) -> Verification:
+    """Derives the constants again, runs the draws again from the seed, and compares every byte.
+
+    Where V* is known it also says whether the claim was true.
+
+    Args:
+        certificate: what to check.
+        problem: the same problem, built again; or its environment.
+        functions: the class, where an environment is given.
+        policy: the policy that was handed over with the certificate, to see that it is the certified one.
+        callback: called with a `Progress` after every event of the new run.
+    """
+    if not isinstance(certificate, Certificate):
+        raise InvalidInput(f"verify needs a Certificate, such as Certificate.load(file); got {certificate!r}.")
+    given = as_problem(problem, functions)
+    content, settings = certificate.content, certificate.settings
+    digest = given.functions.digest
+    findings = [
+        Finding(
+            "function class",
+            digest == content["functions"]["digest"],
+            f"digest {str(digest)[:16]}" if digest else "made of Python code: its identity cannot be checked",
+        ),
+        Finding("environment", certificate.environment == given.id, f"{certificate.environment}"),
+    ]
+    if policy is not None:
+        same = policy.digest == content["policy"]["digest"]
+        findings.append(Finding("policy file", same, f"digest {policy.digest[:16]}"))
+    findings += learner(settings.learner).recheck(content, given, settings)
+    total = sum(row[4] for row in content["ledger"])
+    spent = content["result"]["episodes"]
+    findings.append(Finding("ledger", total == spent, f"its lines sum to {total:,} of {spent:,} episodes"))
+    try:
+        outcome = run(given, settings, callback=callback)
+    except RichObsError as error:
+        findings.append(Finding("run", False, f"running it again stopped: {error}"))
+        return Verification(tuple(findings))
+    again = certify(outcome, given).content
+    wrong = first_difference(again, {**content, "versions": again["versions"]}, "certificate")
+    agreed = f"{len(outcome.trace)} tests drawn again agree to the last byte"
+    findings.append(Finding("run", wrong is None, wrong or agreed))
+    if given.knows_optimum and outcome.guaranteed:
+        report = given.value(outcome.policy)
+        low = given.optimal_value - report.high  # the smallest possible gap to V*
+        detail = (
+            f"V* is {given.optimal_value:.6g} and the policy's value {report}; {outcome.epsilon:g} below is allowed"
+        )
+        findings.append(Finding("claim", low <= outcome.epsilon, detail))
+    return Verification(tuple(findings))

@@ -1,0 +1,99 @@
+"""The picture of a run as it goes, drawn again and again in one place, or printed as plain lines."""
+
+import importlib.util
+import math
+import time
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from richobs.core.events import Progress, path_words
+from richobs.show import words
+from richobs.show.summary import named_rows
+
+EVERY = 10.0  # seconds between plain lines
+BAR = 40  # characters
+
+
+def can_draw(console: Console) -> bool:
+    """Whether a picture can be drawn over and over in one place; a notebook needs ipywidgets for that."""
+    return console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
+
+
+class Watch:
+    """A run as it goes: keeps the last progress, and draws it when asked."""
+
+    def __init__(self, title: str, log_size: float, expected: int | None, console: Console, plain: bool):
+        """Begins to watch.
+
+        Args:
+            title: what runs.
+            log_size: natural logarithm of the size of the class.
+            expected: the most episodes that it may take, where that is known.
+            console: where plain lines are printed.
+            plain: whether to print a line now and then instead of being drawn.
+        """
+        self._title = title
+        self._log_size = log_size
+        self._expected = expected
+        self._console = console
+        self._plain = plain
+        self._begin = self._printed = time.monotonic()
+        self._first: int | None = None  # episodes when this process began, where a run goes on
+        self._last: Progress | None = None
+        self._survivors = math.nan  # natural logarithm of their number, from the last event that has one
+        self._troubles: list[str] = []
+
+    def __call__(self, progress: Progress) -> None:
+        """Takes note of an event; in plain mode, prints a line now and then, and at once where there is trouble."""
+        event = progress.event
+        if self._first is None:
+            self._first = progress.episodes
+        self._last = progress
+        if not math.isnan(event.log_size_after):
+            self._survivors = event.log_size_after
+        if event.is_trouble:
+            self._troubles.append(event.sentence)
+        if self._plain and (event.is_trouble or time.monotonic() - self._printed >= EVERY):
+            self._printed = time.monotonic()
+            self._console.print(Text(f"{self._title}: {self._line(progress)}"), soft_wrap=True)
+
+    def _line(self, p: Progress) -> str:
+        parts = [p.event.sentence]
+        if not math.isnan(self._survivors):
+            parts.append(f"survivors {words.functions(self._survivors)}")
+        parts.append(f"{words.count(p.episodes)} episodes")
+        if p.upper is not None and p.lower is not None:
+            parts.append(f"V* at most {p.upper:.4f}, policy at least {p.lower:.4f}")
+        return "; ".join(parts)
+
+    def __rich__(self) -> RenderableType:
+        """Returns the live picture."""
+        seconds = time.monotonic() - self._begin
+        head = Text.assemble((self._title, "bold"), f"  {seconds:,.0f} s")
+        p = self._last
+        if p is None:
+            return Group(head, Text("  starting", style="dim"))
+        most = f" of at most {words.count(self._expected)}" if self._expected is not None else ""
+        rate = (p.episodes - (self._first or 0)) / max(seconds, 1e-3)
+        rows = [
+            ("phase", f"{p.event.phase}: {p.event.kind}, {p.event.verdict}"),
+            ("path", path_words(p.event.path)),
+            ("episodes", f"{words.count(p.episodes)}{most}, {words.count(int(rate))} a second"),
+        ]
+        if not math.isnan(self._survivors):
+            left = max(0.0, self._survivors) / max(self._log_size, 1e-9)
+            kept = f"{words.functions(self._survivors)} of {words.functions(self._log_size)}"
+            rows.insert(2, ("survivors", f"{_bar(0, left)} {kept}"))
+        if p.upper is not None and p.lower is not None:
+            rows.append(("value", f"{_bar(p.lower, p.upper)} policy at least {p.lower:.4f}, V* at most {p.upper:.4f}"))
+        if self._troubles:
+            before = f" (and {len(self._troubles) - 1:,} remarks before)" if len(self._troubles) > 1 else ""
+            rows.append(("struggling", f"{self._troubles[-1]}{before}"))
+        return Group(head, named_rows(rows))
+
+
+def _bar(low: float, high: float) -> str:
+    """Returns the part of [0, 1] between two numbers as a bar."""
+    first, last = (round(BAR * min(max(v, 0.0), 1.0)) for v in (low, high))
+    return "·" * first + "━" * max(last - first, 0) + "·" * (BAR - max(last, first))

@@ -1,0 +1,524 @@
+"""The page: what a stored run claims, did and spent, as one HTML file that needs nothing else."""
+
+import functools
+import math
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from richobs.core.errors import InvalidInput
+from richobs.core.events import Event
+from richobs.core.files import write_atomically
+from richobs.core.version import __version__
+from richobs.learners import learner
+from richobs.runs.store import StoredRun
+from richobs.show import templates, words
+from richobs.show.chart import Chart, Tick, episodes_axis, step_chart
+from richobs.show.marks import mark_rules
+from richobs.show.palette import theme_rules
+from richobs.show.seeds import groups, median
+from richobs.show.tree import SearchTree, search_tree
+
+HERE = pathlib.Path(__file__).parent
+INFINITE = 1e308  # stands for an infinity in the page's data, which JSON cannot hold
+
+
+def write_report(runs: Sequence[StoredRun], target: pathlib.Path, figures: bool = True) -> list[pathlib.Path]:
+    """Writes one self-contained HTML page about some runs, and figures beside it.
+
+    Args:
+        runs: what to tell about, in this order.
+        target: the page's file; a name without `.html` is a folder, which then gets a `report.html`.
+        figures: also write every run's figures, and the comparison of several, as PNG and SVG.
+
+    Returns:
+        What was written, the page first.
+    """
+    if not runs:
+        raise InvalidInput("a report needs at least one run.")
+    file = target if target.suffix.lower() in (".html", ".htm") else target / "report.html"
+    beside: list[pathlib.Path] = []
+    if figures:
+        from richobs.show.figures import write_figures  # matplotlib is slow to load, and needed here only
+
+        beside = write_figures(runs, file)
+    with write_atomically(file) as stream:
+        stream.write(page(runs, [f.name for f in beside]).encode())
+    return [file, *beside]
+
+
+def page(runs: Sequence[StoredRun], figures: Sequence[str] = ()) -> str:
+    """Returns the page's HTML.
+
+    Args:
+        runs: what to tell about.
+        figures: names of files beside the page, to link to.
+    """
+    views = [RunView(run, i + 1) for i, run in enumerate(runs)]
+    html = (
+        templates.environment(HERE)
+        .get_template("page.html")
+        .render(
+            runs=views,
+            comparison=Comparison(views) if len(views) > 1 else None,
+            figures=figures,
+            version=__version__,
+            style=theme_rules() + mark_rules() + (HERE / "page.css").read_text(encoding="utf-8"),
+            script=(HERE / "page.js").read_text(encoding="utf-8"),
+        )
+    )
+    return html.lstrip() + "\n"
+
+
+class Fact(NamedTuple):
+    """One number behind the claim."""
+
+    name: str
+    value: str
+    note: str
+
+
+class Bar(NamedTuple):
+    """One row of a chart of bars on a logarithmic scale."""
+
+    name: str
+    note: str
+    episodes: int
+    width: float  # percent
+    share: str
+    reference: bool  # something to compare with, not something spent
+
+
+class LevelRow(NamedTuple):
+    """What happened at one level."""
+
+    level: int
+    visited: int
+    possible: int
+    tests: int
+    dropped: float  # powers of ten by which the class shrank
+    episodes: int
+    width: float  # percent, of the episodes on a logarithmic scale
+    planned: int | None
+    planned_at: float  # percent
+
+
+class ClaimKind(NamedTuple):
+    """All claims of one kind."""
+
+    kind: str
+    times: int
+    share: float
+
+
+class RunView:
+    """What the page says about one run."""
+
+    def __init__(self, run: StoredRun, number: int):
+        self.run = run
+        self.number = number
+        self.id = f"run-{number}"
+        self.learner = learner(run.settings.learner)
+        self.events: list[Event] = [step.event for step in run.steps]
+        self.content: dict[str, Any] | None = run.certificate.content if run.certificate is not None else None
+        self.result: dict[str, Any] = self.content["result"] if self.content else {}
+        self.tree: SearchTree = search_tree(self.events, run.ledger, run.horizon, run.n_actions)
+
+    @property
+    def name(self) -> str:
+        """The world, or what stands for it."""
+        return self.run.world or words.OWN
+
+    @property
+    def asked(self) -> str:
+        """What the run was asked to do, in a line."""
+        s = self.run.settings
+        return ", ".join(
+            [f"learner {s.learner}", *s.tuning, f"epsilon {s.epsilon!r}, delta {s.delta!r}, seed {s.seed}"]
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run ended with a certificate."""
+        return self.run.state == "finished" and self.run.certificate is not None
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether the certificate claims anything of the policy."""
+        return self.finished and bool(self.result["guaranteed"])
+
+    @property
+    def claim(self) -> str:
+        """The claim in words, or why there is none."""
+        if self.finished and self.run.certificate is not None:
+            return self.run.certificate.claim
+        return {
+            "running": "No claim yet: this run has not ended.",
+            "unfinished": "No claim: this run was interrupted before it ended.",
+            "stopped": "No claim: an error ended this run.",
+        }.get(self.run.state, f"No claim: this run is {self.run.state}.")
+
+    @property
+    def why(self) -> str:
+        """What stands under the claim: why the run ended, or what is known so far."""
+        if self.finished:
+            s = self.run.settings
+            why = f"It stopped because {self.result['reason']}."
+            if self.upper is not None and self.lower is not None and self.upper - self.lower > s.epsilon:
+                why += f" Asked for was {s.epsilon!r}; the claim is the wider one that holds."
+            return " ".join([why, *(f"It struggled: {remark.rstrip('.')}." for remark in self.result["remarks"])])
+        why = f"{words.count(self.run.ledger.total)} episodes were spent in {len(self.events):,} tests until then."
+        if self.run.message:
+            why = f"{self.run.message} {why}"
+        if self.upper is not None and self.lower is not None:
+            assumptions = "; ".join(self.learner.promises.assumptions)
+            given = f", provided these assumptions: {assumptions}" if assumptions else ""
+            why += (
+                f" The bounds so far: V* is at most {words.value(self.upper)}, and the best candidate's value at least "
+                f"{words.value(self.lower)}. They hold with probability 1 - delta{given}."
+            )
+        return why
+
+    @property
+    def upper(self) -> float | None:
+        """U: the certified one, or where the run stands."""
+        if self.finished:
+            return self.result["upper"]
+        return self.run.steps[-1].upper if self.run.steps else None
+
+    @property
+    def lower(self) -> float | None:
+        """W: the certified one, or where the run stands."""
+        if self.finished:
+            return self.result["lower"]
+        return self.run.steps[-1].lower if self.run.steps else None
+
+    @property
+    def log_size(self) -> float:
+        """Natural logarithm of the number of survivors; NaN where the learner keeps none."""
+        if self.finished:
+            size = self.result["log_size"]
+            return math.nan if size is None else size
+        if not self.events:
+            return self.run.log_size
+        sizes = (event.log_size_after for event in reversed(self.events))
+        return next((size for size in sizes if not math.isnan(size)), math.nan)
+
+    @property
+    def facts(self) -> list[Fact]:
+        """The numbers behind the claim."""
+        run, s = self.run, self.run.settings
+        plan = f"; the paper's plan: {words.count(run.plan.max_episodes)}" if run.plan is not None else ""
+        facts = [
+            Fact("epsilon", repr(s.epsilon), "largest allowed gap between the policy's value and V*"),
+            Fact("delta", repr(s.delta), "probability that the claim is false"),
+        ]
+        if self.upper is not None and self.lower is not None:
+            facts += [
+                Fact("U ≥ V*", words.value(self.upper), "no policy earns more"),
+                Fact("W ≤ V(policy)", words.value(self.lower), "the policy earns as much"),
+            ]
+        elif self.finished:
+            for name, key in (("V* estimate", "v_star_hat"), ("V(policy) estimate", "value_hat")):
+                if self.result[key] is not None:
+                    facts.append(Fact(name, words.value(self.result[key]), "from the run's own episodes"))
+        facts.append(Fact("episodes", words.count(run.ledger.total), f"in {len(self.events):,} tests{plan}"))
+        if not math.isnan(self.log_size):
+            facts.append(Fact("functions", words.functions(run.log_size), f"{words.functions(self.log_size)} survive"))
+        return facts
+
+    @property
+    def verified(self) -> str:
+        """`yes`, `no`, `never` or `nothing` (there is no certificate)."""
+        if self.run.verification is not None:
+            return "yes" if self.run.verification.agrees else "no"
+        return "never" if self.finished else "nothing"
+
+    @functools.cached_property
+    def charts(self) -> list[Chart]:
+        """Survivors and bounds against episodes, each where the learner keeps them."""
+        steps = self.run.steps
+        sizes = [(float(p.episodes), p.event.log_size_after) for p in steps if not math.isnan(p.event.log_size_after)]
+        charts = [self._survivors_chart(sizes)] if sizes else []
+        upper = [(float(p.episodes), p.upper) for p in steps if p.upper is not None]
+        lower = [(float(p.episodes), p.lower) for p in steps if p.lower is not None]
+        if upper and lower:
+            u, w = upper[-1][1], lower[-1][1]
+            summary = (
+                f"At the end V* ≤ {words.value(u)} and V(policy) ≥ {words.value(w)}, {words.value(u - w)} apart; "
+                f"{self.run.settings.epsilon!r} was asked for."
+            )
+            curves = [("V* at most U", "b", upper), ("V(policy) at least W", "c", [(0.0, 0.0), *lower])]
+            charts.append(step_chart("The two bounds", "episodes", curves, summary, show_x=episodes_axis))
+        return charts
+
+    def _survivors_chart(self, sizes: Sequence[tuple[float, float]]) -> Chart:
+        """Draws (episodes, natural logarithm of the number of survivors)."""
+        first, last = self.run.log_size, sizes[-1][1]
+        summary = (
+            f"From {words.functions(first)} functions to {words.functions(last)} in "
+            f"{words.count(self.run.ledger.total)} episodes."
+        )
+        if self.finished and abs(words.power_of_ten(self.log_size - last)) > 0.05:
+            summary += f" Counted exactly at the end, {words.functions(self.log_size)} survive."
+        powers = [(x, max(words.power_of_ten(size), 0.0)) for x, size in ((0.0, first), *sizes)]
+        title = "Surviving functions (log10)"
+        return step_chart(title, "episodes", [("", "a", powers)], summary, show_x=episodes_axis)
+
+    @property
+    def without_bounds(self) -> str:
+        """What stands in the place of the bounds, where there are none."""
+        if any(step.upper is not None and step.lower is not None for step in self.run.steps):
+            return ""
+        if self.learner.keeps_bounds:
+            return "This run has no bounds yet."
+        promise = self.learner.promises.words.rstrip(".")
+        return f"The learner {self.learner.name} computes no bounds while it runs. What it promises: {promise}."
+
+    @property
+    def spending(self) -> list[Bar]:
+        """Episodes by phase and purpose, and what to compare their sum with."""
+        total = self.run.ledger.total
+        questions = {event.kind: event.question for event in self.events}
+        rows = [
+            (f"{phase}: {purpose}", questions.get(purpose, words.PURPOSES.get((phase, purpose), "")), n, False)
+            for (phase, purpose), (_, n) in self.run.ledger.by("phase", "purpose").items()
+        ]
+        rows.append(("all episodes", "", total, False))
+        plan = self.run.plan
+        if plan is not None:
+            rows.append(("the paper's plan", "worst case at its own sizes", plan.max_episodes, True))
+            rows.append(("Theorem 1", "its order, constants left out", math.ceil(plan.theorem_1), True))
+        most = max(n for _, _, n, _ in rows)
+        return [
+            Bar(name, note, n, _log_share(n, most), "" if reference or not total else f"{n / total:.1%}", reference)
+            for name, note, n, reference in rows
+        ]
+
+    @property
+    def saved(self) -> str:
+        """How the episodes compare with the plan, in words."""
+        total, plan = self.run.ledger.total, self.run.plan
+        if plan is None or not total:
+            return ""
+        ratio = plan.max_episodes / total
+        compared = f"The paper's plan allows {words.count(plan.max_episodes)} episodes for this problem"
+        if ratio >= 2:
+            compared += f", {words.count(round(ratio))} times as many as were spent"
+        return compared + "."
+
+    @functools.cached_property
+    def levels(self) -> list[LevelRow]:
+        """What happened level by level; none where no level was tested on its own. Whole policies are left out."""
+        H, K = self.run.horizon, self.run.n_actions
+        if self.events and all(event.level is None for event in self.events):
+            return []
+        visited = [*self.tree.visited(), *([0] * (H + 1))]
+        tests, dropped = [0] * H, [0.0] * H
+        for event in self.events:
+            if event.level is None or not 0 <= event.level < H:
+                continue
+            tests[event.level] += 1
+            shrunk = words.power_of_ten(event.log_size_before - event.log_size_after)
+            dropped[event.level] += shrunk if math.isfinite(shrunk) else 0.0
+        episodes = self._episodes_by_level()
+        plan = self.run.plan
+        planned = None if plan is None else math.ceil(plan.max_episodes / H)
+        most = max([1, planned or 0, *episodes])
+        return [
+            LevelRow(
+                level=h,
+                visited=visited[h],
+                possible=K**h,
+                tests=tests[h],
+                dropped=dropped[h],
+                episodes=episodes[h],
+                width=_log_share(episodes[h], most),
+                planned=planned,
+                planned_at=_log_share(planned or 0, most),
+            )
+            for h in range(H)
+        ]
+
+    def _episodes_by_level(self) -> list[int]:
+        """Returns how many episodes were seen at each level.
+
+        Episodes of whole policies are charged to the root under the name of an event that is about no level; they are
+        left out.
+        """
+        episodes = [0] * self.run.horizon
+        of_policies = {event.kind for event in self.events if event.level is None}
+        for entry in self.run.ledger:
+            if not entry.path and entry.purpose in of_policies:
+                continue
+            end = len(entry.path)
+            seen = range(end) if self.learner.levels_share_episodes and entry.path else (end,)
+            for level in seen:
+                if level < len(episodes):
+                    episodes[level] += entry.episodes
+        return episodes
+
+    @functools.cached_property
+    def claims(self) -> list[list[Any]]:
+        """Statements that the claim rests on: what, where, episodes, share of delta, number in it."""
+        stated = [] if self.content is None else self.content["claims"]
+        return [[kind, words.path(path), n, share, value] for kind, path, n, share, value in stated]
+
+    @property
+    def claim_kinds(self) -> list[ClaimKind]:
+        """The claims summed by kind."""
+        sums: dict[str, tuple[int, float]] = {}
+        for kind, _, _, share, _ in self.claims:
+            n, spent = sums.get(kind, (0, 0.0))
+            sums[kind] = (n + 1, spent + share)
+        return [ClaimKind(kind, n, spent) for kind, (n, spent) in sums.items()]
+
+    @property
+    def spent_delta(self) -> float:
+        """The claims' shares of delta, added up."""
+        return math.fsum(row[3] for row in self.claims)
+
+    @property
+    def skipped(self) -> int:
+        """Episodes that the printed algorithm would have spent besides."""
+        return self.run.ledger.skipped
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the page's script shows, as plain values; `_plain` says how numbers are written."""
+        texts: dict[tuple[str, str, str], int] = {}  # what tests ask and compare, each once
+        tests = []
+        for i, (step, event) in enumerate(zip(self.run.steps, self.events, strict=True)):
+            names = (event.question, event.statistic_name, event.threshold_name)
+            tests.append(
+                [
+                    i + 1,
+                    event.kind,
+                    event.phase,
+                    words.path(event.path),
+                    event.verdict,
+                    _plain(event.statistic),
+                    _plain(event.threshold),
+                    event.n,
+                    step.episodes,
+                    _plain(words.power_of_ten(event.log_size_before)),
+                    _plain(words.power_of_ten(event.log_size_after)),
+                    words.count(event.n) if event.n else event.episodes_words,
+                    texts.setdefault(names, len(texts)),
+                ]
+            )
+        return {
+            "texts": list(texts),
+            "tests": tests,
+            "nodes": [
+                [
+                    words.path(node.path),
+                    node.look.name,
+                    node.mark.words,
+                    node.x,
+                    node.y,
+                    node.through,
+                    list(node.tests),
+                    list(node.unvisited),
+                    node.parent,
+                ]
+                for node in self.tree.nodes
+            ],
+            "claims": [[i + 1, k, p, n, _plain(s), _plain(v)] for i, (k, p, n, s, v) in enumerate(self.claims)],
+        }
+
+
+class Cell(NamedTuple):
+    """One median of a group, written out; empty where no run has such a number."""
+
+    median: str = ""
+    interval: str = ""
+
+
+class GroupRow(NamedTuple):
+    """One group of runs in the comparison."""
+
+    name: str
+    runs: tuple[RunView, ...]
+    finished: int
+    verified: int
+    coverage: str
+    cells: tuple[Cell, ...]
+    dots: tuple[tuple[float, RunView], ...]  # percent of the axis of episodes
+    middle: tuple[float, float, float]  # median, low, high in percent; empty groups have (0, 0, 0)
+
+
+class Comparison:
+    """Several runs side by side."""
+
+    columns = ("episodes", "tests", "claimed within", "survivors, log10")
+
+    def __init__(self, views: Sequence[RunView]):
+        spent = [max(v.run.ledger.total, 1) for v in views]
+        # One decade at the least, so that equal runs do not fill the axis.
+        low, high = math.floor(math.log10(min(spent))), math.ceil(math.log10(max(spent) + 1))
+        span = max(high - low, 1)
+
+        def at(n: float) -> float:
+            return 100 * (math.log10(max(n, 1)) - low) / span
+
+        step = max(1, math.ceil(span / 6))
+        self.ticks = [
+            Tick(100 * (p - low) / span, words.scientific(10**p) if p > 3 else f"{10**p:,}")
+            for p in range(low, low + span + 1, step)
+        ]
+        self.rows: list[GroupRow] = []
+        for group in groups([v.run for v in views]):
+            members = tuple(views[i] for i in group.runs)
+            done = [v for v in members if v.finished]
+            middle, coverage = (0.0, 0.0, 0.0), ""
+            if done:
+                episodes = median([v.run.ledger.total for v in done])
+                middle = (at(episodes.value), at(episodes.low), at(episodes.high))
+                coverage = f"{math.floor(1000 * episodes.coverage) / 10:g}%" if episodes.coverage else "one run"
+            self.rows.append(
+                GroupRow(
+                    name=group.name,
+                    runs=members,
+                    finished=len(done),
+                    verified=sum(v.verified == "yes" for v in members),
+                    coverage=coverage,
+                    cells=(
+                        _cell([v.run.ledger.total for v in done], lambda x: words.count(round(x))),
+                        _cell([len(v.events) for v in done], lambda x: f"{x:g}"),
+                        _cell([_claimed(v) for v in done if v.guaranteed], words.value),
+                        _cell(
+                            [words.power_of_ten(v.log_size) for v in done if not math.isnan(v.log_size)],
+                            lambda x: f"{x:.1f}",
+                        ),
+                    ),
+                    dots=tuple((at(v.run.ledger.total), v) for v in members),
+                    middle=middle,
+                )
+            )
+
+
+def _cell(sample: Sequence[float], show: Callable[[float], str]) -> Cell:
+    if not sample:
+        return Cell()
+    found = median(sample)
+    return Cell(show(found.value), f"{show(found.low)} to {show(found.high)}")
+
+
+def _claimed(view: RunView) -> float:
+    """Returns the largest gap to V* that the claim allows: U - W, or epsilon where no bounds are kept."""
+    if view.upper is not None and view.lower is not None:
+        return view.upper - view.lower
+    return view.run.settings.epsilon
+
+
+def _log_share(n: int, most: int) -> float:
+    """Returns the length of a bar in percent, on a scale where 1 is a little and `most` is everything."""
+    return round(100 * (math.log10(n) + 0.3) / (math.log10(max(most, 1)) + 0.3), 2) if n > 0 else 0.0
+
+
+def _plain(x: float) -> float | None:
+    """Returns six digits of a number as JSON can hold it: None for NaN, plus or minus `INFINITE` for an infinity."""
+    if math.isnan(x):
+        return None
+    return float(f"{x:.6g}") if math.isfinite(x) else math.copysign(INFINITE, x)

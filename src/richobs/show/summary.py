@@ -1,0 +1,137 @@
+"""Stored runs on a terminal: the claim, what it rests on, and tables of runs."""
+
+import math
+import time
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from richobs.runs.store import StoredRun
+from richobs.show import words
+
+STATES = {"finished": "green", "running": "cyan", "stopped": "red", "unfinished": "yellow"}
+
+
+def plain_console(*, stderr: bool = False) -> Console:
+    """Returns a console that prints names and paths as they were typed: nothing is wrapped, highlighted or replaced."""
+    return Console(stderr=stderr, soft_wrap=True, highlight=False, emoji=False)
+
+
+def named_rows(rows: list[tuple[str, str]]) -> Table:
+    """Returns (name, words) as a table without lines."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in rows:
+        table.add_row(Text(f"  {name}"), Text(value))
+    return table
+
+
+def claim_text(run: StoredRun) -> Text:
+    """Returns the claim of a finished run: green where it is what was asked for, yellow where it is wider or none."""
+    if run.certificate is None:
+        return Text("")
+    return Text(run.certificate.claim, style=f"bold {'green' if gives_what_was_asked(run) else 'yellow'}")
+
+
+def gives_what_was_asked(run: StoredRun) -> bool:
+    """Whether a run ended with a guarantee, and one that is not wider than asked."""
+    if run.certificate is None:
+        return False
+    result = run.certificate.content["result"]
+    bounded = result["upper"] is not None and result["lower"] is not None
+    return bool(result["guaranteed"]) and not (bounded and result["upper"] - result["lower"] > run.settings.epsilon)
+
+
+def summary(run: StoredRun) -> RenderableType:
+    """Returns what is known of a stored run, finished or not."""
+    rows = [("world", headline(run))]
+    rows += _so_far(run) if run.certificate is None else _found(run, run.certificate.content)
+    return Group(named_rows(rows), spending(run))
+
+
+def headline(run: StoredRun) -> str:
+    """Returns a sentence about a run's problem."""
+    states = f", at most {run.plan.constants.n_states} hidden states a level" if run.plan is not None else ""
+    size = words.functions(run.log_size)
+    return (
+        f"{run.world or words.OWN}: {run.horizon} levels, {run.n_actions} actions{states}, a class of {size} functions"
+    )
+
+
+def _found(run: StoredRun, content: dict[str, Any]) -> list[tuple[str, str]]:
+    """Returns what a finished run found, by name."""
+    result = content["result"]
+    tried = f", {result['rounds']:,} candidates tried" if result["rounds"] else ""
+    rows = [("learner", run.settings.learner), ("episodes", f"{words.count(result['episodes'])}{tried}")]
+    if run.plan is not None:
+        rows.append(("the paper's plan", f"at most {words.count(run.plan.max_episodes)} episodes, by LSVEE as printed"))
+    if result["skipped"]:
+        rows.append(("repeats left out", f"{words.count(result['skipped'])} episodes or more, on paths learned before"))
+    estimate = f"{result['value_hat']:.6g}" if result["value_hat"] is not None else ""
+    if result["upper"] is not None:
+        rows.append(("best value V*", f"at most {result['upper']:.6g}"))
+    elif result["v_star_hat"] is not None:
+        rows.append(("best value V*", f"{result['v_star_hat']:.6g} (estimate)"))
+    if result["lower"] is not None:
+        rows.append(
+            ("policy's value", f"at least {result['lower']:.6g}" + (f" (estimate {estimate})" if estimate else ""))
+        )
+    elif estimate:
+        rows.append(("policy's value", f"{estimate} (estimate)"))
+    if content["claims"]:
+        rows.append(("rests on", f"{len(content['claims']):,} claims, each with its share of delta in the certificate"))
+    if result["log_size"] is not None:
+        rows.append(
+            ("survivors", f"{words.functions(result['log_size'])} of {words.functions(run.log_size)} functions")
+        )
+    rows.append(("stopped because", str(result["reason"])))
+    rows += [("struggled", remark) for remark in result["remarks"]]
+    if run.verification is not None:
+        wrong = [f.what for f in run.verification.findings if not f.agrees]
+        rows.append(("verified", f"differs: {', '.join(wrong)}" if wrong else "yes, everything agrees"))
+    return rows
+
+
+def _so_far(run: StoredRun) -> list[tuple[str, str]]:
+    """Returns where a run without an end stands, by name."""
+    rows = [("learner", run.settings.learner)]
+    rows.append(("state", f"{run.state}: {run.message}" if run.message else run.state))
+    rows.append(("episodes", f"{words.count(run.ledger.total)} so far, {len(run.steps):,} tests"))
+    if run.steps:
+        last = run.steps[-1]
+        if last.upper is not None and last.lower is not None:
+            rows.append(("bounds so far", f"V* at most {last.upper:.6g}, policy at least {last.lower:.6g}"))
+        if not math.isnan(size := last.event.log_size_after):
+            rows.append(("survivors", f"{words.functions(size)} of {words.functions(run.log_size)} functions"))
+    return rows
+
+
+def spending(run: StoredRun) -> Table:
+    """Returns where the episodes of a run went."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("  episodes went to", "requests", "episodes", "share"):
+        table.add_column(column, justify="left" if column.startswith("  ") else "right")
+    for (phase, purpose), (requests, episodes) in run.ledger.by("phase", "purpose").items():
+        share = f"{episodes / run.ledger.total:.1%}"
+        table.add_row(Text(f"  {phase}: {purpose}"), f"{requests:,}", words.count(episodes), share)
+    return table
+
+
+def runs_table(runs: list[tuple[str, StoredRun | str]]) -> Table:
+    """Returns runs as a table, one line each; a folder that cannot be read has its fault in words."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("folder", "world", "learner", "state", "episodes", "policy >=", "V* <=", "last stored"):
+        right = column in ("episodes", "policy >=", "V* <=")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for name, run in runs:
+        if isinstance(run, str):
+            table.add_row(Text(name), Text(run, style="red"))
+            continue
+        last = run.steps[-1] if run.steps else None
+        bounds = [f"{v:.4f}" if v is not None else "" for v in (last and last.lower, last and last.upper)]
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.last)) if run.last else ""
+        state = Text(run.state, style=STATES.get(run.state, ""))
+        asked = (Text(run.world or "(own)"), Text(run.settings.learner))
+        table.add_row(Text(name), *asked, state, words.count(run.ledger.total), *bounds, when)
+    return table

@@ -1,0 +1,160 @@
+"""The search tree: which paths were visited, what happened there, and where to draw them.
+
+Levels run from left to right and every leaf has a row of its own, so that a long chain costs no height. The layout is one
+pass over the nodes in order of their paths.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from richobs.core.events import PASSED, Event, Mark
+from richobs.core.ledger import Entry
+from richobs.core.types import Path
+from richobs.show import words
+from richobs.show.marks import Look, look
+
+COLUMN, ROW = 100, 20  # distance between levels and between leaves, in the drawing's own units
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the tree."""
+
+    path: Path
+    mark: Mark
+    parent: int  # its place in the list of nodes; -1 for the root
+    x: float
+    y: float
+    through: int  # episodes that were played through or to it
+    size: float  # of its mark, grows with the logarithm of these episodes
+    tests: tuple[int, ...]  # places in the list of events
+    unvisited: tuple[int, ...]  # actions that were never played here
+    place: int  # among its siblings, from 1
+    siblings: int  # with itself
+
+    @property
+    def look(self) -> Look:
+        """How it is drawn."""
+        return look(self.mark)
+
+    @property
+    def label(self) -> str:
+        """What a screen reader says."""
+        tests = f", {len(self.tests)} test{'s' if len(self.tests) > 1 else ''}" if self.tests else ""
+        return f"path {words.path(self.path)}: {self.mark.words}{tests}, {words.count(self.through)} episodes"
+
+
+@dataclass(frozen=True)
+class SearchTree:
+    """The nodes in order of their paths, the root first."""
+
+    nodes: tuple[Node, ...]
+    horizon: int
+    n_actions: int
+    rows: int  # leaves
+
+    @property
+    def width(self) -> int:
+        """Width of the drawing, one level at the least."""
+        return COLUMN * max(1, *(len(node.path) for node in self.nodes))
+
+    @property
+    def height(self) -> int:
+        """Height of the drawing."""
+        return ROW * max(self.rows - 1, 1)
+
+    @property
+    def edges(self) -> str:
+        """All edges as one SVG path, so that drawing them costs one element."""
+        parts = []
+        for node in self.nodes[1:]:
+            above = self.nodes[node.parent]
+            bend = above.x + COLUMN / 2
+            parts.append(f"M{above.x:g} {above.y:g}C{bend:g} {above.y:g} {bend:g} {node.y:g} {node.x:g} {node.y:g}")
+        return "".join(parts)
+
+    @property
+    def legend(self) -> list[tuple[Mark, Look, int]]:
+        """The marks that occur, the most telling first: how each is drawn, and how often it occurs."""
+        counts: dict[Mark, int] = {}
+        for node in self.nodes:
+            counts[node.mark] = counts.get(node.mark, 0) + 1
+        return [(mark, look(mark), counts[mark]) for mark in sorted(counts, key=lambda m: (-m.rank, m.name))]
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is nothing to draw but a root at which nothing was tested."""
+        return len(self.nodes) == 1 and not self.nodes[0].tests
+
+    def visited(self) -> list[int]:
+        """Returns the number of nodes at each level."""
+        levels = [0] * (max(len(node.path) for node in self.nodes) + 1)
+        for node in self.nodes:
+            levels[len(node.path)] += 1
+        return levels
+
+
+def search_tree(events: Sequence[Event], ledger: Iterable[Entry], horizon: int, n_actions: int) -> SearchTree:
+    """Builds and lays out the tree of all paths that a run tested or played.
+
+    Args:
+        events: what happened, in order; events without a mark are about no node.
+        ledger: where the episodes went.
+        horizon: H.
+        n_actions: K.
+    """
+    tests: dict[Path, list[int]] = {(): []}
+    marks: dict[Path, Mark] = {}
+    for i, event in enumerate(events):
+        mark = event.mark
+        if mark is None:
+            continue
+        tests.setdefault(event.path, []).append(i)
+        if mark.rank >= marks.get(event.path, PASSED).rank:  # of equal ranks the latest is shown
+            marks[event.path] = mark
+    through: dict[Path, int] = dict.fromkeys(tests, 0)
+    for entry in ledger:
+        for length in range(len(entry.path) + 1):
+            prefix = tuple(entry.path[:length])
+            through[prefix] = through.get(prefix, 0) + entry.episodes
+    for path in list(through):
+        for length in range(len(path)):
+            through.setdefault(path[:length], 0)
+    paths = sorted(through)
+    place = {path: i for i, path in enumerate(paths)}
+    children: list[list[int]] = [[] for _ in paths]
+    for path in paths[1:]:
+        children[place[path[:-1]]].append(place[path])
+    y, rows = [0.0] * len(paths), 0
+    for i in range(len(paths)):  # leaves from top to bottom: a path sorts before those that it begins
+        if not children[i]:
+            y[i], rows = rows * ROW, rows + 1
+    for i in reversed(range(len(paths))):  # parents after their children, half way between the first and the last
+        if children[i]:
+            y[i] = (y[children[i][0]] + y[children[i][-1]]) / 2
+    logs = [math.log10(through[path] + 1) for path in paths]
+    low, span = min(logs), max(max(logs) - min(logs), 1e-9)
+    nodes = []
+    for i, path in enumerate(paths):
+        parent = place[path[:-1]] if path else -1
+        family = children[parent] if path else [i]
+        taken = {paths[child][-1] for child in children[i]}
+        # Where survivors agree a run need not look further; elsewhere the actions that were left out are listed.
+        unvisited = [a for a in range(n_actions) if a not in taken] if children[i] and len(path) < horizon else []
+        nodes.append(
+            Node(
+                path=path,
+                mark=marks.get(path, PASSED),
+                parent=parent,
+                x=COLUMN * len(path),
+                y=y[i],
+                through=through[path],
+                size=round(0.75 + 0.55 * (logs[i] - low) / span, 2),
+                tests=tuple(tests.get(path, ())),
+                unvisited=tuple(unvisited),
+                place=family.index(i) + 1,
+                siblings=len(family),
+            )
+        )
+    return SearchTree(tuple(nodes), horizon, n_actions, rows)

@@ -1,0 +1,70 @@
+"""Numbers as every reader meets them, on the page, in figures and on a terminal; powers are written 10^3."""
+
+import math
+from collections.abc import Sequence
+
+NONE = "\u2013"  # a dash, where there is no number
+OWN = "an environment of your own"  # a problem without an id
+
+
+def count(n: int) -> str:
+    """Returns a whole number: `3,149`, or `1.23·10^16` where it has many digits."""
+    return f"{n:,}" if abs(n) < 10**9 else scientific(n)
+
+
+def scientific(value: float) -> str:
+    """Returns a number as `1.23·10^16`; it may be too large for a float."""
+    digits, _, power = f"{value:.2e}".partition("e") if not isinstance(value, int) else _digits_of(value)
+    shown = digits.rstrip("0").rstrip(".")
+    times = f"10^{int(power)}"
+    return times if shown == "1" else f"{shown}·{times}"
+
+
+def _digits_of(n: int) -> tuple[str, str, str]:
+    """Splits a whole number of any size: `float(n)` overflows beyond 10^308."""
+    text, sign = str(abs(n)), "-" if n < 0 else ""
+    power = len(text) - 1
+    digits = f"{int(text[:17]) / 10 ** (len(text[:17]) - 1):.2f}"
+    return (f"{sign}1.00", "e", str(power + 1)) if digits == "10.00" else (sign + digits, "e", str(power))
+
+
+def value(x: float) -> str:
+    """Returns a value or a threshold with four digits."""
+    if not math.isfinite(x):
+        return NONE if math.isnan(x) else ("-∞" if x < 0 else "∞")
+    if x and not 1e-4 <= abs(x) < 1e6:
+        return scientific(float(x))
+    return f"{float(f'{x:.4g}'):g}"  # rounded first: 14,790 must not read 1.479e+04
+
+
+def number(x: float) -> str:
+    """Returns a whole number as `count` does, any other as `value` does."""
+    return count(x) if isinstance(x, int) else value(x)
+
+
+def functions(log_size: float) -> str:
+    """Returns how many functions a natural logarithm stands for: a number where it is small, else a power of ten."""
+    if log_size == -math.inf:
+        return "0"
+    if not math.isfinite(log_size):
+        return value(log_size)
+    if log_size < math.log(99_999.5):
+        return f"{round(math.exp(log_size)):,}"
+    return f"10^{power_of_ten(log_size):.1f}"
+
+
+def power_of_ten(log_size: float) -> float:
+    """Returns log10 of a number that is given by its natural logarithm."""
+    return log_size / math.log(10)
+
+
+def path(actions: Sequence[int]) -> str:
+    """Returns a path as its actions, `0 3 1`; the empty one is the root."""
+    return " ".join(map(str, actions)) or "root"
+
+
+PURPOSES = {  # (phase, purpose) of episodes that no event of the same name explains
+    ("certified", "pilot"): "choosing what to test",
+    ("certified", "batch"): "the tests themselves",
+    ("certified", "root value"): "the best value",
+}

@@ -1,0 +1,1 @@
+"""Pure functions of arrays: shares of delta, bounds, moments, counts, intervals."""

@@ -1,0 +1,1 @@
+"""Suites that everything registered must pass: one file per registry."""

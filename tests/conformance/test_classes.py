@@ -1,0 +1,357 @@
+"""What every class of functions keeps, whoever wrote it: one suite over all that can be written, and over Python code.
+
+A new class gets one line in EXAMPLES; a class registered without one fails here.
+"""
+
+import itertools
+import math
+from importlib import util
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from richobs.classes import (
+    CODECS,
+    CallableLevel,
+    Chosen,
+    Constants,
+    Decoders,
+    Layered,
+    LearnedPolicy,
+    LevelClass,
+    Listed,
+    Prototypes,
+    TableLevel,
+)
+from richobs.classes.codecs import digest_of, from_arrays, to_arrays
+from richobs.core.codebook import Codebook
+from richobs.core.errors import InvalidInput
+from richobs.core.moments import Batch
+from richobs.core.types import Floats, Observations
+
+ROOT = Path(__file__).parents[2]
+VALUES = np.array([0.0, 0.25, 0.25, 0.5, 0.9, 1.0])  # few, so that functions agree here and there
+TABLES = np.random.default_rng(0).choice(VALUES, (7, 8, 3))
+BITS = np.array(list(itertools.product([0, 1], repeat=3)))
+POINTS = np.random.default_rng(1).normal(0, 1, (25, 3))
+TURN = np.eye(3)[[2, 0, 1]]
+WORTH = np.array([[0.5, 0.25, 0.0], [0.0, 0.75, 0.5], [0.25, 0.0, 1.0]])
+WORDS = np.array(["up", "down", "left", "right", "in", "out", "back", "forth"])
+
+
+class Example(NamedTuple):
+    """A class, and observations that show all that its functions can do."""
+
+    functions: LevelClass
+    x: Observations
+    rotation: Floats | None = None  # that `reads` is asked about
+
+
+EXAMPLES = {
+    "table": Example(TableLevel(TABLES), np.arange(8)),
+    "table of bits": Example(TableLevel(TABLES, Codebook(BITS)), BITS),
+    "table of words": Example(TableLevel(TABLES, Codebook(WORDS)), WORDS),
+    "decoders": Example(Decoders(3, WORTH), BITS),
+    "rotated decoders": Example(Decoders(3, WORTH, rotation=TURN), BITS @ TURN.T, TURN),
+    "prototypes": Example(
+        Prototypes(POINTS[:4].reshape(2, 2, 3), np.array([0, 1, 1, 0, 1]), TABLES[:5, :2]), np.sign(POINTS)
+    ),
+    "constants": Example(Constants(TABLES[:, 0]), BITS),
+    "callables": Example(
+        CallableLevel([lambda h, x: WORTH[x[:, 0]] * 0.5, lambda h, x: WORTH[x[:, 1]] / (h + 1)], 2, 3), BITS
+    ),
+    "chosen table": Example(Chosen(TableLevel(TABLES), np.array([5, 0, 5, 2])), np.arange(8)),
+    "chosen decoders": Example(Chosen(Decoders(3, WORTH), np.array([50, 3, 3])), BITS),
+    "chosen callables": Example(Chosen(CallableLevel([lambda h, x: WORTH[x]], 0, 3), np.array([0, 0])), np.arange(3)),
+}
+
+
+def some_members(functions: LevelClass, seed: int = 0):
+    """Members in no order, one of them twice."""
+    return np.random.default_rng(seed).choice(functions.size, 2 * functions.size)
+
+
+def check_values(example: Example):
+    functions, x, _ = example
+    values = functions.values(x)
+    assert values.shape == (functions.size, len(x), functions.n_actions)
+    assert values.min() >= 0
+    assert values.max() <= 1
+    members = some_members(functions)
+    np.testing.assert_array_equal(functions.values(x, members), values[members])
+    assert functions.values(x, members[:0]).shape == (0, len(x), functions.n_actions)
+    for wrong in (-1, functions.size):
+        with pytest.raises(InvalidInput, match=f"functions 0 to {functions.size - 1}"):
+            functions.values(x, np.array([wrong]))
+
+
+def check_kinds(example: Example):
+    """Members of a group have the same values of the action, and the same largest values."""
+    functions, x, _ = example
+    members = some_members(functions)
+    for action in range(functions.n_actions):
+        some, group = functions.kinds(members, action)
+        assert set(some.tolist()) <= set(members.tolist())
+        assert group.shape == members.shape
+        assert set(group.tolist()) == set(range(len(some)))
+        mine, theirs = functions.values(x, members), functions.values(x, some[group])
+        np.testing.assert_array_equal(mine[:, :, action], theirs[:, :, action])
+        np.testing.assert_array_equal(mine.max(axis=2), theirs.max(axis=2))
+
+
+def check_value_bounds(example: Example):
+    functions, x, _ = example
+    low, high = functions.value_bounds()
+    best = functions.values(x).max(axis=2)
+    assert low.shape == high.shape == (functions.size,)
+    assert (low[:, None] <= best).all()
+    assert (best <= high[:, None]).all()
+    assert (low >= 0).all()
+    assert (high <= 1).all()
+
+
+def check_moments(example: Example):
+    """A way of its own gives what the values give, also for actions that nobody took."""
+    functions, x, _ = example
+    rng = np.random.default_rng(2)
+    shown = x[rng.integers(len(x), size=60)]
+    K = functions.n_actions
+    for batch in (
+        Batch.of_observations(shown, K),
+        Batch.of_steps(shown, rng.integers(0, K, 60), rng.random(60), K),
+        Batch.of_steps(shown, np.full(60, K - 1), rng.random(60), K),
+    ):
+        for members in (None, some_members(functions)):
+            own, plain = functions.moments(batch, members), LevelClass.moments(functions, batch, members)
+            assert (own.n, own.actions) == (plain.n, plain.actions) == (60, batch.actions)
+            for name in ("v_mean", "v_var", "u_mean", "u_var"):
+                np.testing.assert_allclose(getattr(own, name), getattr(plain, name), rtol=0, atol=1e-12)
+
+
+def check_arrays(example: Example):
+    """What was written comes back with the same values, the same bytes, and greedy policies that act the same."""
+    functions, x, _ = example
+    kind, arrays = to_arrays(functions)
+    again = from_arrays(kind, arrays)
+    assert to_arrays(again)[0] == kind
+    assert digest_of([to_arrays(again)]) == digest_of([(kind, arrays)])
+    np.testing.assert_array_equal(again.values(x), functions.values(x))
+    assert Layered([again]).digest == Layered([functions]).digest
+    assert Layered([again]).digest != Listed([again]).digest
+
+
+def check_policies(example: Example, folder: Path):
+    functions, x, _ = example
+    digests = set()
+    for member in range(functions.size):
+        policy = LearnedPolicy(Layered([functions]), (member,))
+        policy.save(folder / "policy.npz")
+        again = LearnedPolicy.load(folder / "policy.npz")
+        assert again.digest == policy.digest
+        np.testing.assert_array_equal(again.f.values(0, x), functions.values(x, np.array([member]))[0])
+        digests.add(policy.digest)
+    assert len(digests) >= len(np.unique(functions.values(x), axis=0))
+
+
+def check_only(example: Example):
+    functions, x, _ = example
+    for member in range(functions.size):
+        one = functions.singleton(member)
+        assert (one.size, one.n_actions) == (1, functions.n_actions)
+        np.testing.assert_array_equal(one.values(x)[0], functions.values(x)[member])
+    for wrong in (-1, functions.size):
+        with pytest.raises(InvalidInput, match=f"functions 0 to {functions.size - 1}"):
+            functions.singleton(wrong)
+
+
+def check_size(example: Example):
+    functions, x, _ = example
+    assert Layered([functions] * 3).log_size == pytest.approx(3 * math.log(functions.size))
+    assert Listed([functions] * 3).log_size == pytest.approx(math.log(functions.size))
+    last = Layered([functions] * 2).member((0, functions.size - 1))
+    np.testing.assert_array_equal(last.values(1, x), functions.values(x)[-1])
+
+
+def check_observation_ndim(example: Example):
+    functions, x, _ = example
+    assert functions.observation_ndim in (None, x.ndim - 1)
+
+
+def check_reads(example: Example):
+    """Coordinates that a function does not read do not change its values."""
+    functions, x, rotation = example
+    for member in range(functions.size):
+        read = functions.reads(member, rotation)
+        if read is None:
+            continue
+        plain = x if rotation is None else x @ rotation
+        others = [i for i in range(plain.shape[1]) if i not in read]
+        changed = plain.copy()
+        changed[:, others] = 1 - changed[:, others]
+        shown = changed if rotation is None else changed @ rotation.T
+        one = np.array([member])
+        np.testing.assert_array_equal(functions.values(shown, one), functions.values(x, one))
+
+
+CHECKS = [
+    check_values,
+    check_kinds,
+    check_value_bounds,
+    check_moments,
+    check_only,
+    check_size,
+    check_observation_ndim,
+    check_reads,
+]
+
+
+def is_written(functions: LevelClass) -> bool:
+    inner = functions.level_class if isinstance(functions, Chosen) else functions
+    return inner.code is not None
+
+
+WRITTEN = [name for name, example in EXAMPLES.items() if is_written(example.functions)]
+NOT_WRITTEN = [name for name in EXAMPLES if name not in WRITTEN]
+
+
+def test_everything_registered_has_an_example():
+    assert {e.functions.code for e in EXAMPLES.values()} - {None} == set(CODECS)
+    assert NOT_WRITTEN == ["callables", "chosen callables"]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_class_keeps(name, check):
+    check(EXAMPLES[name])
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_written_class_comes_back(name, tmp_path):
+    check_arrays(EXAMPLES[name])
+    check_policies(EXAMPLES[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", NOT_WRITTEN)
+def test_python_code_is_refused_before_it_is_written(name, tmp_path):
+    functions = EXAMPLES[name].functions
+    assert Layered([functions]).digest is None
+    with pytest.raises(InvalidInput, match="CallableLevel are Python code"):
+        to_arrays(functions)
+
+
+@pytest.fixture
+def stumps():
+    """The skeleton, loaded as somebody's own module; its code is forgotten afterwards."""
+    spec = util.spec_from_file_location("stumps_skeleton", ROOT / "docs/skeletons/level_class.py")
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield Example(module.Stumps(3, np.array([[0.1, 0.2], [0.8, 0.4]])), BITS)
+    del CODECS["stumps"]
+
+
+def test_the_skeleton_keeps_it_all(stumps, tmp_path):
+    for check in (*CHECKS, check_arrays):
+        check(stumps)
+    check_policies(stumps, tmp_path)
+    np.testing.assert_array_equal(stumps.functions.values(BITS)[2, :2], [[0.1, 0.2], [0.8, 0.4]])
+    policy = LearnedPolicy(Layered([stumps.functions]), (2,))
+    assert [int(policy.predict(x)[0]) for x in BITS[:2]] == [1, 0]
+
+
+# Each breaks one promise; the check of that promise must notice, and no other check.
+
+
+class IgnoresMembers(TableLevel):
+    def values(self, x, members=None, /):
+        return super().values(x)
+
+
+class AllOneKind(TableLevel):
+    def kinds(self, members, action, /):
+        return members[:1], np.zeros(len(members), dtype=np.int64)
+
+
+class KindsByActionAlone(Constants):
+    def kinds(self, members, action, /):
+        _, place, group = np.unique(self.table[members, action], return_index=True, return_inverse=True)
+        return members[place], group
+
+
+class NarrowAbove(TableLevel):
+    def value_bounds(self):
+        low, high = super().value_bounds()
+        return low, np.nextafter(high, 0)
+
+
+class NarrowBelow(Decoders):
+    def value_bounds(self):
+        low, high = super().value_bounds()
+        return low + 0.01, high
+
+
+class QuickAndWrong(Decoders):
+    def moments(self, batch, members=None, /):
+        right = super().moments(batch, members)
+        right.u_var[:] += 1e-9
+        return right
+
+
+class AlwaysTheFirst(TableLevel):
+    def singleton(self, member, /):
+        return TableLevel(self.tables[:1], self.codebook)
+
+
+class ReadsOne(Decoders):
+    def reads(self, member, rotation, /):
+        return super().reads(member, rotation)[:1]
+
+
+class TakesVectors(TableLevel):
+    @property
+    def observation_ndim(self):
+        return 1
+
+
+BROKEN = [
+    (IgnoresMembers(TABLES), check_values),
+    (AllOneKind(TABLES), check_kinds),
+    (KindsByActionAlone([[0.5, 0.2], [0.5, 0.9]]), check_kinds),
+    (NarrowAbove(TABLES), check_value_bounds),
+    (NarrowBelow(3, WORTH), check_value_bounds),
+    (QuickAndWrong(3, WORTH), check_moments),
+    (AlwaysTheFirst(TABLES), check_only),
+    (ReadsOne(3, WORTH), check_reads),
+    (TakesVectors(TABLES), check_observation_ndim),
+]
+
+
+@pytest.mark.parametrize(("functions", "broken"), BROKEN, ids=lambda part: getattr(part, "__name__", None))
+def test_a_broken_promise_is_noticed(functions, broken):
+    example = Example(functions, BITS if isinstance(functions, Decoders | Constants) else np.arange(8))
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        broken(example)
+    if broken is not check_values:  # everything else rests on the values
+        for check in CHECKS:
+            if check is not broken:
+                check(example)
+
+
+def test_a_file_that_forgets_something_is_noticed(monkeypatch, tmp_path):
+    class Rounded(TableLevel):
+        code = "rounded"
+
+        def to_arrays(self):
+            return {"tables": self.tables.round(1)}
+
+        @classmethod
+        def from_arrays(cls, arrays):
+            return cls(arrays["tables"])
+
+    monkeypatch.setitem(CODECS, "rounded", Rounded)
+    example = Example(Rounded(TABLES), np.arange(8))
+    with pytest.raises(AssertionError):
+        check_arrays(example)
+    with pytest.raises(AssertionError):
+        check_policies(example, tmp_path)

@@ -1,0 +1,287 @@
+"""One suite over every learner that is registered, and over the skeleton that people copy."""
+
+import dataclasses
+import importlib.util
+import json
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import richobs
+from richobs.classes.base import LevelClass
+from richobs.core.errors import EpisodeLimit, InvalidInput
+from richobs.core.events import EVENTS, from_plain, to_plain
+from richobs.core.settings import Settings
+from richobs.learners import LEARNERS, learner, tuning_fields
+from richobs.learners.base import Learner, Promise
+from richobs.learners.uniform_exploration import UniformExploration
+from richobs.runs.session import check, run
+
+SKELETON = Path(__file__).parents[2] / "docs/skeletons/learner.py"
+EPSILON = 0.3
+SERVED = ("mdp/2,n_states=2,n_actions=2,class_size=4", "bandit,n_contexts=4,n_actions=3,class_size=20")
+QUICK = dict.fromkeys(("ucb-q", "epsilon-greedy", "uniform-exploration"), ("episodes=300",))  # tuning
+
+
+def load_skeleton():
+    spec = importlib.util.spec_from_file_location("skeleton_of_a_learner", SKELETON)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return f"{spec.name}:Tournament"
+
+
+ALL = {**LEARNERS, "tournament": load_skeleton()}
+
+
+@pytest.fixture(autouse=True)
+def _with_skeleton(monkeypatch):
+    monkeypatch.setitem(LEARNERS, "tournament", ALL["tournament"])
+
+
+@pytest.fixture(params=ALL)
+def name(request):
+    return request.param
+
+
+class Huge(LevelClass):
+    """So many functions that nobody can look at each."""
+
+    size = 10**9
+    n_actions = 3
+
+    def values(self, x, members=None):
+        raise AssertionError("these functions are too many to be looked at")
+
+
+class Doubled:
+    """An environment whose rewards are twice as large."""
+
+    def __init__(self, env):
+        self.env = env
+        self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, (0.0, 2.0)
+
+    def play(self, policy, n, rng, levels=None):
+        played = self.env.play(policy, n, rng, levels)
+        return dataclasses.replace(played, rewards=tuple(2 * r for r in played.rewards))
+
+
+def awkward():
+    """Problems each of which lacks something that some learner needs."""
+    easy, bandit = (richobs.make(world) for world in SERVED)
+    return [
+        richobs.Problem(Doubled(easy.env), easy.functions, n_states=2),
+        dataclasses.replace(easy, n_states=None),
+        easy,
+        bandit,
+        richobs.make("lock/3,noise_bits=1"),
+        richobs.make("lock/3,noise_bits=20"),
+        richobs.make("lock/30"),
+        richobs.Problem(bandit.env, richobs.Layered([Huge()]), bandit.process, n_states=1),
+    ]
+
+
+def asked(name, **more):
+    return Settings(**{"learner": name, "epsilon": EPSILON, "tuning": QUICK.get(name, ()), **more})
+
+
+def served(name):
+    """The first small problem that a learner can serve."""
+    for world in SERVED:
+        problem = richobs.make(world)
+        try:
+            check(problem, asked(name))
+        except InvalidInput:
+            continue
+        return problem
+    raise AssertionError(f"{name} serves none of {SERVED}: list a small problem that it can serve")
+
+
+def as_bytes(outcome):
+    """Everything that a run answers, as text."""
+    fields = {f.name: getattr(outcome, f.name) for f in dataclasses.fields(outcome)}
+    fields["policy"] = outcome.policy.digest
+    fields["ledger"] = list(outcome.ledger)
+    return repr(fields)
+
+
+# What conformance means, as functions: they are also shown to fail.
+
+
+def check_facts(chosen):
+    assert chosen.about[0].isupper()
+    assert chosen.about.endswith(".")
+    assert isinstance(chosen.cites, str)
+    assert isinstance(chosen.promises, Promise)
+    assert chosen.promises.words.endswith(".")
+    assert chosen.costs.endswith(".")
+    assert all(need.words and not need.words.endswith(".") for need in chosen.needs)
+    fields = {f.name for f in dataclasses.fields(chosen.Tuning)}
+    described = {name: words for name, _, words in tuning_fields(chosen)}
+    assert described.keys() == fields
+    assert all(words.endswith(".") for words in described.values())
+
+
+def check_repeats(problem, settings):
+    assert as_bytes(run(problem, settings)) == as_bytes(run(problem, settings))
+
+
+def check_claim(problem, settings):
+    outcome = run(problem, settings)
+    gap = problem.optimal_value - problem.value(outcome.policy)
+    assert not outcome.guaranteed or gap <= outcome.epsilon
+    assert outcome.guaranteed != outcome.claim.startswith("No guarantee: ")
+    assert outcome.claim.endswith(".")
+
+
+def check_events(problem, settings):
+    progress = []
+    outcome = run(problem, settings, callback=progress.append)
+    assert [p.event for p in progress] == list(outcome.trace)
+    assert progress
+    for told in outcome.trace:
+        plain = json.dumps(to_plain(told))
+        again = from_plain(json.loads(plain))
+        assert type(again) in EVENTS.values()
+        assert json.dumps(to_plain(again)) == plain
+        assert (again.sentence, again.verdict) == (told.sentence, told.verdict)
+        assert told.sentence
+        assert not told.sentence.endswith(".")
+    counts = [p.episodes for p in progress]
+    assert counts == sorted(counts)
+    assert counts[-1] <= outcome.episodes
+
+
+def test_facts_are_there(name):
+    chosen = learner(name)
+    assert chosen.name == name
+    check_facts(chosen)
+
+
+def test_what_a_learner_needs_is_named_where_it_is_missing(name):
+    chosen = learner(name)
+    for place, need in enumerate(chosen.needs):
+        lacking = [
+            p
+            for p in awkward()
+            if need.missing(p, asked(name)) and not any(n.missing(p, asked(name)) for n in chosen.needs[:place])
+        ]
+        assert lacking, f"no problem here lacks {need.words}: add one"
+        with pytest.raises(InvalidInput) as refused:
+            check(lacking[0], asked(name))
+        assert f"the learner {name!r} needs {need.words}: " in str(refused.value)
+        assert str(refused.value).endswith(".")
+
+
+def test_tuning_that_does_not_exist_is_refused(name):
+    with pytest.raises(InvalidInput, match="has no tuning 'no_such_thing'"):
+        check(served(name), asked(name, tuning=("no_such_thing=1",)))
+
+
+def test_the_plan_is_plain(name):
+    problem = served(name)
+    plan = learner(name).plan(problem, asked(name))
+    assert plan.title
+    assert json.loads(json.dumps(plan.as_json()))
+    assert all(row.section and row.name and np.isfinite(row.value) for row in plan.rows())
+
+
+def test_the_same_seed_gives_the_same_bytes(name):
+    check_repeats(served(name), asked(name))
+
+
+def test_a_guarantee_is_kept_and_nothing_else_is_claimed(name):
+    check_claim(served(name), asked(name))
+
+
+def test_events_can_be_stored(name):
+    check_events(served(name), asked(name))
+
+
+def test_the_policy_can_be_saved_and_loaded(name, tmp_path):
+    problem = served(name)
+    policy = run(problem, asked(name)).policy
+    policy.save(tmp_path / "policy.npz")
+    loaded = richobs.LearnedPolicy.load(tmp_path / "policy.npz")
+    assert loaded.digest == policy.digest
+    assert problem.value(loaded) == problem.value(policy)
+
+
+def test_no_more_episodes_are_played_than_are_allowed(name):
+    try:
+        ledger = run(served(name), asked(name, max_episodes=20)).ledger
+    except EpisodeLimit as stopped:
+        ledger = stopped.ledger
+    assert ledger.total <= 20
+
+
+def test_every_learner_can_be_certified(name):
+    problem = served(name)
+    certificate = richobs.certify(run(problem, asked(name)), problem)
+    assert certificate.content["learner"] == name
+    assert json.loads(certificate.to_json()) == certificate.content
+
+
+class Broken(UniformExploration):
+    """Runs as another learner does; subclasses break one thing."""
+
+    name = "broken"
+
+    def run(self, problem, engine, settings, notify):
+        return dataclasses.replace(super().run(problem, engine, settings, notify), learner=self.name)
+
+
+class Forgetful(Broken):
+    """Draws from the global generator."""
+
+    def run(self, problem, engine, settings, notify):
+        outcome = super().run(problem, engine, settings, notify)
+        return dataclasses.replace(outcome, value_hat=random.random())
+
+
+class Boastful(Broken):
+    """Guarantees what it does not know."""
+
+    def run(self, problem, engine, settings, notify):
+        outcome = super().run(problem, engine, settings, notify)
+        worst = richobs.classes.learned_policy.open_loop_policy((0,) * problem.horizon, problem.n_actions)
+        return dataclasses.replace(outcome, policy=worst, guaranteed=True, claim="It is optimal.", epsilon=1e-9)
+
+
+class Silent(Broken):
+    """Tells nobody what it does."""
+
+    def run(self, problem, engine, settings, notify):
+        return super().run(problem, engine, settings, lambda progress: None)
+
+
+class Wordless(Broken):
+    """Says nothing about itself."""
+
+    about = ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"), [(Forgetful, check_repeats), (Boastful, check_claim), (Silent, check_events)]
+)
+def test_a_broken_learner_is_found_out(kind, what, monkeypatch):
+    problem = richobs.make(SERVED[0])
+    for made, fails in ((Broken, False), (kind, True)):
+        monkeypatch.setitem(LEARNERS, "broken", f"{__name__}:{made.__name__}")
+        settings = Settings(learner="broken", tuning=("episodes=30",))
+        if fails:
+            with pytest.raises(AssertionError):
+                what(problem, settings)
+        else:
+            what(problem, settings)
+
+
+def test_a_learner_without_facts_is_found_out():
+    check_facts(Broken())
+    with pytest.raises((AssertionError, IndexError)):
+        check_facts(Wordless())
+    with pytest.raises(AttributeError):
+        check_facts(Learner())

@@ -1,0 +1,486 @@
+"""Function classes, with values worked out by hand."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from richobs.classes import (
+    CODECS,
+    CallableLevel,
+    Callables,
+    Chosen,
+    Constants,
+    Decoders,
+    Layered,
+    LevelClass,
+    Listed,
+    Prototypes,
+    TableLevel,
+    Tables,
+    base,
+    codec,
+    copies_around,
+    listed_product,
+)
+from richobs.classes.codecs import digest_of, from_arrays, to_arrays
+from richobs.core.codebook import Codebook
+from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.moments import Batch, Moments
+from richobs.core.problem import CLASS_NAMES, Problem
+
+
+def test_a_decoder_worked_out_by_hand():
+    decoders = Decoders(3, [[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]])
+    assert decoders.size == 3 * 2 * 9
+    member = decoders.index(2, 0, 1, 2)  # coordinate 2 means first (actions 1, 2), coordinate 0 second (actions 2, 0)
+    x = np.array([[0, 1, 1], [1, 1, 0], [0, 1, 0], [1, 0, 1]])
+    expected = [[0, 0.5, 0.5], [0.5, 0, 0.5], [0, 0, 0], [0.5, 0.5, 0.5]]
+    np.testing.assert_array_equal(decoders.values(x, np.array([member]))[0], expected)
+    assert decoders.reads(member, None) == (2, 0)
+
+
+def test_decoders_list_every_pair_of_coordinates_once():
+    decoders = Decoders(4, np.eye(2))
+    first, second, a, b = decoders.parameters()
+    assert len({*zip(first, second, a, b, strict=True)}) == decoders.size == 48
+    assert (first != second).all()
+    again = [decoders.index(*map(int, p)) for p in zip(first, second, a, b, strict=True)]
+    assert again == list(range(48))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_decoders_of_one_kind_share_values(seed):
+    """Same group: equal values of the action and equal maxima at every x."""
+    rng = np.random.default_rng(seed)
+    decoders = Decoders(3, rng.choice([0.0, 0.25, 0.5], (3, 2)))
+    members = np.sort(rng.choice(decoders.size, 40, replace=False))
+    every = np.array(list(itertools.product([0, 1], repeat=3)))
+    for action in range(2):
+        some, group = decoders.kinds(members, action)
+        values = decoders.values(every, members)
+        seen = np.concatenate([values[:, :, action], values.max(axis=2)], axis=1)
+        np.testing.assert_array_equal(seen, seen[np.searchsorted(members, some)][group])
+        assert len(np.unique(seen, axis=0)) <= len(some) <= decoders.size
+        same = decoders.kinds(np.array([decoders.index(0, 2, 1, 0), decoders.index(2, 0, 0, 1)]), action)[1]
+        assert same.tolist() == [0, 0]  # the same function, written the other way round
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_moments_of_decoders_from_pairs_of_coordinates(seed):
+    """The quick way agrees with values written out, for repeated rows, missing actions and random rewards."""
+    rng = np.random.default_rng(seed)
+    decoders = Decoders(4, rng.random((3, 3)), rotation=np.eye(4)[[1, 0, 3, 2]] if seed % 2 else None)
+    n = int(rng.integers(1, 30))
+    x, actions = rng.integers(0, 2, (n, 4)), rng.integers(0, 3 if seed % 3 else 1, n)
+    batch = Batch.of_steps(x, actions, rng.random(n), 3)
+    members = rng.choice(decoders.size, 25)
+    quick, plain = decoders.moments(batch, members), Moments.of(decoders.values(batch.x, members), batch)
+    assert (quick.n, quick.actions) == (plain.n, plain.actions)
+    for name in ("v_mean", "v_var", "u_mean", "u_var"):
+        np.testing.assert_allclose(getattr(quick, name), getattr(plain, name), atol=1e-14)
+
+
+def test_a_rotation_is_undone_before_decoding():
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    x = np.array([[1.0, 0.0], [0.0, 1.0]])
+    plain, turned = Decoders(2, np.eye(2)), Decoders(2, np.eye(2), rotation=turn)
+    np.testing.assert_array_equal(turned.values(x @ turn.T), plain.values(x))
+
+
+def test_tables_look_rows_up():
+    tables = TableLevel([[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6], [0.7, 0.8]]])
+    np.testing.assert_array_equal(tables.values(np.array([1, 0, 1]))[1], [[0.7, 0.8], [0.5, 0.6], [0.7, 0.8]])
+    np.testing.assert_array_equal(tables.values(np.array([0]), np.array([1])), [[[0.5, 0.6]]])
+
+
+def test_prototypes_use_the_nearest_centre():
+    centres = np.array([[[0.0, 0.0], [1.0, 1.0]], [[1.0, 1.0], [0.0, 0.0]]])
+    table = np.array([[0.1], [0.9]])
+    functions = Prototypes(centres, np.array([0, 1]), np.stack([table, table]))
+    x = np.array([[0.2, 0.1], [0.9, 0.7]])
+    np.testing.assert_array_equal(functions.values(x)[:, :, 0], [[0.1, 0.9], [0.9, 0.1]])
+    np.testing.assert_array_equal(functions.values(x, np.array([1]))[:, :, 0], [[0.9, 0.1]])
+
+
+def test_a_layered_class_is_a_product():
+    level = TableLevel(np.arange(6).reshape(3, 1, 2) / 10)
+    functions = Layered([level, level])
+    assert functions.log_size == pytest.approx(math.log(9))
+    f = functions.member((2, 0))
+    np.testing.assert_array_equal(f.values(0, np.array([0])), [[0.4, 0.5]])
+    np.testing.assert_array_equal(f.values(1, np.array([0])), [[0.0, 0.1]])
+    assert f.reads(0, None) is None
+
+
+def test_the_truth_is_hidden_among_copies():
+    truth = np.array([[0.1, 0.9, 0.4], [0.8, 0.2, 0.0]])
+    places = set()
+    for seed in range(20):
+        tables, place = copies_around(truth, 30, np.random.default_rng(seed))
+        np.testing.assert_array_equal(tables[place], truth)
+        assert tables.min() >= 0
+        assert tables.max() <= 1
+        assert (np.abs(tables - truth).max(axis=(1, 2)) > 0.01).sum() >= 15
+        places.add(place)
+    assert len(places) > 5
+
+
+class Steps(LevelClass):
+    """Two functions of a number, with nothing but what must be written."""
+
+    @property
+    def size(self):
+        return 2
+
+    @property
+    def n_actions(self):
+        return 2
+
+    def values(self, x, members=None, /):
+        tables = np.array([[0.1, 0.9], [0.7, 0.3]])
+        rows = tables if members is None else tables[members]
+        return np.repeat(rows[:, None, :], len(x), axis=1)
+
+
+def test_the_defaults_claim_nothing():
+    steps, members = Steps(), np.array([1, 0, 1])
+    assert steps.code is None
+    assert steps.observation_ndim is None
+    assert steps.reads(0, None) is None
+    low, high = steps.value_bounds()
+    assert (low.tolist(), high.tolist()) == ([0, 0], [1, 1])
+    some, group = steps.kinds(members, 0)
+    assert (some.tolist(), group.tolist()) == ([1, 0, 1], [0, 1, 2])
+    one = steps.singleton(1)
+    assert isinstance(one, Chosen)
+    np.testing.assert_array_equal(one.values(np.zeros(1)), [[[0.7, 0.3]]])
+    with pytest.raises(TypeError, match="abstract"):
+        LevelClass()
+
+
+def test_default_moments_worked_out_by_hand():
+    """Three samples: r = 0, 1 under action 0 and 1 under action 1."""
+    batch = Batch.of_steps(np.array([4, 4, 5]), np.array([0, 0, 1]), np.array([0.0, 1.0, 1.0]), 2)
+    moments = Steps().moments(batch)
+    np.testing.assert_allclose(moments.v_mean, [0.9, 0.7])
+    np.testing.assert_allclose(moments.v_var, [0, 0], atol=1e-30)
+    np.testing.assert_allclose(moments.u_mean, [[0.1 - 0.5, 0.9 - 1], [0.7 - 0.5, 0.3 - 1]])
+    np.testing.assert_allclose(moments.u_var, [[0.25, 0], [0.25, 0]], atol=1e-30)
+    assert moments.actions == (2, 1)
+
+
+@pytest.mark.parametrize("members", [None, np.array([6, 2, 2, 0, 5])])
+def test_moments_of_many_functions_come_in_parts(members, monkeypatch):
+    """At most 24 values at once: 4 rows of 3 actions allow two functions a part."""
+    asked = []
+
+    class Watched(TableLevel):
+        def values(self, x, members=None, /):
+            asked.append(self.size if members is None else len(members))
+            return super().values(x, members)
+
+    rng = np.random.default_rng(0)
+    tables = Watched(rng.random((7, 4, 3)))
+    batch = Batch.of_steps(np.arange(4), np.array([0, 1, 1, 2]), rng.random(4), 3)
+    whole = tables.moments(batch, members)
+    assert asked == [7 if members is None else 5]
+    asked.clear()
+    monkeypatch.setattr(base, "AT_ONCE_VALUES", 24)
+    parts = tables.moments(batch, members)
+    assert asked == ([2, 2, 2, 1] if members is None else [2, 2, 1])
+    for name in ("v_mean", "v_var", "u_mean", "u_var"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=0, atol=1e-15)
+
+
+def test_decoders_take_the_quick_way_for_listed_members_only(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("values were asked for")
+
+    decoders = Decoders(3, np.eye(2))
+    batch = Batch.of_observations(np.array([[1, 0, 0], [0, 1, 0]]), 2)
+    monkeypatch.setattr(Decoders, "values", refuse)
+    np.testing.assert_array_equal(decoders.moments(batch, np.array([decoders.index(0, 2, 1, 0)])).v_mean, [0.5])
+    with pytest.raises(AssertionError, match="values were asked for"):
+        decoders.moments(batch)
+
+
+def test_a_class_with_other_values_inherits_no_promise_about_them():
+    class Lifted(Constants):
+        def values(self, x, members=None, /):
+            return np.minimum(super().values(x, members) + x[None, :, None], 1.0)
+
+    lifted = Lifted([[0.5, 0.2], [0.5, 0.2]])
+    assert lifted.code is None
+    assert lifted.reads(0, None) is None
+    assert lifted.value_bounds()[1].tolist() == [1, 1]
+    assert lifted.kinds(np.arange(2), 0)[1].tolist() == [0, 1]
+    assert lifted.singleton(1).values(np.array([0.25])).tolist() == [[[0.75, 0.45]]]
+    assert Layered([lifted]).digest is None
+
+    class Named(Constants):  # the same values, made in another way: what is true of them stays, the file does not
+        def __init__(self, action):
+            super().__init__(np.eye(2)[[action, action]])
+
+    assert Named(1).code is None
+    assert Named(1).kinds(np.arange(2), 0)[1].tolist() == [0, 0]
+    assert Named(1).reads(0, None) == ()
+    with pytest.raises(InvalidInput, match="Named are Python code"):
+        to_arrays(Named(1))
+
+
+def test_promises_of_a_common_parent_without_values_are_kept():
+    class Capped(LevelClass):
+        def value_bounds(self):
+            return np.zeros(self.size), np.full(self.size, 0.9)
+
+    class CappedSteps(Capped, Steps):
+        pass
+
+    assert CappedSteps().value_bounds()[1].tolist() == [0.9, 0.9]
+
+
+def test_constants_ignore_what_is_seen():
+    constants = Constants([[0.1, 0.9, 0.4], [0.9, 0.9, 0.0], [0.1, 0.3, 0.9]])
+    for x in (np.zeros(2), np.ones((2, 5)), np.array(["a", "b"])):
+        np.testing.assert_array_equal(constants.values(x, np.array([0])), [[[0.1, 0.9, 0.4]] * 2])
+    some, group = constants.kinds(
+        np.array([2, 1, 0]), 0
+    )  # all have 0.9 as the largest; functions 0 and 2 agree on action 0
+    assert group[0] == group[2] != group[1]
+    assert sorted(some[group].tolist()) in ([0, 0, 1], [1, 2, 2])
+    assert len(constants.kinds(np.arange(3), 1)[0]) == 2  # 0.9, 0.9, 0.3
+    assert len(constants.kinds(np.arange(3), 2)[0]) == 3
+    assert constants.value_bounds()[0].tolist() == constants.value_bounds()[1].tolist() == [0.9, 0.9, 0.9]
+    assert constants.reads(1, np.eye(3)) == ()
+
+
+def test_some_of_some_functions():
+    tables = TableLevel(np.arange(4).reshape(4, 1, 1) / 10)
+    chosen = Chosen(Chosen(tables, np.array([3, 1, 2])), np.array([2, 0]))
+    assert chosen.level_class is tables
+    np.testing.assert_array_equal(chosen.values(np.array([0])).ravel(), [0.2, 0.3])
+    kind, arrays = to_arrays(chosen)
+    assert (kind, arrays["members"].tolist()) == ("chosen table", [2, 3])
+    assert from_arrays(kind, arrays).value_bounds()[0].tolist() == [0.2, 0.3]
+    with pytest.raises(InvalidInput, match="functions 0 to 3; asked for 4"):
+        Chosen(tables, np.array([4]))
+
+
+def test_a_product_listed_function_by_function():
+    first = TableLevel([[[0.1, 0.2]], [[0.3, 0.4]]])
+    second = Constants([[0.5, 0.5], [0.6, 0.6], [0.7, 0.7]])
+    listed = listed_product(Layered([first, second]))
+    assert [listed.level_size(h) for h in (0, 1)] == [6, 6]
+    np.testing.assert_array_equal(listed.member(4).values(0, np.array([0])), [[0.3, 0.4]])
+    np.testing.assert_array_equal(listed.member(4).values(1, np.array([0])), [[0.6, 0.6]])
+    assert listed.value_bounds(1)[0].tolist() == [0.5, 0.6, 0.7] * 2
+    with pytest.raises(InvalidInput, match="6 functions, too many to list; at most 5"):
+        listed_product(Layered([first, second]), at_most=5)
+
+
+FIRST = np.array([[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6], [0.7, 0.8]]])
+CENTRES = np.array([[[0.0, 0.0], [1.0, 1.0]], [[1.0, 1.0], [0.0, 0.5]]])
+COIN = [[0.5, 0.25], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("functions", "digest"),
+    [
+        (Layered([TableLevel(FIRST)] * 2), "a60f86ad02d100190fd032ee15f5e367b291d41c9f17539050776c4db0215078"),
+        (Listed([TableLevel(FIRST)] * 2), "91fefd9386b8e063c2d3a37cb95f97a92ba24f35b45c341f80a929731351c4d3"),
+        (
+            Layered([TableLevel(FIRST, Codebook(np.array([[1, 0], [0, 1]])))]),
+            "a0f5303c98fac77f2c9cae62f0e4f13ed47361fc10f5c44eee95b23d57f91465",
+        ),
+        (Layered([Decoders(3, COIN)] * 2), "fdea23735b43df51dae5405fa73167f809e27f63aa6293945ade0512cfa74b7d"),
+        (
+            Layered([Decoders(3, COIN, rotation=np.eye(3)[[1, 0, 2]])]),
+            "8437435fe0a22edbca30b5cc2dfc426dbf30b19c38edea9d5908373d60312a4a",
+        ),
+        (
+            Layered([Prototypes(CENTRES, np.array([0, 1]), FIRST)]),
+            "b1bafa7580e7dacc811dca3063e1cf1656be9cbfc9309a27b33d1bce6797f7db",
+        ),
+        (
+            listed_product(Layered([Decoders(3, COIN), TableLevel(FIRST)])),
+            "61299d67697dc12fb7d9a3f23af834510a7c4c39d4f0963fceb0e88e33ae0953",
+        ),
+    ],
+)
+def test_digests_stay_what_they_were(functions, digest):
+    """Certificates that were written name classes by these."""
+    assert functions.digest == digest
+
+
+def test_digests_depend_on_content_not_on_order():
+    a, b = np.array([0.5]), np.array([1, 2])
+    digest = digest_of([("table", {"a": a, "b": b})])
+    assert digest_of([("table", {"b": b, "a": a})]) == digest
+    others = [{"a": a, "c": b}, {"a": a + 0.1, "b": b}, {"a": a, "b": b.astype(float)}, {"a": a, "b": b[:, None]}]
+    assert len({digest, digest_of([("list", {"a": a, "b": b})]), *(digest_of([("table", o)]) for o in others)}) == 6
+
+
+def test_what_a_registered_class_must_have(monkeypatch):
+    with pytest.raises(InvalidInput, match="Steps needs a `code`"):
+        codec(Steps)
+
+    class Half(Steps):
+        code = "half"
+
+        def to_arrays(self):
+            return {}
+
+    with pytest.raises(InvalidInput, match="code 'half' but no `from_arrays`"):
+        codec(Half)
+    with pytest.raises(InvalidInput, match="Half is not registered"):
+        to_arrays(Half())
+
+    class Other(Steps):
+        code = "table"
+
+        def to_arrays(self):
+            return {}
+
+        @classmethod
+        def from_arrays(cls, arrays):
+            return cls()
+
+    with pytest.raises(InvalidInput, match="'table', which belongs to TableLevel"):
+        codec(Other)
+    assert CODECS["table"] is TableLevel
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrays", "words"),
+    [
+        ("wavelets", {}, "no kind of function class called 'wavelets'; there are .*table.*Import the module"),
+        ("chosen chosen table", {}, "no kind of function class called 'chosen table'"),
+        ("table", {}, "arrays of a table class are damaged: 'tables'"),
+        ("table", {"tables": np.full((1, 1, 1), 2.0)}, "damaged: function 0 has value 2.0"),
+        ("chosen table", {"tables": np.zeros((1, 1, 1)), "members": np.array([1])}, "functions 0 to 0; asked for 1"),
+        ("constant", {"values": np.zeros(3)}, "constants must be"),
+    ],
+)
+def test_damaged_arrays_are_refused(kind, arrays, words):
+    with pytest.raises(InvalidFile, match=words):
+        from_arrays(kind, arrays)
+
+
+def test_callables_are_told_the_level():
+    functions = Callables([lambda h, x: np.stack([x, 1 - x], axis=1) / (h + 1)], horizon=3, n_actions=2)
+    np.testing.assert_array_equal(functions.values(1, np.array([0.5, 1.0])), [[[0.25, 0.25], [0.5, 0.0]]])
+    assert functions.digest is None
+
+
+def shifted(h, x):
+    return np.zeros((len(x), 2)) - 0.5
+
+
+@pytest.mark.parametrize(
+    ("f", "words"),
+    [
+        (lambda h, x: np.zeros(len(x)), r"<lambda> must return \[n, K\] = \(3, 2\) values at level 1; .* shape \(3,\)"),
+        (lambda h, x: None, r"it returned shape \(\)"),
+        (lambda h, x: np.full((3, 2), math.nan), "returned nan at level 1 for action 0 and observation 5"),
+        (shifted, "shifted returned -0.5 at level 1"),
+        (lambda h, x: [["a", "b"]] * 3, "must return an array of numbers at level 1"),
+        (lambda h, x: [[0.1, 0.2], [0.3]], "must return an array of numbers at level 1"),
+    ],
+)
+def test_a_function_that_returns_something_else_is_named(f, words):
+    functions = Callables([f], horizon=2, n_actions=2)
+    for call in (
+        lambda: functions.values(1, np.array([5, 6, 7])),
+        lambda: functions.moments(1, Batch.of_observations(np.array([5, 6, 7]), 2)),
+        lambda: functions.member(0).values(1, np.array([5, 6, 7])),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            call()
+
+
+class Corridor:
+    horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
+
+    def play(self, policy, n, rng, levels=None):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        Layered([Steps(), Steps()]),
+        Listed([Steps(), Steps()]),
+        Callables([lambda h, x: np.zeros((len(x), 2))], horizon=2, n_actions=2),
+        Tables([np.zeros((1, 2, 2))] * 2),
+    ],
+)
+def test_a_class_that_a_problem_accepts_answers_everything(functions):
+    Problem(Corridor(), functions)
+    members, batch = np.array([0]), Batch.of_observations(np.array([0, 1]), 2)
+    for level in range(2):
+        assert functions.kinds(level, members, 1)[0].tolist() == [0]
+        assert functions.value_bounds(level)[0].shape == (functions.level_size(level),)
+        assert functions.moments(level, batch, members).v_mean.shape == (1,)
+        assert functions.moments(level, batch).v_mean.shape == (functions.level_size(level),)
+    assert all(hasattr(functions, name) for name in CLASS_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: TableLevel([[[0.1, 1.2]]]), "function 0 has value 1.2 at observation 0, action 1"),
+        (lambda: TableLevel([[[math.nan]]]), "function 0 has value nan"),
+        (lambda: TableLevel(np.zeros((0, 2, 2))), r"got shape \(0, 2, 2\)"),
+        (lambda: TableLevel([[0.1]]), r"must be \[N, X, K\]"),
+        (lambda: TableLevel([[[0.1]]]).values(np.array([1])), "observation 1 is not known: there are 0 to 0"),
+        (lambda: Layered([]), "the list is empty"),
+        (
+            lambda: Layered([TableLevel([[[0.1]]]), TableLevel([[[0.1, 0.2]]])]),
+            "level 1 has 2 actions and that of level 0 has 1",
+        ),
+        (lambda: Layered([TableLevel([[[0.1]]])]).member((0, 0)), "1 in all; got 2"),
+        (lambda: Layered([TableLevel([[[0.1]]])]).member((1,)), "functions 0 to 0; got 1"),
+        (lambda: TableLevel([[[0.1]]]).values(np.array([0]), np.array([-1])), "functions 0 to 0; asked for -1"),
+        (lambda: TableLevel([[[0.1]], [[0.2]]]).values(np.array([0.5])), "observation 0.5 is not known"),
+        (lambda: Prototypes(np.zeros((1, 2, 3)), np.array([1]), np.zeros((1, 2, 2))), "centre sets 0 to 0"),
+        (
+            lambda: Prototypes(np.zeros((1, 2, 3)), np.zeros(1, int), np.zeros((1, 2, 2))).values(np.zeros((4, 1))),
+            "vectors of length 3",
+        ),
+        (lambda: Decoders(1, np.eye(2)), "at least two coordinates"),
+        (lambda: Decoders(3, [[2.0]]), "values in"),
+        (lambda: Decoders(3, np.eye(2)).index(1, 1, 0, 0), "is not a decoder"),
+        (lambda: Decoders(3, np.eye(2)).parameters(np.array([24])), "functions 0 to 23"),
+        (lambda: Decoders(3, np.eye(2)).values(np.zeros((4, 2))), "at least 3 coordinates"),
+        (lambda: copies_around(np.zeros((1, 1)), 0, np.random.default_rng(0)), "at least one function"),
+        (lambda: Prototypes(np.zeros((1, 2, 3)), np.zeros(1, int), np.zeros((1, 3, 2))), "prototypes need"),
+        (lambda: Constants([0.1]), r"must be \[N, K\]"),
+        (lambda: Constants([[0.1, -0.1]]), "function 0 has value -0.1 at action 1"),
+        (lambda: Layered([np.zeros((1, 1, 1))]), "level 0 is a ndarray; .*LevelClass"),
+        (lambda: Layered([TableLevel([[[0.1]]])]).member((0.0,)), "functions 0 to 0; got 0.0"),
+        (
+            lambda: Listed([Constants([[0.1]]), Constants([[0.1], [0.2]])]),
+            r"as many members at every level; got \[1, 2\]",
+        ),
+        (lambda: Listed([Constants([[0.1]])]).member(0.0), "functions 0 to 0; got 0.0"),
+        (lambda: Listed([Constants([[0.1]])]).member((0,)), r"functions 0 to 0; got \(0,\)"),
+        (lambda: Callables([], 2, 2), "the list is empty"),
+        (lambda: Callables([np.zeros], 0, 2), "horizon must be at least 1; got 0"),
+        (lambda: CallableLevel([np.zeros], 0, 0), "n_actions must be at least 1; got 0"),
+        (lambda: CallableLevel([0.5], 0, 2), "function 0 cannot be called: it is a float"),
+        (lambda: Codebook(np.array([1, 1])), "two rows of a codebook are equal"),
+        (lambda: TableLevel([[[0.1]]]).values(np.array(["a"])), "of type int64; got <U1"),
+        (lambda: TableLevel([[[0.1]]]).values(np.array([math.nan])), "observation nan is not known"),
+        (lambda: TableLevel([[[0.1]]]).values(np.array(0)), r"got shape \(\)"),
+        (
+            lambda: TableLevel([[[0.1]]], Codebook(np.array(["a"]))).values(np.array(["ab"])),
+            "observation ab is not among",
+        ),
+        (lambda: TableLevel([[[0.1]]], Codebook(np.array(["a"]))).values(np.array([0])), "of type <U1; got int64"),
+    ],
+)
+def test_what_is_refused(call, words):
+    with pytest.raises(InvalidInput, match=words):
+        call()

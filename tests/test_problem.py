@@ -1,0 +1,161 @@
+"""Problems: what makes one, what is refused at once, and values that compare."""
+
+import numpy as np
+import pytest
+
+import richobs
+from richobs.core.errors import AssumptionViolated, InvalidInput
+from richobs.core.events import EVENTS, from_plain, to_plain
+from richobs.core.problem import Problem, ValueReport, as_problem
+from richobs.core.settings import Settings, field_docs, read_tuning, write_tuning
+from richobs.learners.certified import Tuning
+
+
+class Wrapped:
+    """An adapter that keeps what it wraps as `self.env`, like every Gymnasium wrapper."""
+
+    def __init__(self, env):
+        self.env, self.process = env, "not a process"
+        self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, env.reward_range
+
+    def play(self, policy, n, rng, levels=None):
+        return self.env.play(policy, n, rng, levels)
+
+
+class TestProblems:
+    def test_a_wrapper_with_an_env_is_an_environment(self):
+        problem = richobs.make("lock/3")
+        wrapped = Wrapped(problem.env)
+        outcome = richobs.learn(wrapped, problem.functions, epsilon=0.3)
+        assert problem.value(outcome.policy) >= 0.2
+        assert richobs.audit(wrapped, sequences=2, episodes=16).holds
+        with pytest.raises(InvalidInput, match="a Wrapped arrived without a function class"):
+            richobs.learn(wrapped)
+
+    def test_what_is_missing_is_named(self):
+        problem = richobs.make("lock/3")
+        with pytest.raises(
+            InvalidInput, match=r"an environment needs horizon, .*; a int arrived, which has no horizon"
+        ):
+            Problem(3, problem.functions)
+        with pytest.raises(
+            InvalidInput, match=r"a function class needs .*; a list arrived, which has no .*value_bounds"
+        ):
+            Problem(problem.env, [])
+        with pytest.raises(InvalidInput, match="the class has 4 levels and 4 actions; the environment has 3 and 4"):
+            Problem(problem.env, richobs.make("lock/4").functions)
+
+    def test_another_class_makes_another_problem(self):
+        problem = richobs.make("lock/3")
+        other = as_problem(problem, richobs.make("lock/3").functions)
+        assert other.id is None
+        assert other.truth is None
+        assert as_problem(problem) is problem
+
+    def test_without_truth_or_process_values_are_estimated_by_as_many_episodes_as_are_allowed(self):
+        problem = richobs.make("lock/3")
+        own = Problem(problem.env, problem.functions)
+        policy = problem.optimal_policy()
+        with pytest.raises(InvalidInput, match="say how many `episodes` to play"):
+            own.value(policy)
+        report = own.value(policy, episodes=20_000)
+        assert (report.exact, report.episodes) == (False, 20_000)
+        assert report.low < 0.5 < report.high
+        with pytest.raises(AssumptionViolated, match=r"an environment of your own: V\* is not known"):
+            _ = own.optimal_value
+        assert not own.knows_optimum
+        assert problem.knows_optimum
+
+
+class TestValues:
+    def test_they_compare_and_compute_like_numbers(self):
+        value = ValueReport.known(0.5)
+        assert value >= 0.4
+        assert value == 0.5
+        assert value - 0.25 == 0.25
+        assert max(value, 0.3) == 0.5
+        assert f"{value:.2f}" == "0.50"
+        assert (value.value, value.exact) == (0.5, True)
+
+    def test_they_say_whether_they_are_exact(self):
+        assert str(ValueReport.known(0.5)) == "0.5 (exact)"
+        report = ValueReport.estimated(np.array([0.0, 1.0] * 50), (0.0, 1.0), 0.99)
+        assert str(report) == "0.5000, an estimate from 100 episodes: in [0.3372, 0.6628] with probability 0.99"
+
+
+class TestSettings:
+    def test_they_survive_the_disk(self):
+        asked = Settings(epsilon=0.2, learner="lsvee", seed=3, tuning=("repeats=verbatim",))
+        assert Settings.from_plain(asked.as_plain()) == asked
+
+    @pytest.mark.parametrize(
+        "wrong", [{"epsilon": "0.1"}, {"seed": None}, {"seed": True}, {"engine": 3}, {"tuning": "a"}, {"speed": 1}]
+    )
+    def test_values_of_another_type_are_refused(self, wrong):
+        with pytest.raises(TypeError):
+            Settings.from_plain({**Settings().as_plain(), **wrong})
+
+    @pytest.mark.parametrize("wrong", [{"seed": None}, {"workers": None}, {"seed": 1.5}, {"n_states": "3"}])
+    def test_whole_numbers_are_whole(self, wrong):
+        with pytest.raises(InvalidInput, match="must be a whole number"):
+            Settings(**wrong)
+
+    @pytest.mark.parametrize("wrong", [{"n_states": 0}, {"n_states": -1}, {"workers": 0}, {"max_episodes": 0}])
+    def test_impossible_numbers_are_refused_before_anything_is_played(self, wrong):
+        with pytest.raises(InvalidInput, match="must be at least 1"):
+            richobs.learn(richobs.make("lock/3"), **wrong)
+
+    def test_tuning_is_written_and_read(self):
+        tuned = Tuning(trials=8, margin=0.5)
+        pairs = write_tuning(tuned)
+        assert pairs == ("trials=8", "margin=0.5")  # defaults are left out
+        assert read_tuning(pairs, Tuning, "certified") == tuned
+        assert write_tuning({"trials": 8}) == write_tuning(["trials=8"]) == ("trials=8",)
+        assert read_tuning((), Tuning, "certified") == Tuning()
+
+    @pytest.mark.parametrize(
+        ("pairs", "sentence"),
+        [
+            (("trials",), "should read name=value"),
+            (("trials=1", "trials=2"), "each name once"),
+            (("speed=1",), "has no tuning 'speed'; it has trials, pilot"),
+            (("trials=x",), "trials must be int; got 'x'"),
+            (("margin=2",), r"margin must lie in \(0, 1\]"),
+        ],
+    )
+    def test_tuning_that_makes_no_sense(self, pairs, sentence):
+        with pytest.raises(InvalidInput, match=sentence):
+            read_tuning(pairs, Tuning, "certified")
+
+    def test_tuning_changes_a_run_and_is_part_of_its_certificate(self):
+        problem = richobs.make("lock/3")
+        plain = richobs.learn(problem, epsilon=0.3)
+        tuned = richobs.learn(problem, epsilon=0.3, tuning=Tuning(verification=128))
+        assert tuned.trace != plain.trace
+        content = richobs.certify(tuned, problem).content
+        assert content["settings"]["tuning"] == ["verification=128"]
+        assert content["constants"]["verification"] == 128
+        assert richobs.verify(richobs.Certificate(content), problem).agrees
+
+    def test_help_texts_stand_under_the_fields(self):
+        docs = field_docs(Settings)
+        assert docs["delta"] == "Probability that the claim is false."
+        assert list(docs) == list(Settings.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("learner", ["certified", "lsvee"])
+def test_events_survive_the_disk_and_speak_for_themselves(learner):
+    outcome = richobs.learn(richobs.make("random/3"), learner=learner, epsilon=0.2)
+    assert {type(e) for e in outcome.trace} <= set(EVENTS.values())
+    for event in outcome.trace:
+        assert from_plain(to_plain(event)) == event
+        assert event.verdict
+        assert event.sentence
+        assert event.kind in event.sentence or event.is_trouble
+
+
+def test_events_of_other_versions_are_refused():
+    with pytest.raises(richobs.InvalidFile, match="there is no kind of event called 'lsvee dance'"):
+        from_plain(["lsvee dance", 1])
+    with pytest.raises(richobs.InvalidFile, match="has 8 fields; 1 are stored"):
+        from_plain(["lsvee consensus", "search"])

@@ -1,0 +1,658 @@
+import math
+
+import numpy as np
+import pytest
+
+import richobs
+from richobs.classes.constants import Constants
+from richobs.classes.learned_policy import open_loop_policy, table_policy
+from richobs.core.errors import InvalidInput
+from richobs.core.events import EVENTS, Progress, from_plain, to_plain
+from richobs.core.ledger import Ledger
+from richobs.core.outcome import StopReason
+from richobs.core.policies import Greedy
+from richobs.core.process import TableFunction
+from richobs.core.randomness import keyed_generator
+from richobs.core.settings import Settings
+from richobs.engines import CountedEngine, StreamEngine
+from richobs.engines.counted import tally
+from richobs.learners import regressor_elimination as regressor_module
+from richobs.learners import successive_elimination as successive_module
+from richobs.learners.arms import PathArms, Pulled, Scores
+from richobs.learners.delayed_q import DelayedQ, delayed_q, delayed_q_visits
+from richobs.learners.epsilon_greedy import EpsilonGreedy, EpsilonGreedyTables
+from richobs.learners.median_elimination import MedianElimination, median_elimination
+from richobs.learners.regressor_elimination import (
+    RegressorElimination,
+    exploring_distribution,
+    regressor_elimination,
+)
+from richobs.learners.rival_events import RoundPlayed, Rounds, tell_nobody
+from richobs.learners.rmax import Rmax, enough_visits, printed_visits, rmax
+from richobs.learners.successive_elimination import SuccessiveElimination, successive_elimination
+from richobs.learners.tabular import EmpiricalModel, TableLaw, n_pairs
+from richobs.learners.ucb_q import UcbQ, UcbQTables
+from richobs.learners.uniform_allocation import UniformAllocation, naive_pulls, uniform_allocation
+from richobs.learners.uniform_exploration import UniformExploration, uniform_exploration
+from richobs.paper.rigs.lanes import Lanes, SideBySideArms, greedy_values, train
+from richobs.runs.session import run
+from richobs.stats.intervals import binomial_interval
+
+
+class Coins:
+    """Bernoulli arms."""
+
+    def __init__(self, means):
+        self.means = np.asarray(means)
+        self.n_arms = len(self.means)
+
+    def pull(self, which, times, rng, /):
+        return Pulled(np.full(len(which), times), rng.binomial(times, self.means[which]).astype(float))
+
+
+class Purse(Coins):
+    """Bernoulli arms that can be pulled so often in all."""
+
+    def __init__(self, means, left):
+        super().__init__(means)
+        self.left = left
+
+    def pull(self, which, times, rng, /):
+        pulls = np.zeros(len(which), dtype=np.int64)
+        for i in range(len(which)):
+            if self.left < times:
+                break
+            self.left -= times
+            pulls[i] = times
+        return Pulled(pulls, rng.binomial(pulls, self.means[which]).astype(float))
+
+
+def rate_of_failure(attempt, runs=300):
+    """The lower end of a 99.9% interval for the probability of failure: above delta only if the promise is broken."""
+    failures = sum(not attempt(seed) for seed in range(runs))
+    return binomial_interval(failures, runs, 0.999)[0]
+
+
+def counting(process, seed=0, max_episodes=None):
+    """An engine that counts; nobody asks it for moments, so its class does not matter."""
+    nothing = richobs.Layered([Constants(np.zeros((1, process.n_actions)))] * process.horizon)
+    return CountedEngine(process, nothing, seed=seed, ledger=Ledger(max_episodes))
+
+
+def bandit(means, deterministic=False):
+    """A process of one level and one state, one row of means per context, contexts equally likely."""
+    means = np.asarray(means)[None]
+    rewards = richobs.Rewards.deterministic(means) if deterministic else richobs.Rewards.bernoulli(means)
+    return richobs.TabularProcess(np.ones(1), (), (np.full((1, means.shape[1]), 1 / means.shape[1]),), (rewards,))
+
+
+class TestBestArm:
+    coins = Coins([0.5, 0.7, 0.5, 0.5, 0.62])
+
+    def test_uniform_allocation_is_pac_and_spends_what_it_says(self):
+        pulls = 5 * naive_pulls(5, 0.15, 0.1)
+        assert naive_pulls(5, 0.15, 0.1) == 819  # 4 / 0.0225 log(100)
+
+        def attempt(seed):
+            choice = uniform_allocation(self.coins, pulls, keyed_generator(seed, "naive"))
+            assert choice.pulls == pulls
+            assert choice.finished
+            return choice.arm in (1, 4)
+
+        assert rate_of_failure(attempt, 50) <= 0.1
+
+    def test_a_budget_that_does_not_divide_is_spent_to_the_last_pull(self):
+        choice = uniform_allocation(self.coins, 13, keyed_generator(0, "odd"))
+        assert choice.pulls == 13
+
+    def test_rounds_that_grow_add_up(self):
+        scores = Scores(self.coins, None, keyed_generator(0, "rounds"))
+        assert scores.pull_in_rounds(np.array([1, 3]), 21)  # 1, 3, 12 and 5
+        assert scores.pulls.tolist() == [0, 21, 0, 21, 0]
+
+    def test_arms_that_run_out_have_been_pulled_about_equally_often(self):
+        scores = Scores(Purse([0.5] * 5, 30), None, keyed_generator(0, "purse"))
+        assert not scores.pull_in_rounds(np.arange(5), 100)
+        assert scores.pulls.tolist() == [4] * 5  # 1 and 3 of each; the 12 of the third round no longer fit
+        choice = uniform_allocation(Purse([0.5] * 5, 30), 500, keyed_generator(0, "purse"))
+        assert (choice.pulls, choice.finished) == (20, False)
+
+    def test_successive_elimination_finds_the_best_arm(self):
+        coins = Coins([0.1, 0.4, 0.9])
+
+        def attempt(seed):
+            choice = successive_elimination(coins, 0.1, keyed_generator(seed, "se"))
+            assert choice.finished
+            return choice.arm == 2
+
+        assert rate_of_failure(attempt, 100) <= 0.1
+
+    def test_successive_elimination_with_bounds_too_tight_errs(self, monkeypatch):
+        monkeypatch.setattr(successive_module, "C", 0.0021)  # 2 alpha_1 is 0.44: one unlucky pull drops the best arm
+        coins = Coins([0.5, 0.9, 0.5, 0.5, 0.5])
+
+        def attempt(seed):
+            return successive_elimination(coins, 0.01, keyed_generator(seed, "se"), budget=400).arm == 1
+
+        assert rate_of_failure(attempt, 200) > 0.01
+
+    def test_successive_elimination_stops_at_its_budget(self):
+        choice = successive_elimination(self.coins, 0.1, keyed_generator(0, "se"), budget=12)
+        assert (choice.pulls, choice.finished) == (12, False)
+
+    def test_successive_elimination_ends_among_equal_arms_when_they_are_good_enough(self):
+        equal = Coins([0.5, 0.5])
+        choice = successive_elimination(equal, 0.1, keyed_generator(0, "se"), epsilon=0.5)
+        # 2 sqrt(log(4 * 2 * t^2 / 0.1) / t) <= 0.5 from t = 247 on: log(80 * 247^2) / 247 = 0.06235, at 246 it is 0.06257
+        assert (choice.pulls, choice.finished) == (2 * 247, True)
+
+    def test_median_elimination_is_pac_and_halves(self):
+        rounds = [math.ceil(4 / (e / 4) ** 2 * math.log(6 / d)) for e, d in ((0.4, 0.2), (0.3, 0.1), (0.225, 0.05))]
+        coins = Coins([0.3, 0.8, 0.3, 0.3, 0.3])  # 5, then 3, then 2, then 1
+
+        def attempt(seed):
+            choice = median_elimination(coins, 0.4, 0.2, keyed_generator(seed, "me"))
+            assert choice.pulls == 5 * rounds[0] + 3 * rounds[1] + 2 * rounds[2]
+            return choice.arm == 1
+
+        assert rate_of_failure(attempt, 30) <= 0.2
+
+    def test_median_elimination_stops_at_its_budget(self):
+        choice = median_elimination(self.coins, 0.1, 0.1, keyed_generator(0, "me"), budget=50)
+        assert (choice.pulls, choice.finished) == (50, False)
+
+    def test_median_elimination_that_ends_between_rounds_answers_with_the_last_round(self):
+        coins = Coins([0.0, 1.0, 0.0, 0.0, 0.0])
+        first = 5 * math.ceil(4 / 0.1**2 * math.log(30))
+        for seed in range(5):
+            choice = median_elimination(coins, 0.4, 0.2, keyed_generator(seed, "me"), budget=first)
+            assert (choice.arm, choice.pulls, choice.finished, choice.mean) == (1, first, False, 1.0)
+
+    def test_arms_of_an_environment_are_its_action_sequences(self):
+        problem = richobs.make("lower-bound/3", epsilon=0.5)
+        engine = counting(problem.process)
+        asked = PathArms(engine, 3, 2, Rounds(engine, tell_nobody))
+        beside = SideBySideArms(problem.env)
+        assert asked.n_arms == beside.n_arms == 8
+        assert asked.path(6) == beside.path(6) == (1, 1, 0)
+        worth = [problem.process.value(open_loop_policy(asked.path(a), 2)) for a in range(8)]
+        secret = int(np.argmax(worth))
+        assert worth[secret] == 1.0
+        which = np.array([secret, (secret + 1) % 8])
+        for arms in (asked, beside):
+            pulled = arms.pull(which, 50, keyed_generator(0, "pull"))
+            assert pulled.pulls.tolist() == [50, 50]
+            assert pulled.sums[0] == pytest.approx(50)
+            assert 5 < pulled.sums[1] < 45
+        assert engine.ledger.total == 100
+        assert engine.ledger.by("purpose") == {("pull",): (2, 100)}
+
+
+class TestRegressorElimination:
+    def test_the_distribution_meets_its_condition(self):
+        rng = keyed_generator(0, "policies")
+        contexts = rng.dirichlet(np.ones(6))
+        greedy = rng.integers(4, size=(30, 6))
+        mu = 0.01
+        chances = exploring_distribution(greedy, contexts, 4, mu)
+        np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+        offered = np.array([[a in greedy[:, x] for a in range(4)] for x in range(6)])
+        assert chances[offered].min() >= mu
+        assert chances[~offered].max(initial=0.0) == 0.0
+        load = [contexts @ (1 / chances[np.arange(6), g]) for g in greedy]
+        assert max(load) <= contexts @ offered.sum(axis=1) * (1 + 1e-3)
+        even = exploring_distribution(np.repeat([[0], [1]], [9, 1], axis=0), np.ones(1), 2, mu)
+        np.testing.assert_allclose(even, [[0.5, 0.5]], atol=1e-3)  # not 9 to 1: each policy counts once
+
+    def test_actions_follow_the_law_of_their_context(self):
+        process = bandit([[0.5] * 3, [0.5] * 3])
+        law = TableLaw(process, [np.array([[0.2, 0.0, 0.8], [1.0, 0.0, 0.0]])])
+        actions = law.actions(0, np.repeat([0, 1], [20_000, 100]), keyed_generator(0, "law"))
+        counts = np.bincount(actions[:20_000], minlength=3)
+        assert counts[1] == 0
+        low, high = binomial_interval(int(counts[0]), 20_000, 0.999)
+        assert low <= 0.2 <= high
+        assert not actions[20_000:].any()
+
+    def test_the_true_function_survives_and_the_policy_is_good(self):
+        def attempt(seed):
+            problem = richobs.make("bandit", seed=seed, n_contexts=4, n_actions=3, class_size=20)
+            tables = problem.functions.values(0, problem.process.observations[0])
+            engine = counting(problem.process, seed)
+            end = regressor_elimination(engine, problem.process, tables, epsilon=0.1, delta=0.1, max_rounds=200_000)
+            assert end.finished
+            assert end.episodes == engine.ledger.total
+            value = problem.process.value(table_policy(problem.process.codebooks, [end.policy], n_actions=3))
+            return end.survivors[problem.optimal_function[0]] and problem.optimal_value - value <= 0.1
+
+        assert rate_of_failure(attempt, 10) <= 0.1
+
+    def test_the_true_function_survives_near_misses(self):
+        process = bandit([[0.5, 0.45]])
+        tables = np.array([[[0.5, 0.45]], [[0.6, 0.45]], [[0.4, 0.45]]])
+
+        for seed in range(20):  # the paper's margin is wide: not one should go
+            end = regressor_elimination(
+                counting(process, seed), process, tables, epsilon=1e-6, delta=0.1, max_rounds=300
+            )
+            assert end.survivors[0]
+
+    @pytest.mark.parametrize(("margin", "least", "most"), [(None, 0, 0), (0.05, 6, 8)])
+    def test_the_margin_keeps_the_truth_in_a_class_that_can_fit_the_noise(self, monkeypatch, margin, least, most):
+        """Every function but the truth is off by 0.1 up or down at each of ten (context, action) pairs: 1,024 of them.
+
+        One of them fits the noise at all ten, and so much better than the truth that a small margin loses the truth.
+        """
+        if margin is not None:
+            monkeypatch.setattr(regressor_module, "CONFIDENCE", margin)
+        process = bandit(np.full((5, 2), 0.5))
+        signs = np.stack(np.unravel_index(np.arange(1024), (2,) * 10), axis=1).reshape(1024, 5, 2) * 2 - 1
+        tables = np.concatenate([np.full((1, 5, 2), 0.5), 0.5 + 0.1 * signs])
+
+        def survives(seed):
+            end = regressor_elimination(
+                counting(process, seed), process, tables, epsilon=1e-6, delta=0.1, max_rounds=300
+            )
+            return end.survivors[0]
+
+        assert least <= sum(not survives(seed) for seed in range(8)) <= most
+
+    def test_rounds_that_run_out_are_not_called_finished(self):
+        problem = richobs.make("bandit")
+        tables = problem.functions.values(0, problem.process.observations[0])
+        for engine, rounds in ((counting(problem.process), 10), (counting(problem.process, max_episodes=10), 1000)):
+            end = regressor_elimination(engine, problem.process, tables, epsilon=0.01, delta=0.1, max_rounds=rounds)
+            assert (end.episodes, end.finished) == (10, False)
+
+    def test_longer_episodes_are_refused(self):
+        problem = richobs.make("mdp/2")
+        with pytest.raises(InvalidInput, match="contextual bandits"):
+            regressor_elimination(
+                counting(problem.process), problem.process, np.zeros((1, 1, 3)), epsilon=0.1, delta=0.1, max_rounds=9
+            )
+
+
+class TestCounts:
+    def test_counts_have_the_law_of_episodes(self):
+        problem = richobs.make("mdp/3", stochastic=True, n_states=3, n_actions=2)
+        process = problem.process
+        zeros = [np.zeros((len(rows), 2)) for rows in process.observations]
+        counts = tally(process, Greedy(TableFunction(process, zeros)), 10**10, keyed_generator(0, "tally"))
+        assert [v.sum() for v in counts.visits] == [10**10] * 3
+        here = process.start
+        for level in range(3):
+            np.testing.assert_allclose(counts.visits[level][:, 0] / 10**10, here, atol=1e-4)
+            mean = process.rewards[level].mean[np.arange(len(here)), np.arange(len(here)), 0]
+            np.testing.assert_allclose(counts.rewards[level][:, 0] / 10**10, here * mean, atol=1e-4)
+            if level < 2:
+                here = here @ process.transitions[level][:, 0]
+
+    def test_the_model_of_counts_by_hand(self):
+        process = richobs.make("mdp/2", n_states=2, n_actions=2).process
+        model = EmpiricalModel(process)
+        model.visits[0][:], model.rewards[0][:] = [[4, 1]], [[1.0, 0.5]]
+        model.moves[0][:] = [[[3, 1], [0, 1]]]
+        model.visits[1][:], model.rewards[1][:] = [[3, 0], [2, 1]], [[0.6, 0.0], [0.2, 0.4]]
+        first, second = model.values(2, unknown=1.0)
+        np.testing.assert_allclose(second, [[0.2, 1.0], [0.1, 1.0]])  # seen less than twice: as good as can be
+        np.testing.assert_allclose(first, [[1 / 4 + 1.0, 1.0]])
+        first, second = model.values(1, unknown=0.0)
+        np.testing.assert_allclose(second, [[0.2, 0.0], [0.1, 0.4]])
+        np.testing.assert_allclose(first, [[1 / 4 + (3 * 0.2 + 0.4) / 4, 0.5 + 0.4]])
+        assert model.start_value((first, second)) == pytest.approx(0.9)
+
+    @pytest.mark.parametrize("method", [rmax, lambda *a: delayed_q(*a, 0.1)])
+    def test_hidden_states_are_refused(self, method):
+        process = richobs.make("lock/3", noise_bits=1).process
+        with pytest.raises(InvalidInput, match="shows its states"):
+            method(counting(process), process, 5)
+
+
+def gap(problem, learned):
+    policy = table_policy(problem.process.codebooks, learned.policy, n_actions=problem.n_actions)
+    return problem.optimal_value - problem.process.value(policy)
+
+
+class TestTabular:
+    def test_sample_sizes_by_hand(self):
+        assert printed_visits(2, 2, 1, 0.5, 0.1) == 4097  # (4 * 2 * 1 / 0.5)^3 + 1
+        assert printed_visits(1, 10, 1, 1.0, 1e-3) == 14_132  # -6 log^3(1e-3 / 600) + 1, larger than 4^3
+        assert enough_visits(10, 2, 0.2, 0.05) == 1199  # log(400) / (2 * 0.05^2)
+        assert enough_visits(10, 2, 0.2, 0.05, top=0.5) == 300
+        m, epsilon_1 = delayed_q_visits(4, 2, 0.9, 0.1)
+        assert epsilon_1 == pytest.approx(0.05)
+        assert m == 1837  # log(3 * 4 * 81 / 0.1) / 0.005 = 1836.4
+
+    @pytest.mark.parametrize(("stochastic", "runs"), [(False, 20), (True, 8)])
+    def test_rmax_learns(self, stochastic, runs):
+        def attempt(seed):
+            problem = richobs.make("mdp/3", seed=seed, stochastic=stochastic, n_states=3, n_actions=2)
+            learned = rmax(counting(problem.process, seed), problem.process, printed_visits(7, 2, 3, 0.1, 0.05))
+            assert learned.finished
+            return gap(problem, learned) <= 0.1
+
+        assert rate_of_failure(attempt, runs) <= 0.05
+
+    def test_rmax_visits_every_pair_as_often_as_it_says(self):
+        process = richobs.make("mdp/1", n_actions=4).process
+        engine = counting(process)
+        learned = rmax(engine, process, 25)
+        assert learned.episodes == engine.ledger.total == 4 * 25
+
+    def test_rmax_by_hand(self):
+        process = bandit([[0.3, 0.6]], deterministic=True)
+        learned = rmax(counting(process), process, 10)
+        assert (learned.policy[0].tolist(), learned.episodes, learned.finished) == ([1], 20, True)
+        np.testing.assert_allclose(learned.values[0], [[0.3, 0.6]])
+        assert learned.value_hat == pytest.approx(0.6)
+
+    def test_rmax_streams_what_it_counts(self):
+        problem = richobs.make("mdp/3", n_states=3, n_actions=2)
+        visits = enough_visits(n_pairs(problem.process), 3, 0.3, 0.1)
+        engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), process=problem.process)
+        learned = rmax(engine, problem.process, visits)
+        assert learned.finished
+        assert gap(problem, learned) <= 0.3
+
+    def test_rmax_that_trusts_one_visit_errs(self):
+        def attempt(seed):
+            problem = richobs.make("mdp/3", seed=seed, n_states=3, n_actions=3)
+            return gap(problem, rmax(counting(problem.process, seed), problem.process, 1)) <= 0.1
+
+        assert rate_of_failure(attempt, 100) > 0.05
+
+    def test_rmax_whose_episodes_run_out_says_why_it_stopped(self):
+        process = bandit([[0.3, 0.6]])
+        learned = rmax(counting(process, max_episodes=15), process, 10)  # 1, then 9 of action 0, then 1 of action 1
+        assert (learned.episodes, learned.finished, learned.value_hat) == (11, False, None)
+        assert "asks for 9 episodes; 4 remain of the 15" in learned.remarks[0]
+
+    def test_delayed_q_learns(self):
+        def attempt(seed):
+            problem = richobs.make("mdp/3", seed=seed, n_states=3, n_actions=2)
+            sizes = delayed_q_visits(n_pairs(problem.process), 3, 0.1, 0.05)
+            learned = delayed_q(counting(problem.process, seed), problem.process, *sizes)
+            assert learned.finished
+            return gap(problem, learned) <= 0.1
+
+        assert rate_of_failure(attempt, 20) <= 0.05
+
+    def test_delayed_q_by_hand(self):
+        process = bandit([[0.3, 0.6]], deterministic=True)
+        learned = delayed_q(counting(process), process, 10, 0.01)
+        # 10 visits bring q of action 0 from 1 to 0.31, 10 bring action 1 to 0.61; 10 more fall by 0.01 only: no LEARN.
+        assert (learned.policy[0].tolist(), learned.episodes, learned.finished) == ([1], 30, True)
+        np.testing.assert_allclose(learned.values[0], [[0.31, 0.61]])
+
+    def test_ucb_q_by_hand(self):
+        process = bandit([[0.25]], deterministic=True)
+        lanes = Lanes(process, 1)
+        tables = UcbQTables(process, 100, 0.1, c=0.01)
+        bonus = 0.01 * math.sqrt(math.log(1 * 1 * 100 * 1 / 0.1))
+        train(lanes, tables, 1, keyed_generator(0))
+        assert tables.q[0][0, 0, 0] == pytest.approx(0.25 + bonus)
+        train(lanes, tables, 1, keyed_generator(0))  # step (1 + 1) / (1 + 2)
+        assert tables.q[0][0, 0, 0] == pytest.approx((0.25 + bonus) / 3 + 2 / 3 * (0.25 + bonus / math.sqrt(2)))
+        assert tables.tried == 1
+
+    def test_ucb_q_is_optimistic_and_learns_with_a_small_bonus(self):
+        problem = richobs.make("mdp/3", stochastic=True, n_states=3, n_actions=2)
+        q_star = problem.process.q_tables
+        lanes, rng = Lanes(problem.process, 30), keyed_generator(0, "ucb")
+        tables = UcbQTables(problem.process, 1000, 0.05, runs=30)
+        train(lanes, tables, 1000, rng)
+        assert all((q >= q_star[h] - 1e-12).all() for h, q in enumerate(tables.q))
+        tables = UcbQTables(problem.process, 1000, 0.05, c=0.02, runs=30)
+        train(lanes, tables, 1000, rng)
+        assert (problem.optimal_value - lanes.values(tables)).mean() < 0.05
+        assert any((q < q_star[h]).any() for h, q in enumerate(tables.q))  # the price: no bound any more
+
+
+class TestUndirected:
+    def test_epsilon_greedy_by_hand(self):
+        rewards = (richobs.Rewards.deterministic([[[0.0]]]), richobs.Rewards.deterministic([[[0.8]]]))
+        process = richobs.TabularProcess(np.ones(1), (np.zeros((1, 1), dtype=int),), (np.eye(1),) * 2, rewards)
+        tables = EpsilonGreedyTables(process, runs=2)
+        train(Lanes(process, 2), tables, 1, keyed_generator(0))
+        assert [q.tolist() for q in tables.q] == [[[[0.8]], [[0.8]]]] * 2  # one episode reaches the root
+
+    def test_epsilon_greedy_explores_as_often_as_it_says(self):
+        process = richobs.make("mdp/1", n_actions=4).process
+        tables = EpsilonGreedyTables(process, explore=0.2, runs=40_000)
+        tables.q[0][:, :, 2] = 1.0
+        actions = Lanes(process, 40_000).play(tables.policy, keyed_generator(0, "explore")).actions[0]
+        low, high = binomial_interval(int((actions != 2).sum()), 40_000, 0.999)
+        assert low <= 0.2 * 3 / 4 <= high
+
+    def test_ties_are_broken_at_random(self):
+        process = richobs.make("mdp/1", n_actions=4).process
+        tables = EpsilonGreedyTables(process, explore=0.0, runs=4000)
+        actions = Lanes(process, 4000).play(tables.policy, keyed_generator(0, "ties")).actions[0]
+        assert np.bincount(actions).min() > 850
+
+    def test_lanes_act_and_learn_each_by_their_own_table(self):
+        process = richobs.make("mdp/1", n_actions=3).process
+        tables = EpsilonGreedyTables(process, explore=0.0, runs=3)
+        for lane in range(3):
+            tables.q[0][lane, :, lane] = 2.0
+        played = Lanes(process, 3).play(tables.policy, keyed_generator(0, "lanes"))
+        assert played.actions[0].tolist() == [0, 1, 2]
+        tables.learn(played)
+        np.testing.assert_array_equal(tables.q[0][:, 0], np.diag(played.rewards[0]))
+
+    def test_one_table_knows_the_law_of_what_it_plays(self):
+        process = bandit([[0.5] * 3, [0.5] * 3])
+        tables = EpsilonGreedyTables(process, explore=0.3)
+        tables.q[0][0] = [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+        law = process.action_law(tables.policy, 0)
+        np.testing.assert_allclose(law, [[0.45, 0.45, 0.1], [0.1, 0.1, 0.8]])
+
+    def test_values_of_lanes_are_exact(self):
+        problem = richobs.make("lock/3", noise_bits=2)
+        lanes, tables = Lanes(problem.process, 3), EpsilonGreedyTables(problem.process, runs=3)
+        rng = keyed_generator(0, "values")
+        for q in tables.q:
+            q += rng.random(q.shape)
+        for lane, value in enumerate(lanes.values(tables)):
+            policy = table_policy(problem.process.codebooks, [q[lane].argmax(axis=1) for q in tables.q], n_actions=4)
+            assert value == pytest.approx(problem.process.value(policy))
+
+    def test_tied_tables_are_worth_what_random_play_is(self):
+        process = richobs.make("lock/3", noise_bits=0).process
+        tied = [np.zeros((1, 3, 4))] * 3
+        assert greedy_values(process, tied) == pytest.approx([0.5 * 0.5**3])
+
+    @pytest.mark.parametrize("world", ["mdp/3", "lock/4,noise_bits=0"])
+    def test_both_learn_where_little_exploration_is_needed(self, world):
+        problem = richobs.make(world)
+        good = problem.optimal_value - 0.1
+        lanes, tables = Lanes(problem.process, 20), EpsilonGreedyTables(problem.process, runs=20)
+        train(lanes, tables, 1500, keyed_generator(0, "undirected"))
+        assert lanes.episodes == 1500
+        assert (lanes.values(tables) >= good).mean() > 0.8
+        episodes = uniform_exploration(
+            counting(problem.process),
+            problem.process,
+            [1, 10, 100, 1000, 10_000],
+            lambda q: greedy_values(problem.process, [t[None] for t in q])[0] >= good,
+        )
+        assert episodes in (10, 100, 1000, 10_000)
+
+    def test_uniform_exploration_knows_what_it_tried(self):
+        process = bandit([[0.3, 0.3, 0.3]], deterministic=True)
+        seen = []
+        uniform_exploration(counting(process), process, [1], lambda q: seen.append(q) or False)
+        assert sorted(seen[0][0].ravel()) == [0.0, 0.0, 0.3]
+
+    def test_uniform_exploration_says_when_it_failed(self):
+        process = richobs.make("mdp/2").process
+        assert uniform_exploration(counting(process), process, [1, 2], lambda q: False) is None
+
+
+class TestRounds:
+    def test_progress_is_told_at_powers_of_two_and_every_thousand(self):
+        process = bandit([[0.5, 0.5]])
+        engine, told = counting(process), []
+        rounds = Rounds(engine, told.append)
+        for episode in range(1, 5001):
+            engine.ledger.charge("search", "episode", (), 1)
+            rounds.add(1, float(episode % 2), lambda: "played")
+        rounds.close("done")
+        at = [*(2**i for i in range(10)), 1000, 1024, 2000, 2048, 3000, 4000, 4096, 5000]
+        assert [p.episodes for p in told] == at
+        assert [p.event.n for p in told][-3:] == [1000, 96, 904]
+        assert sum(p.event.n for p in told) == 5000
+        assert told[2].event.sentence == "4 episodes, 0.5000 earned on average: played"
+        assert told[0].event.sentence == "1 episode, 1.0000 earned on average: played"
+
+    def test_what_is_left_is_told_at_the_end(self):
+        engine, told = counting(bandit([[0.5, 0.5]])), []
+        rounds = Rounds(engine, told.append)
+        for n in (4, 2):
+            engine.ledger.charge("search", "batch", (), n)
+            rounds.add(n, 1.5, lambda: "played")
+        assert len(told) == 1
+        rounds.close("done")
+        assert told[1] == Progress(RoundPlayed(phase="search", n=2, episodes=6, mean=0.75, what="done"), 6)
+        assert EVENTS["rival round"] is RoundPlayed
+        assert from_plain(to_plain(told[1].event)).sentence == "6 episodes, 0.7500 earned on average: done"
+
+
+MDP = "mdp/2,n_states=2,n_actions=2"
+TUNED = {"ucb-q": ("c=0.02", "episodes=400"), "epsilon-greedy": ("episodes=400",)}
+RIVALS = {  # learner -> its world, and whether it guarantees its answer there
+    "ucb-q": (MDP, False),
+    "epsilon-greedy": (MDP, False),
+    "uniform-exploration": (MDP, False),
+    "rmax": (MDP, True),
+    "delayed-q": (MDP, True),
+    "regressor-elimination": ("bandit,n_contexts=4,n_actions=3,class_size=20", True),
+    "median-elimination": (MDP, True),
+    "successive-elimination": (MDP, True),
+    "uniform-allocation": (MDP, True),
+}
+
+
+def settings(learner, **more):
+    return Settings(**{"learner": learner, "epsilon": 0.3, "tuning": TUNED.get(learner, ()), **more})
+
+
+class TestLearners:
+    @pytest.mark.parametrize("name", RIVALS)
+    def test_each_learns_and_says_what_that_is_worth(self, name):
+        world, guaranteed = RIVALS[name]
+        problem = richobs.make(world)
+        outcome = run(problem, settings(name))
+        assert problem.optimal_value - problem.value(outcome.policy) <= 0.3
+        assert (outcome.learner, outcome.guaranteed) == (name, guaranteed)
+        if guaranteed:
+            assert outcome.reason is StopReason.OWN_RULE
+            assert outcome.claim.startswith("With probability at least 0.95 the policy's value is within 0.3 of ")
+        else:
+            assert outcome.reason is StopReason.BUDGET_SPENT
+            assert outcome.claim.startswith("No guarantee: ")
+        assert outcome.trace[-1].episodes == outcome.episodes == sum(event.n for event in outcome.trace)
+        assert outcome.claim.endswith(".")
+
+    @pytest.mark.parametrize("name", RIVALS)
+    def test_the_plan_is_kept(self, name):
+        problem = richobs.make(RIVALS[name][0])
+        asked = settings(name)
+        chosen = richobs.learners.learner(name)
+        most = chosen.plan(problem, asked).max_episodes
+        assert run(problem, asked).episodes <= most
+        assert most < 10**9
+
+    def test_what_plans_say_by_hand(self):
+        problem, asked = richobs.make(MDP), Settings(epsilon=0.3, delta=0.05)
+        assert UniformAllocation().plan(problem, asked).max_episodes == 4 * 226  # 4 / 0.09 log(160) = 225.6
+        first, second = (math.ceil(4 / e**2 * math.log(3 / d)) for e, d in ((0.075, 0.025), (0.05625, 0.0125)))
+        assert MedianElimination().plan(problem, asked).max_episodes == 4 * first + 2 * second
+        rounds = SuccessiveElimination().plan(problem, asked).max_episodes / 4
+        assert 2 * math.sqrt(math.log(320 * rounds**2) / rounds) <= 0.3
+        assert 2 * math.sqrt(math.log(320 * (0.9 * rounds) ** 2) / (0.9 * rounds)) > 0.3
+        assert Rmax().plan(problem, asked).as_json() == {"max_episodes": 6 * 488, "pairs": 6, "visits": 488}
+        printed = Settings(epsilon=0.3, delta=0.05, tuning=("visits=printed",))
+        assert Rmax().plan(problem, printed).as_json()["visits"] == 512_001  # (4 * 3 * 2 / 0.3)^3 + 1
+        assert DelayedQ().plan(problem, asked).as_json()["epsilon_1"] == pytest.approx(0.3 / 18)
+        for chosen in (UcbQ(), EpsilonGreedy(), UniformExploration()):
+            assert chosen.plan(problem, asked).max_episodes == 10_000
+        assert RegressorElimination().plan(richobs.make("bandit"), asked).max_episodes == 2_000_000
+
+    @pytest.mark.parametrize("name", RIVALS)
+    def test_episodes_that_run_out_end_the_run_without_a_claim(self, name):
+        outcome = run(richobs.make(RIVALS[name][0]), settings(name, epsilon=0.1, max_episodes=30))
+        assert 1 <= outcome.episodes <= 30
+        assert (outcome.reason, outcome.guaranteed) == (StopReason.BUDGET_SPENT, False)
+        assert outcome.claim.startswith("No guarantee: ")
+
+    @pytest.mark.parametrize("name", ["ucb-q", "epsilon-greedy"])
+    def test_learning_after_every_episode_cannot_be_counted(self, name):
+        with pytest.raises(InvalidInput, match="learns after every episode"):
+            run(richobs.make(MDP), settings(name, engine="counted"))
+
+    @pytest.mark.parametrize("name", ["rmax", "uniform-exploration", "median-elimination", "regressor-elimination"])
+    def test_others_can_be_counted_and_streamed(self, name):
+        problem = richobs.make(RIVALS[name][0])
+        for engine in ("counted", "stream"):
+            outcome = run(problem, settings(name, engine=engine, epsilon=0.5))
+            assert problem.optimal_value - problem.value(outcome.policy) <= 0.5
+
+    @pytest.mark.parametrize(
+        ("name", "world", "why"),
+        [
+            ("ucb-q", "lock/3,noise_bits=20", "'ucb-q' needs a process that is written down"),
+            ("epsilon-greedy", "lock/3,noise_bits=20", "needs a process that is written down"),
+            ("uniform-exploration", "lock/3,noise_bits=20", "needs a process that is written down"),
+            ("rmax", "lock/3,noise_bits=1", "needs observations that are the states"),
+            ("delayed-q", "lock/3,noise_bits=1", "needs observations that are the states"),
+            ("regressor-elimination", "mdp/2", "needs a contextual bandit, one level and one state"),
+            ("median-elimination", "lock/11,n_actions=4", "needs at most 1,000,000 action sequences: .* 4.11"),
+            ("successive-elimination", "lock/30", "needs at most 1,000,000 action sequences"),
+            ("uniform-allocation", "lock/30", "needs at most 1,000,000 action sequences"),
+        ],
+    )
+    def test_what_a_learner_cannot_serve_is_refused_with_the_reason(self, name, world, why):
+        with pytest.raises(InvalidInput, match=why):
+            run(richobs.make(world), settings(name))
+
+    def test_arms_need_no_process(self):
+        problem = richobs.make("lock/2,noise_bits=20,n_actions=2")
+        assert problem.process is None
+        outcome = run(problem, settings("median-elimination", epsilon=0.45, delta=0.2))
+        assert problem.optimal_value - problem.value(outcome.policy) <= 0.45
+
+    @pytest.mark.parametrize(
+        ("name", "pair", "why"),
+        [
+            ("ucb-q", "c=-1", "c must be a number of at least 0"),
+            ("ucb-q", "episodes=0", "episodes must be at least 1"),
+            ("epsilon-greedy", "explore=1.5", r"explore must lie in \[0, 1\]"),
+            ("epsilon-greedy", "episodes=0", "episodes must be at least 1"),
+            ("uniform-exploration", "episodes=0", "episodes must be at least 1"),
+            ("regressor-elimination", "max_rounds=0", "max_rounds must be at least 1"),
+            ("rmax", "visits=7", "visits must be one of auto, printed"),
+            ("median-elimination", "pulls=7", "has nothing to tune"),
+        ],
+    )
+    def test_tuning_that_makes_no_sense_is_refused(self, name, pair, why):
+        with pytest.raises(InvalidInput, match=why):
+            run(richobs.make(RIVALS[name][0]), settings(name, tuning=(pair,)))
+
+    def test_random_transitions_need_the_printed_visits(self):
+        asked = Settings(epsilon=0.3)
+        still, random = richobs.make(MDP), richobs.make(f"{MDP},stochastic=True")
+        assert Rmax().visits(still, asked) == 488
+        assert Rmax().visits(random, asked) == 512_001
+        assert Rmax().plan(random, asked).max_episodes is None
+
+    def test_a_longer_run_begins_like_a_shorter_one(self, tmp_path):
+        problem = richobs.make(MDP)
+        for name in ("ucb-q", "rmax", "uniform-exploration", "median-elimination"):
+            folder = tmp_path / name
+            first = run(problem, settings(name, max_episodes=40), out=folder)
+            again = run(problem, settings(name, max_episodes=400_000), out=folder)
+            straight = run(problem, settings(name, max_episodes=400_000))
+            assert first.episodes <= 40 < again.episodes
+            assert again.policy.digest == straight.policy.digest
+            assert again.trace[-1] == straight.trace[-1]
