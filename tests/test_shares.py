@@ -108,8 +108,10 @@ class TestSeries:
 
     def test_looks_sum_to_the_whole(self):
         looks = Looks(Share(0.1))
-        assert [looks.next().amount for _ in range(3)] == pytest.approx([0.05, 0.1 / 6, 0.1 / 12])
-        assert math.fsum(looks.next().amount for _ in range(10_000)) < 0.1 / 4
+        assert looks.suppose().amount == 0.05
+        assert [looks.next().amount for _ in range(3)] == pytest.approx([0.05, 0.025, 0.0125])
+        assert looks.suppose().amount == 0.1 / 16
+        assert math.fsum(looks.next().amount for _ in range(100)) <= 0.1 / 8
 
 
 def test_what_is_supposed_can_be_asked_again_and_claims_nothing():

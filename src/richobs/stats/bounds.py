@@ -12,6 +12,8 @@ from richobs.core.types import Floats, Ints
 from richobs.stats.shares import Spendable
 
 HALVINGS = 36  # of an interval, to invert a divergence: 10^-11, always on the safe side
+ROUNDING = 1e-14  # by which float64 may misjudge a divergence
+FINE = 1e-10  # budgets below it are inverted by Pinsker's inequality, because rounding would decide
 
 
 def kl_upper(mean: Floats, budget: Floats | float) -> Floats:
@@ -29,8 +31,10 @@ def kl_upper(mean: Floats, budget: Floats | float) -> Floats:
         low, high = p.copy(), np.ones_like(p)
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            inside = entropy - p * np.log(middle) - (1 - p) * np.log1p(-middle) <= budget
+            inside = entropy - p * np.log(middle) - (1 - p) * np.log1p(-middle) <= budget + ROUNDING
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+        pinsker = np.minimum(p + np.sqrt(np.asarray(budget) / 2), 1.0)  # kl(p, q) >= 2 (p - q)^2
+        high = np.where(np.asarray(budget) < FINE, pinsker, high)
     return high if place is None else high[place].reshape(given.shape)  # on the safe side of the root
 
 
@@ -60,21 +64,19 @@ def value_radius(mean: Floats, variance: Floats, n: Ints | int, low: Floats, hig
     return np.minimum(np.minimum(chernoff, bernstein), width)
 
 
-def elimination_slack(e: Floats, n: Ints | int, b: float, share: Spendable) -> Floats:
-    """Returns `[N]` by how much the risk of f* may exceed that of a reference [Lemma 1].
+def elimination_slack(e: Floats, n: Ints | int, share: Spendable) -> Floats:
+    """Returns `[N]` how much larger than a reference's the risk of f* may be, but for the share [Lemma 1].
 
-    slack(e) = e^2 + e sqrt(2 c L / n) + (c/2 + (1 + e)^2 / 3) L / n with c = (2b + e)^2 + 1 and L = log(1/delta). The
-    reference must be fixed before the batch is read.
+    slack(e) = (e + sqrt(L / (2n)))^2 with L = log(1/delta). The reference must be fixed before the batch is read, and
+    rewards must lie in an interval of length 1.
 
     Args:
         e: `[N]` radius of the child's estimate for each function; 0 at the last level.
         n: size of the batch, or `[N]` one for each.
-        b: largest value in the class.
         share: probability with which it may fail.
     """
     L = -math.log(share.spend())
-    c = (2 * b + e) ** 2 + 1
-    return e**2 + e * np.sqrt(2 * c * L / n) + (c / 2 + (1 + e) ** 2 / 3) * L / n
+    return (e + np.sqrt(L / (2 * n))) ** 2
 
 
 def residual_radius(n: int, b: float, share: Spendable) -> float:

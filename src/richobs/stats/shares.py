@@ -172,7 +172,7 @@ class Series:
 
 
 class Looks:
-    """Parts of one share for looks at one growing sample, at sizes fixed in advance: look k gets 1/(k (k + 1)) of it."""
+    """Parts of one share for looks at one growing sample, at sizes fixed in advance: look k gets 2^-k of it."""
 
     def __init__(self, share: Share):
         self._share = share
@@ -180,5 +180,10 @@ class Looks:
 
     def next(self) -> Share:
         """Returns the share of the next look."""
+        part = self._share.part(self.suppose().amount)
         self._taken += 1
-        return self._share.part(self._share.amount / (self._taken * (self._taken + 1)))
+        return part
+
+    def suppose(self) -> Supposed:
+        """Returns what the next look would get; nothing is spent."""
+        return Supposed(self._share.amount / 2 ** (self._taken + 1))

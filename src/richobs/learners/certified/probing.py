@@ -9,8 +9,9 @@ from richobs.core.moments import Moments
 from richobs.core.queries import Query
 from richobs.core.types import Floats, Ints, Member, Path
 from richobs.learners.certified.events import PairTested, StageDoubled
-from richobs.learners.certified.state import PHASE, RELATIVE, CertifiedSearch
+from richobs.learners.certified.state import LARGEST, PHASE, RELATIVE, CertifiedSearch
 from richobs.spaces import ActionRisk
+from richobs.spaces.base import largest_surviving_risk
 from richobs.stats.seals import Opened, Sealed
 from richobs.stats.shares import Spendable, Supposed
 
@@ -21,10 +22,12 @@ def freshest(search: CertifiedSearch, paths: Ints) -> Path:
     for row in paths.tolist():
         counts[tuple(row)] = counts.get(tuple(row), 0) + 1
 
-    def untested_pairs(path: Path) -> int:
-        return sum(search.tested.get((path[:h], a), 0) < search.stage for h, a in enumerate(path))
+    return max(counts, key=lambda path: (untested_pairs(search, path), counts[path]))
 
-    return max(counts, key=lambda path: (untested_pairs(path), counts[path]))
+
+def untested_pairs(search: CertifiedSearch, path: Path) -> int:
+    """Returns how many (node, action) pairs of a path no batch of this stage's size has tested."""
+    return sum(search.tested.get((path[:h], a), 0) < search.stage for h, a in enumerate(path))
 
 
 class Guess(NamedTuple):
@@ -69,30 +72,32 @@ def probe(search: CertifiedSearch, member: Member, path: Path) -> None:
     query = Query.along(path, search.tuning.pilot, shown, purpose="pilot", phase=PHASE)
     pilot = search.engine.ask(query).moments
     guesses = [_guess(search, path, living, pilot, h, chain) for h in range(H)]
+    n, chosen = search.stage, list(range(H))
     sizes = [g.needed for g in guesses if g.needed is not None]
-    n = min(sizes) if sizes and not search.fruitless else search.stage  # a pilot that misled is not trusted
-    chosen = [h for h in reversed(range(H)) if guesses[h].drops or guesses[h].needed is not None]
-    fixed = Fixed(path, n, tuple(chosen or reversed(range(H))), tuple(g.reference for g in guesses))
+    if sizes and not search.fruitless:  # a pilot that misled is not believed twice
+        n, chosen = min(sizes), [h for h in range(H) if guesses[h].drops or guesses[h].needed is not None]
+    fixed = Fixed(path, n, tuple(reversed(chosen)), tuple(g.reference for g in guesses))
     batch: Sealed[Fixed] = Sealed(Query.along(path, n, shown, purpose="batch", phase=PHASE))
     opened = batch.open(search.engine, fixed)
     dropped = [_eliminate(search, living, opened, h) for h in fixed.levels]
-    for h, a in enumerate(path):
-        search.tested[path[:h], a] = max(n, search.tested.get((path[:h], a), 0))
+    for h in fixed.levels:
+        pair = path[:h], path[h]
+        search.tested[pair] = max(n, search.tested.get(pair, 0))
     search.root_guess[living[0].members] = opened.answer.moments[0].v_mean[living[0].kind]
     search.probes += 1
-    if any(dropped):
-        search.fruitless = 0
-        return
-    search.fruitless += 1
-    search.stuck += 1
-    if n >= search.stage:
-        search.stage *= 2
-        size = search.space.log_bound
-        search.tell(
-            StageDoubled(
-                phase=PHASE, path=path, log_size_before=size, log_size_after=size, batch=n, largest=search.stage
-            )
+    search.fruitless = 0 if any(dropped) else search.fruitless + 1
+    search.stuck += not any(dropped)
+
+
+def next_stage(search: CertifiedSearch, path: Path) -> None:
+    """Allows batches twice as large, because every pair of the freshest path was tested at this stage's size."""
+    size, before = search.space.log_bound, search.stage
+    search.stage = min(2 * search.stage, LARGEST)
+    search.tell(
+        StageDoubled(
+            phase=PHASE, path=path, log_size_before=size, log_size_after=size, batch=before, largest=search.stage
         )
+    )
 
 
 def _risk(
@@ -126,7 +131,7 @@ def _guess(
 
     def slack(n: Ints | int, places: Ints) -> Floats:
         e = np.zeros(1) if last else _radius(search, h + 1, living[h + 1].some, pilot[h + 1], n, share, places)
-        return search.bounds.elimination_slack(e, n, search.b, Supposed(RELATIVE * share.amount))
+        return search.bounds.elimination_slack(e, n, Supposed(RELATIVE * share.amount))
 
     sizes = search.sizes()
     enough = sizes[slack(sizes, np.full(len(sizes), next_)) <= search.tuning.margin * excess]
@@ -169,7 +174,8 @@ def _eliminate(search: CertifiedSearch, living: list[LivingKinds], batch: Opened
     relative, absolute = share.split(RELATIVE, 1 - RELATIVE)
     i, j = batch.fixed.references[h]
     bar = float(risk.noise[i] + (risk.gain[i] - risk.future[j]) ** 2)
-    slack = search.bounds.elimination_slack(e, n, search.b, relative)
+    slack = search.bounds.elimination_slack(e, n, relative)
+    largest_surviving_risk(bar, float(slack.min()))  # refuses to let rounding decide
     reach = e + search.bounds.residual_radius(n, search.b, absolute)
     size = search.space.log_bound
     share.claim("Q* passes the elimination", (*node, a), n, bar)
@@ -183,7 +189,7 @@ def _eliminate(search: CertifiedSearch, living: list[LivingKinds], batch: Opened
         PairTested(
             phase=PHASE,
             path=(*node, a),
-            n=n if h == 0 else 0,
+            n=n if h == batch.fixed.levels[0] else 0,
             log_size_before=size,
             log_size_after=search.space.log_bound,
             dropped=dropped,

@@ -23,7 +23,7 @@ from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason, probability_
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.learners.certified.events import CandidateTried, HandedOver
-from richobs.learners.certified.probing import freshest, probe
+from richobs.learners.certified.probing import freshest, next_stage, probe, untested_pairs
 from richobs.learners.certified.state import PHASE, Bounds, Candidate, CertifiedSearch, Tuning
 from richobs.learners.certified.verification import is_settled, verify_candidate
 
@@ -130,7 +130,10 @@ def play_round(search: CertifiedSearch) -> bool:
     )
     if promising and verify_candidate(search, member, policy):
         return True
-    probe(search, member, freshest(search, tried.paths))
+    path = freshest(search, tried.paths)
+    if not untested_pairs(search, path):
+        next_stage(search, path)
+    probe(search, member, path)
     return is_settled(search)
 
 

@@ -17,9 +17,8 @@ from richobs.stats.shares import Series, Share
 
 PHASE = "certified"
 RELATIVE = 0.8  # share of an elimination's delta that goes to the relative test; the absolute one gets the rest
-RESERVE = (
-    0.01  # share of delta that is kept for what takes over; eliminations and verifications get half of the rest each
-)
+LARGEST = 2**60  # episodes of a batch: larger numbers do not fit into 64 bits
+RESERVE = 0.01  # share of delta that is kept for what takes over; eliminations and verifications halve the rest
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,11 @@ class Tuning:
     smallest: int = 64
     """Smallest batch."""
     largest: int = 512
-    """Largest batch of the first stage; doubled whenever a batch of that size eliminates nothing."""
+    """Largest batch of the first stage; doubled when all pairs on a candidate's path were tested at that size."""
     margin: float = 0.7
     """A batch is sized so that the slack is this share of the error seen in the pilot."""
-    verification: int = 256
-    """Rollouts before the first look at a candidate's value; doubled from look to look."""
+    verification: int = 64
+    """Smallest number of rollouts before the first look at a candidate's value; a third more from look to look."""
 
     def __post_init__(self) -> None:
         least = {"trials": 1, "pilot": 2, "smallest": 2, "largest": self.smallest, "verification": 2}

@@ -1,6 +1,7 @@
 """Looks at a candidate's value with fresh rollouts, until the bounds are close enough or more rollouts cannot help."""
 
 import math
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -12,9 +13,11 @@ from richobs.core.policies import Policy
 from richobs.core.queries import Query
 from richobs.core.types import Member
 from richobs.learners.certified.events import CandidateVerified
-from richobs.learners.certified.state import PHASE, Candidate, CertifiedSearch
+from richobs.learners.certified.state import LARGEST, PHASE, Candidate, CertifiedSearch
 from richobs.stats.seals import Sealed
-from richobs.stats.shares import Looks
+from richobs.stats.shares import Looks, Supposed
+
+GROWTH = 4 / 3  # of the rollouts from look to look
 
 
 class Look(NamedTuple):
@@ -41,19 +44,45 @@ def is_settled(search: CertifiedSearch) -> bool:
     return search.upper - search.best.lower <= search.epsilon
 
 
+def look_sizes(search: CertifiedSearch, share: float) -> Iterator[int]:
+    """Yields the numbers of rollouts after which a candidate's value is looked at; nothing is drawn.
+
+    Args:
+        search: what survivors promise, and the bounds.
+        share: of delta, for one bound of the first look.
+    """
+    goal = min(search.guess, search.upper)
+    low, high = np.array([search.low[0].min()]), np.array([search.high[0].max()])
+
+    def is_close(n: int) -> bool:
+        upper = float(search.bounds.mean_upper_bound(np.array([goal]), n, low, high, Supposed(share))[0])
+        lower = search.bounds.return_lower_bound(goal, n, Supposed(share))
+        return min(upper, search.upper) - lower <= search.epsilon
+
+    n = search.tuning.verification
+    while n < LARGEST and not is_close(n):
+        n = min(math.ceil(GROWTH * n), LARGEST)
+    while True:
+        yield n
+        n = max(n + 1, math.ceil(GROWTH * n))
+
+
 def verify_candidate(search: CertifiedSearch, member: Member, policy: Policy) -> bool:
     """Looks at a candidate's value, with twice as many rollouts from look to look; returns whether it is certified.
 
-    One claim with a share d for all looks: look k spends d / (k (k + 1)), half for W [E3] and half for U [E2].
+    One claim with a share d for all looks: look k spends d / 2^k, half for W [E3] and half for U [E2]. Sizes are fixed
+    before the first rollout: the first look comes where the bounds should be close enough if the candidate earns what
+    survivors promise, every later one after a third more rollouts.
     """
     looks = Looks(search.verifications.next())
+    sizes = look_sizes(search, looks.suppose().amount / 2)
     total, n, look = 0.0, 0, 0
     root: Moments | None = None
     while True:
         look += 1
         for_lower, for_upper = looks.next().split(0.5, 0.5)
-        more = max(search.tuning.verification, n)
         size = search.space.log_bound
+        more = next(sizes) - n
         n += more
         batch: Sealed[Look] = Sealed(Query.rollout(policy, more, purpose="verification", phase=PHASE))
         total += more * batch.open(search.engine, Look(member, look, n)).answer.returns.mean
@@ -74,7 +103,7 @@ def verify_candidate(search: CertifiedSearch, member: Member, policy: Policy) ->
         done = is_settled(search)
         # Where survivors promise more than the policy earns, more rollouts cannot help: functions have to be eliminated.
         hopeless = mean + 3 * math.sqrt(0.25 / n) < search.guess - search.epsilon
-        hopeless |= n >= 4 * search.tuning.verification and search.guess - mean > 0.6 * search.epsilon
+        hopeless |= look >= 3 and search.guess - mean > 0.6 * search.epsilon + math.sqrt(1 / n)
         hopeless |= n > 32 * math.log(1 / for_lower.amount) / search.epsilon**2
         result: Literal["certified", "failed", "open"] = "certified" if done else "failed" if hopeless else "open"
         search.tell(
