@@ -596,6 +596,8 @@ class Answers(Counter):
             r"took action [56] at level 0; there are actions 0 to 1",
         ),
         (lambda e: dataclasses.replace(e, ended=[np.ones(e.n, dtype=bool)]), "after the episode's end"),
+        (lambda e: dataclasses.replace(e, observations=[e.observations[0] * np.nan]), r"is not a number \(NaN\)"),
+        (lambda e: dataclasses.replace(e, observations=[[[0], [0, 1]]]), "observations are not arrays"),
         (lambda e: dataclasses.replace(e, observations=None), "observations must be a list with one array per level"),
         (lambda e: (e.observations, e.actions, e.rewards), r"must return richobs\.Episodes; it returned tuple"),
         (lambda e: None, r"Answers\.play must return richobs\.Episodes; it returned NoneType"),
@@ -608,6 +610,61 @@ def test_answers_that_were_not_asked_for_are_rejected_before_they_count(change, 
     if stored:
         assert StoredRun.read(tmp_path / "run").state == "stopped"
         assert StoredRun.read(tmp_path / "run").ledger.total == 0
+
+
+class Disobedient(Counter):
+    """Plays the best action whatever a policy that looks at the observation says."""
+
+    def play(self, policy, n, rng, levels=None):
+        x = rng.integers(0, 2, n)
+        asked = policy.actions(0, x, rng)
+        acted = asked if len(set(asked.tolist())) == 1 else x
+        return richobs.Episodes([x], [acted], [np.where(acted == x, 0.8, 0.2)])
+
+
+def test_an_environment_that_plays_something_better_is_rejected():
+    """Its rollouts would certify a policy by what another one earns: the worse policy is asked for, the best one played."""
+    engine = StreamEngine(PacedEnvironment(Disobedient()), FUNCTIONS, seed=0, ledger=Ledger())
+    worse = richobs.LearnedPolicy(FUNCTIONS, (1,))
+    with pytest.raises(
+        richobs.Rejected, match=r"took action . at level 0; the policy asks for action . at what was seen"
+    ):
+        engine.ask(Query.rollout(worse, 20, purpose="x"))
+
+
+class Reused(Counter):
+    """Returns the same array again and again, with new contents."""
+
+    buffer = np.zeros(5, dtype=int)
+
+    def play(self, policy, n, rng, levels=None):
+        x = self.buffer[:n]
+        x[:] = rng.integers(0, 2, n)
+        actions = policy.actions(0, x, rng)
+        return richobs.Episodes([x], [actions], [np.where(actions == x, 0.8, 0.2)])
+
+
+def test_an_environment_may_use_its_arrays_again():
+    """What it showed in an earlier call must not change afterwards."""
+    honest = richobs.learn(Counter(), FUNCTIONS, epsilon=0.3)
+    assert richobs.learn(Reused(), FUNCTIONS, epsilon=0.3).trace == honest.trace
+
+
+def test_your_own_environment_is_played_by_one_thread_at_a_time():
+    class Alone(Counter):
+        busy = False
+
+        def play(self, policy, n, rng, levels=None):
+            assert not self.busy
+            self.busy = True
+            time.sleep(0.001)
+            played = super().play(policy, n, rng, levels)
+            self.busy = False
+            return played
+
+    one = richobs.learn(Alone(), FUNCTIONS, epsilon=0.05, max_episodes=10_000)
+    four = richobs.learn(Alone(), FUNCTIONS, epsilon=0.05, max_episodes=10_000, workers=4)
+    assert one.trace == four.trace
 
 
 def test_an_action_that_was_not_asked_for_is_rejected(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from richobs.core.errors import InvalidInput, InvalidPath, Rejected, RewardOutOfRange
-from richobs.core.policies import Policy, fixed_prefix
+from richobs.core.policies import Policy, fixed_prefix, sure_actions
 from richobs.core.types import Floats, Ints, Mask, Observations, Path
 
 TOLERANCE = 1e-9  # how far rounding may push a reward or a total out of its range
@@ -108,9 +108,13 @@ def checked_episodes(played: Any, env: Environment, policy: Policy, n: int, leve
     for level, x in enumerate(seen):
         if x.dtype.hasobject:
             raise Rejected(f"{name}: observations at level {level} are Python objects, not numbers or text.")
+        if x.dtype.kind == "f" and np.isnan(x).any():
+            raise Rejected(f"{name}: an observation at level {level} is not a number (NaN).")
     actions = _table(name, "actions", played.actions, n, levels, "iu")
     rewards = _table(name, "rewards", played.rewards, n, levels, "fiub").astype(np.float64, copy=False)
     ended = _table(name, "ended", played.ended, n, levels, "b") if len(played.ended) else None
+    if ended is not None and (ended[:-1] & ~ended[1:]).any():
+        raise Rejected(f"{name}: an episode that had ended goes on; `ended` stays True once it is.")
     if not (actions.min() >= 0 and actions.max() < env.n_actions):
         level, episode = np.argwhere((actions < 0) | (actions >= env.n_actions))[0]
         raise Rejected(
@@ -131,11 +135,35 @@ def checked_episodes(played: Any, env: Environment, policy: Policy, n: int, leve
     )
 
 
+def check_obeyed(played: Episodes, env: Environment, policy: Policy) -> None:
+    """Refuses episodes in which a policy that is not random would have acted otherwise.
+
+    Raises:
+        Rejected: an action that the policy does not take at what was seen.
+    """
+    for level, (x, acted) in enumerate(zip(played.observations, played.actions, strict=True)):
+        asked = sure_actions(policy, level, x)
+        if asked is None:
+            continue
+        wrong = acted != asked
+        if played.ended:
+            wrong &= ~played.ended[level]
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise Rejected(
+                f"{type(env).__name__}.play: episode {i} took action {acted[i]} at level {level}; the policy asks for "
+                f"action {asked[i]} at what was seen there."
+            )
+
+
 def _columns(name: str, what: str, given: Any, n: int, levels: int) -> list[Any]:
     """Returns one array of n rows per level."""
     if not isinstance(given, Sequence | np.ndarray):
         raise Rejected(f"{name}: {what} must be a list with one array per level; got {type(given).__name__}.")
-    columns = [np.asarray(column) for column in given]
+    try:
+        columns = [np.array(column) for column in given]  # copies: an environment may use its arrays again
+    except ValueError as error:
+        raise Rejected(f"{name}: {what} are not arrays: {error}") from error
     if len(columns) != levels:
         raise Rejected(f"{name} returned {what} of {len(columns)} levels; {levels} were asked for.")
     for level, column in enumerate(columns):

@@ -19,6 +19,8 @@ class StopReason(enum.Enum):
 
     NEAR_OPTIMAL = "the policy earns what the surviving functions predict for the best one"
     CERTIFIED = "the bounds on V* and on the policy's value are within epsilon"
+    AGREEMENT = "all surviving functions agree that the policy loses at most epsilon"
+    ONE_SURVIVOR = "one function is left, and the policy is optimal under it"
     EPISODES_SPENT = "the episodes allowed were spent; the bounds hold, but are farther apart than asked"
     OWN_RULE = "the learner's own rule says that nothing is left to learn"
     BUDGET_SPENT = "the episodes allowed were spent"

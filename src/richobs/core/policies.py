@@ -164,6 +164,15 @@ def fixed_prefix(policy: Policy) -> Path:
     return ()
 
 
+def sure_actions(policy: Policy, level: int, x: Observations) -> Ints | None:
+    """Returns `[n]` the actions of a policy that surely is not random at `level`; None where that cannot be said."""
+    if isinstance(policy, Switch):
+        return sure_actions(policy.at(level), level, x)
+    if isinstance(policy, Greedy | OpenLoop) and type(policy).actions in (Greedy.actions, OpenLoop.actions):
+        return policy.actions(level, x)
+    return None
+
+
 def action_law(policy: Policy, level: int, x: Observations, n_actions: int) -> Floats:
     """Returns `[n, K]` how likely a policy takes each action at each observation, exactly.
 

@@ -35,7 +35,7 @@ class Settings:
     max_episodes: int | None = None
     """Play at most so many episodes: some learners then claim what they can, others stop; a stored run can go on later."""
     workers: int = 1
-    """Threads that share the episodes of the streaming engine; they do not change the result."""
+    """Threads that share the episodes of a built-in world; they do not change the result, and one plays your own."""
     tuning: tuple[str, ...] = ()
     """Numbers of the learner's own, as name=value; `richobs learners` lists them."""
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from richobs.core.environment import Environment, Episodes, at_once, checked_episodes
+from richobs.core.environment import Environment, Episodes, at_once, check_obeyed, checked_episodes
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Moments
 from richobs.core.policies import Policy
@@ -92,6 +92,7 @@ class PacedEnvironment:
             if known is None:
                 size = min(self._at_once, n - first)
                 part = checked_episodes(self._env.play(policy, size, rng, depth), self._env, policy, size, depth)
+                check_obeyed(part, self._env, policy)
                 if self._record is not None:
                     self._record.keep_call(key, _pack(None, _columns(part)), _state(rng))
             else:

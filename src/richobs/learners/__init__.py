@@ -21,6 +21,7 @@ __all__ = [
 LEARNERS: dict[str, str] = {  # name -> where it is defined
     "certified": "richobs.learners.certified:Certified",
     "lsvee": "richobs.learners.lsvee:Lsvee",
+    "betting": "richobs.learners.betting:Betting",
     "olive": "richobs.learners.olive:Olive",
     "delayed-q": "richobs.learners.delayed_q:DelayedQ",
     "epsilon-greedy": "richobs.learners.epsilon_greedy:EpsilonGreedy",

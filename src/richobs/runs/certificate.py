@@ -34,6 +34,7 @@ PARTS: dict[str, tuple[type, ...]] = {  # what a certificate must hold, and of w
     "constants": (dict,),
     "result.reason": (str,),
     "result.guaranteed": (bool,),
+    "result.epsilon": (float, int),
     "result.episodes": (int,),
     "result.skipped": (int,),
     "result.upper": NUMBER,
@@ -177,6 +178,7 @@ def certify(outcome: Outcome, problem: Problem | Environment, functions: Functio
         "result": {
             "reason": outcome.reason.value,
             "guaranteed": outcome.guaranteed,
+            "epsilon": outcome.epsilon,
             "v_star_hat": outcome.v_star_hat,
             "value_hat": outcome.value_hat,
             "log_size": outcome.log_size,

@@ -7,7 +7,7 @@ it, and a run that was killed goes on there.
 import dataclasses
 import os
 
-from richobs.core.environment import Environment, at_once
+from richobs.core.environment import at_once
 from richobs.core.errors import InvalidInput, RunStopped
 from richobs.core.events import Callback, Event, Progress
 from richobs.core.ledger import Ledger
@@ -114,6 +114,8 @@ def _learn(
 
 
 def _engine(problem: Problem, chosen: Learner, settings: Settings, ledger: Ledger, record: Record | None) -> Engine:
-    env: Environment = problem.env if is_simulated(problem) else PacedEnvironment(problem.env, record)
+    env = problem.env
+    if not is_simulated(problem):  # somebody's object: a few episodes at a time, and never from two threads at once
+        env, settings = PacedEnvironment(problem.env, record), dataclasses.replace(settings, workers=1)
     engine = engine_kind(engine_name(problem, chosen, settings)).build(problem, env, settings, ledger)
     return engine if record is None else RecordedEngine(engine, record)

@@ -164,7 +164,7 @@ class RunView:
         if self.finished:
             s = self.run.settings
             why = f"It stopped because {self.result['reason']}."
-            if self.upper is not None and self.lower is not None and self.upper - self.lower > s.epsilon:
+            if self.result["epsilon"] > s.epsilon:
                 why += f" Asked for was {s.epsilon!r}; the claim is the wider one that holds."
             return " ".join([why, *(f"It struggled: {remark.rstrip('.')}." for remark in self.result["remarks"])])
         why = f"{words.count(self.run.ledger.total)} episodes were spent in {len(self.events):,} tests until then."
@@ -506,10 +506,8 @@ def _cell(sample: Sequence[float], show: Callable[[float], str]) -> Cell:
 
 
 def _claimed(view: RunView) -> float:
-    """Returns the largest gap to V* that the claim allows: U - W, or epsilon where no bounds are kept."""
-    if view.upper is not None and view.lower is not None:
-        return view.upper - view.lower
-    return view.run.settings.epsilon
+    """Returns the largest gap between the policy's value and V* that is claimed, of a finished run."""
+    return float(view.result["epsilon"])
 
 
 def _log_share(n: int, most: int) -> float:

@@ -39,8 +39,7 @@ def gives_what_was_asked(run: StoredRun) -> bool:
     if run.certificate is None:
         return False
     result = run.certificate.content["result"]
-    bounded = result["upper"] is not None and result["lower"] is not None
-    return bool(result["guaranteed"]) and not (bounded and result["upper"] - result["lower"] > run.settings.epsilon)
+    return bool(result["guaranteed"]) and result["epsilon"] <= run.settings.epsilon
 
 
 def summary(run: StoredRun) -> RenderableType:

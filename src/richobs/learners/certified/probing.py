@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs.core.errors import BrokenPromise
+from richobs.core.errors import BrokenPromise, PrecisionError
 from richobs.core.moments import Moments
 from richobs.core.queries import Query
 from richobs.core.types import Floats, Ints, Member, Path
@@ -14,6 +14,8 @@ from richobs.spaces import ActionRisk
 from richobs.spaces.base import largest_surviving_risk
 from richobs.stats.seals import Opened, Sealed
 from richobs.stats.shares import Spendable, Supposed
+
+LEAST_SLACK = 1e-13  # moments that a class computes in its own way round at about 1e-15
 
 
 def freshest(search: CertifiedSearch, paths: Ints) -> Path:
@@ -143,6 +145,20 @@ def _guess(
     return Guess((i, j), needed, drops)
 
 
+def _check_precision(bar: float, slack: float) -> None:
+    """Refuses to let rounding decide who survives.
+
+    Raises:
+        PrecisionError: the slack is below the rounding of risks or moments.
+    """
+    if slack < LEAST_SLACK:
+        raise PrecisionError(
+            f"risks are known to about {LEAST_SLACK:g}, and the threshold adds {slack:.3g} to one. Rounding would decide "
+            "which functions survive. Use a larger epsilon."
+        )
+    largest_surviving_risk(bar, slack)
+
+
 def _radius(
     search: CertifiedSearch,
     level: int,
@@ -175,7 +191,7 @@ def _eliminate(search: CertifiedSearch, living: list[LivingKinds], batch: Opened
     i, j = batch.fixed.references[h]
     bar = float(risk.noise[i] + (risk.gain[i] - risk.future[j]) ** 2)
     slack = search.bounds.elimination_slack(e, n, relative)
-    largest_surviving_risk(bar, float(slack.min()))  # refuses to let rounding decide
+    _check_precision(bar, float(slack.min()))
     reach = e + search.bounds.residual_radius(n, search.b, absolute)
     size = search.space.log_bound
     share.claim("Q* passes the elimination", (*node, a), n, bar)

@@ -68,7 +68,7 @@ def look_sizes(search: CertifiedSearch, share: float) -> Iterator[int]:
 
 
 def verify_candidate(search: CertifiedSearch, member: Member, policy: Policy) -> bool:
-    """Looks at a candidate's value, with twice as many rollouts from look to look; returns whether it is certified.
+    """Looks at a candidate's value from fresh rollouts, more of them from look to look; returns whether it is certified.
 
     One claim with a share d for all looks: look k spends d / 2^k, half for W [E3] and half for U [E2]. Sizes are fixed
     before the first rollout: the first look comes where the bounds should be close enough if the candidate earns what

@@ -1,0 +1,7 @@
+"""The betting search: bets that Q* cannot win, on every level of every episode (docs/betting.md)."""
+
+from richobs.learners.betting.learner import Betting
+from richobs.learners.betting.search import betting
+from richobs.learners.betting.state import Tuning
+
+__all__ = ["Betting", "Tuning", "betting"]

@@ -1,0 +1,152 @@
+"""Candidates: policies that were played, with everything that belongs to each of them alone.
+
+A candidate that survives its first batch opens accounts before its second, and goes on with them whenever it is played
+again: averages of its Bellman errors [B2], interval [B3.1] and agreement [B3.2]. Only its own episodes enter them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.functions import FunctionClass
+from richobs.core.outcome import LOWER
+from richobs.core.types import Floats, Ints, Member, Observations
+from richobs.learners.betting.playing import Followed
+from richobs.learners.betting.reading import distinct, read
+from richobs.stats import bets
+from richobs.stats.shares import Share
+
+AVERAGES = "Q* keeps its pairs where a candidate's average errors are tested"
+AGREED, NOT_AGREED = "V* - V(policy) is at most", "agreement was looked at and claims nothing"
+
+
+@dataclass
+class Accounts:
+    """The accounts of one candidate. Shares, thresholds and bets are fixed before the first episode that enters them."""
+
+    number: int  # from 1, in the order of opening
+    averages: Share
+    interval: Share
+    agreement: Share
+    average_bets: Floats  # [L] constant bets
+    average_limit: float  # wealth at which a pair of the candidate dies
+    average_wealth: Floats  # [H, L] logarithms
+    trail: list[list[Followed]] = field(default_factory=list)  # per batch, per level
+    returns: list[Floats] = field(default_factory=list)  # per batch [n], what was earned while the policy was followed
+    n: int = 0  # episodes
+    lower: float = 0.0  # W
+    looked_at: int = 0  # episodes at the last look at W
+    interval_threshold: float | None = None  # once its share is spent
+    agreement_threshold: float | None = None
+    hardest: int = 0  # the level at which agreement failed last
+
+    @classmethod
+    def opened(
+        cls, number: int, horizon: int, epsilon: float, averages: Share, interval: Share, agreement: Share
+    ) -> "Accounts":
+        """Opens accounts with nothing in them."""
+        constant = bets.average_bets(epsilon / (4 * horizon))
+        limit = max(bets.death(part) for part in averages.split(*[1 / horizon] * horizon))
+        wealth = np.zeros((horizon, len(constant)))
+        return cls(number, averages, interval, agreement, constant, limit, wealth)
+
+    @property
+    def mean(self) -> float:
+        """Mean of what was earned."""
+        return float(np.concatenate(self.returns).mean()) if self.returns else 0.0
+
+    def look(self, smallest: float) -> float:
+        """Returns W for the returns so far [B3.1]."""
+        if self.looked_at < self.n:
+            self.looked_at = self.n
+            if self.interval_threshold is None:
+                self.interval_threshold = bets.death(self.interval)
+            found = bets.lower_bound_of_mean(np.concatenate(self.returns), smallest, self.interval_threshold)
+            self.lower = max(self.lower, found)
+        return self.lower
+
+    def write_claims(self, agreed: float | None) -> None:
+        """Writes down what the shares were spent on.
+
+        Args:
+            agreed: epsilon, where agreement certified this candidate.
+        """
+        self.averages.claim(AVERAGES, (), self.n, self.average_limit)
+        if self.interval_threshold is not None:
+            self.interval.claim(LOWER, (), self.looked_at, self.lower)
+        if self.agreement_threshold is not None:
+            words = NOT_AGREED if agreed is None else AGREED
+            self.agreement.claim(words, (), self.n, 1.0 if agreed is None else agreed)
+
+
+@dataclass
+class Candidate:
+    """A function and its greedy policy."""
+
+    member: Member
+    policy: LearnedPolicy
+    batches: int = 0  # in all
+    accounts: Accounts | None = None  # from the second batch on
+
+    def absorb(self, trail: list[Followed], returns: Floats) -> list[int]:
+        """Adds the candidate's own episodes to its accounts, and returns the levels at which its pair is refuted [B2]."""
+        self.batches += 1
+        own = self.accounts
+        if own is None:
+            return []
+        own.trail.append(trail)
+        own.returns.append(returns)
+        own.n += len(returns)
+        for h, level in enumerate(trail):
+            own.average_wealth[h] += bets.average_growth(level.errors, own.average_bets)
+        needed = math.log(own.average_limit)
+        return [h for h, log in enumerate(bets.mixed(own.average_wealth)) if log >= needed]
+
+    def mean_error(self, level: int) -> float:
+        """Returns the mean of y - f at a level, in the episodes of its accounts."""
+        if self.accounts is None:
+            return 0.0
+        errors = np.concatenate([batch[level].errors for batch in self.accounts.trail])
+        return float(errors.mean()) if len(errors) else 0.0
+
+
+def lost_sums(
+    functions: FunctionClass, level: int, members: Ints, trail: Sequence[Sequence[Followed]], thetas: Floats
+) -> tuple[Floats, Floats]:
+    """Returns `[T, m]` sums of gaps and `[T, m]` sums of values at stops, of members at one level [B3.2].
+
+    At an observation where the policy was followed, a member's gap is its best value less that of the policy's action; above
+    theta it counts as a stop at the member's best value. Where another action was taken every member stops.
+
+    Args:
+        functions: the class.
+        level: where.
+        members: `[m]` which members.
+        trail: per batch and level, where the policy was followed.
+        thetas: `[T]` thresholds.
+    """
+    gaps, jumps = np.zeros((2, len(thetas), len(members)))
+    x: Observations = np.concatenate([batch[level].x for batch in trail])
+    actions = np.concatenate([batch[level].actions for batch in trail])
+    some, place = distinct(x)
+    for action in np.unique(actions):
+        counts = np.bincount(place[actions == action], minlength=len(some)).astype(np.float64)
+        seen = np.flatnonzero(counts)
+        reps, rep = functions.kinds(level, members, max(int(action), 0))
+        both = read(functions, level, x[some[seen]], reps, partial(_best_and_gap, int(action)))  # [reps, 2 n]
+        best, gap = both[:, : len(seen)], both[:, len(seen) :]
+        for k, theta in enumerate(thetas):
+            stops = gap > theta if action >= 0 else np.ones_like(gap, dtype=bool)
+            gaps[k] += (np.where(stops, 0.0, gap) @ counts[seen])[rep]
+            jumps[k] += (np.where(stops, best, 0.0) @ counts[seen])[rep]
+    return gaps, jumps
+
+
+def _best_and_gap(action: int, values: Floats) -> Floats:
+    """Returns `[m, 2 n]` the best values, then the gaps of an action, out of values `[m, n, K]`."""
+    best = values.max(axis=2)
+    return np.concatenate([best, best - values[:, :, max(action, 0)]], axis=1)

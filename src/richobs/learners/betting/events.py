@@ -1,0 +1,154 @@
+"""What happens in a betting search: candidates are drawn, batches played, pairs refuted, and a claim closes."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from richobs.core.events import Event, event
+
+
+@event("betting")
+@dataclass(frozen=True, kw_only=True)
+class CandidateDrawn(Event):
+    """A survivor was drawn as the candidate to play."""
+
+    kind: ClassVar[str] = "candidate"
+    question: ClassVar[str] = "does another survivor fit better?"
+    statistic_name: ClassVar[str] = "nats by which another fits better"
+    threshold_name: ClassVar[str] = "nats allowed"
+
+    played_before: bool
+    behind: float | None  # None where the last candidate is refuted, or no longer among the most promising
+    allowed: float
+
+    @property
+    def verdict(self) -> str:
+        """Whether it was played before."""
+        return "played before" if self.played_before else "new"
+
+    @property
+    def statistic(self) -> float:
+        """Nats by which another survivor fitted better than the last candidate."""
+        return math.nan if self.behind is None else self.behind
+
+    @property
+    def threshold(self) -> float:
+        """Nats that were allowed."""
+        return self.allowed
+
+    @property
+    def sentence(self) -> str:
+        """Why there is another candidate."""
+        why = (
+            "the last one is refuted or promises too little" if self.behind is None else "another survivor fits better"
+        )
+        return f"a candidate that is {self.verdict}, because {why}"
+
+
+@event("betting")
+@dataclass(frozen=True, kw_only=True)
+class BatchPlayed(Event):
+    """Episodes of a candidate were played, and the bets of all pairs settled on them."""
+
+    kind: ClassVar[str] = "batch"
+    question: ClassVar[str] = "which predictions lose their bets?"
+    statistic_name: ClassVar[str] = "earned"
+    threshold_name: ClassVar[str] = "promised"
+
+    refuted: int  # pairs and members, as groups that nothing has told apart
+    earned: float
+    promised: float
+
+    @property
+    def verdict(self) -> str:
+        """Whether anything was refuted."""
+        return "refuted" if self.refuted else "none refuted"
+
+    @property
+    def statistic(self) -> float:
+        """Mean return of the batch."""
+        return self.earned
+
+    @property
+    def threshold(self) -> float:
+        """What the candidate promises at the root."""
+        return self.promised
+
+    @property
+    def sentence(self) -> str:
+        """What the batch did."""
+        earned = f"{self.n:,} episodes earned {self.earned:.3g} of {self.promised:.3g} promised"
+        return f"{earned}; {self.refuted:,} groups refuted"
+
+
+@event("betting")
+@dataclass(frozen=True, kw_only=True)
+class AverageRefuted(Event):
+    """A candidate's errors at one level are too large on average [B2]."""
+
+    kind: ClassVar[str] = "average"
+    question: ClassVar[str] = "does the candidate err on average?"
+    statistic_name: ClassVar[str] = "mean error"
+
+    at: int  # the level
+    error: float
+
+    @property
+    def verdict(self) -> str:
+        """It is refuted."""
+        return "refuted"
+
+    @property
+    def statistic(self) -> float:
+        """Mean of y - f at the level."""
+        return self.error
+
+    @property
+    def level(self) -> int:
+        """The level at which it errs."""
+        return self.at
+
+    @property
+    def sentence(self) -> str:
+        """What was refuted."""
+        return f"the candidate errs at level {self.at} by {self.error:.3g} on average"
+
+
+@event("betting")
+@dataclass(frozen=True, kw_only=True)
+class ClaimClosed(Event):
+    """The candidate is certified."""
+
+    kind: ClassVar[str] = "claim"
+    question: ClassVar[str] = "is the candidate within epsilon of V*?"
+    statistic_name: ClassVar[str] = "bound on V* - V(policy)"
+    threshold_name: ClassVar[str] = "epsilon"
+
+    by: str  # agreement, interval or one survivor
+    gap: float
+    epsilon: float
+
+    @property
+    def verdict(self) -> str:
+        """Certified."""
+        return "certified"
+
+    @property
+    def statistic(self) -> float:
+        """Largest gap between V* and the policy's value."""
+        return self.gap
+
+    @property
+    def threshold(self) -> float:
+        """Epsilon."""
+        return self.epsilon
+
+    @property
+    def sentence(self) -> str:
+        """How it was certified."""
+        how = {
+            "agreement": "all survivors agree with the policy closely enough",
+            "interval": "its lower bound is within epsilon of the upper bound on V*",
+            "one survivor": "its function is the only survivor",
+        }
+        return f"the policy is certified: {how[self.by]}"

@@ -1,0 +1,202 @@
+"""Survivors of a listed class: one wealth for every function, over all levels [B1].
+
+Within an episode the factors of levels 0, 1, ... follow each other, since y of a level is known with the next observation
+and before the bet of the next level. Their product is one martingale, and a function dies at 1/d. Shapes: N functions alive,
+P of them in the panel that makes forecasts, n samples.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from richobs.core.errors import BrokenPromise
+from richobs.core.functions import FunctionClass
+from richobs.core.types import Floats, Ints, Mask, Member
+from richobs.learners.betting.forecasts import CONSTANTS, PRIORS, forecasts, variances
+from richobs.learners.betting.reading import SURELY, Steps, taken_values, top_values
+from richobs.stats import bets
+from richobs.stats.shares import Share
+
+PANEL_NUMBERS = 25_000_000  # losses of panels that are held at once, over all levels
+LARGEST_PANEL = 64  # forecasters of a level
+
+
+class ListedSurvivors:
+    """What is left of a listed class."""
+
+    def __init__(self, functions: FunctionClass, share: Share):
+        """Starts with the whole class.
+
+        Args:
+            functions: the class.
+            share: probability with which bets may refute Q*.
+        """
+        self.functions = functions
+        self.limit = bets.death(share)
+        self._members = np.arange(functions.level_size(0))
+        H, N = functions.horizon, len(self._members)
+        self._wealth = np.zeros(N)
+        self._own_loss = np.zeros((H, N))
+        self._missed = np.zeros((H, len(PRIORS), N))
+        self._constant_loss = np.zeros((H, len(CONSTANTS), N), dtype=np.float32)
+        self._seen = np.zeros(H, dtype=np.int64)
+        self._history: list[Sequence[Steps]] = []
+        self._choose_panel(np.zeros(N))
+
+    @property
+    def log_size(self) -> float:
+        """Logarithm of the number of survivors."""
+        return math.log(len(self._members))
+
+    @property
+    def log_bound(self) -> float:
+        """The same, which is cheap to tell here."""
+        return self.log_size
+
+    @property
+    def only(self) -> Member | None:
+        """The last surviving function; None where there are several."""
+        return int(self._members[0]) if len(self._members) == 1 else None
+
+    def living(self, level: int) -> Ints:
+        """Returns `[N]` the surviving functions, the same at every level."""
+        return self._members
+
+    def root(self, member: Member) -> int:
+        """Returns the place of a survivor among the living."""
+        return int(np.searchsorted(self._members, member))
+
+    def __contains__(self, member: Member) -> bool:
+        return bool(np.isin(member, self._members))
+
+    def absorb(self, steps: Sequence[Steps], t: int) -> int:
+        """Settles the bets of the t-th batch, drops functions that died, and returns how many did.
+
+        All forecasts come from earlier batches; the values f(x, a) of this one choose among them.
+        """
+        change, refuted = np.zeros(len(self._members)), np.zeros(len(self._members), dtype=bool)
+        for h, step in enumerate(steps):
+            if not len(step.actions):
+                continue
+            f, y, wrong = self._values(h, step)
+            refuted |= wrong
+            s = variances(self._missed[h], int(self._seen[h]))  # [P, N]
+            g = forecasts(
+                self._loss[h], self._constant_loss[h], s, np.ones(len(self._panel)), f[self._panel]
+            )  # [P, N, n]
+            best, each = self._missed[h].argmin(axis=0), np.arange(len(f))
+            stake = bets.stakes(g[best, each], s[best, each][:, None], f)
+            change += bets.log_factors(stake, y, f).sum(axis=1)
+            self._add_losses(h, f, y)
+            self._missed[h] += ((y - g) ** 2).sum(axis=2)
+            self._seen[h] += len(step.actions)
+        self._history.append(steps)
+        self._wealth = bets.grown(self._wealth, change, t)
+        dead = refuted | (self._wealth >= self.limit)
+        self._drop(dead)
+        return int(dead.sum())
+
+    def _values(self, h: int, step: Steps) -> tuple[Floats, Floats, Mask]:
+        """Returns `[N, n]` f(x, a), `[N, n]` y, and `[N]` who predicts more than can still be earned."""
+        taken = taken_values(self.functions, h, self._members, step.x, step.actions)
+        y = np.tile(step.rewards, (len(self._members), 1))
+        if step.goes_on.any():
+            top = top_values(self.functions, h + 1, self._members, step.next_x[step.goes_on])
+            y[:, step.goes_on] += top.values[top.group]
+        wrong: Mask = np.any(y + step.before > 1 + SURELY, axis=1)
+        return taken.values[taken.group], np.clip(y, 0.0, 1.0), wrong
+
+    def _add_losses(self, h: int, f: Floats, y: Floats) -> None:
+        """Adds the squared errors of every function against its own y, and of panel and constants against everybody's."""
+        self._own_loss[h] += ((f - y) ** 2).sum(axis=1)
+        squares = (y**2).sum(axis=1)
+        panel = f[self._panel]
+        cross = squares + (panel**2).sum(axis=1)[:, None] - 2 * panel @ y.T
+        self._loss[h] += np.maximum(cross, 0.0).astype(np.float32)
+        n = y.shape[1]
+        constants = squares + n * CONSTANTS[:, None] ** 2 - 2 * CONSTANTS[:, None] * y.sum(axis=1)
+        self._constant_loss[h] += np.maximum(constants, 0.0).astype(np.float32)
+
+    def _choose_panel(self, fit: Floats) -> None:
+        """Makes the best fitting functions forecasters, and computes their losses on everything played so far."""
+        H, N = self.functions.horizon, len(self._members)
+        size = min(N, LARGEST_PANEL, max(8, PANEL_NUMBERS // (N * H)))
+        self._panel = np.sort(np.argsort(-fit, kind="stable")[:size])
+        self._chosen_among = N
+        self._loss = np.zeros((H, size, N), dtype=np.float32)
+        kept, self._own_loss = self._own_loss, np.zeros((H, N))
+        self._constant_loss[:] = 0
+        for steps in self._history:
+            for h, step in enumerate(steps):
+                if len(step.actions):
+                    f, y, _ = self._values(h, step)
+                    self._add_losses(h, f, y)
+        self._own_loss = kept
+
+    def _drop(self, dead: Mask) -> None:
+        if not dead.any():
+            return
+        keep = ~dead
+        if not keep.any():
+            raise BrokenPromise(
+                "no function of the class is consistent with what was seen: Q* is not in the class, or the value of an "
+                "observation depends on what was seen before it. With all assumptions true this happens with probability at "
+                "most delta."
+            )
+        fit = self._log_weights()[keep]
+        in_panel = keep[self._panel]
+        place = np.cumsum(keep) - 1
+        self._members, self._wealth = self._members[keep], self._wealth[keep]
+        self._own_loss, self._missed = self._own_loss[:, keep], self._missed[:, :, keep]
+        self._constant_loss = self._constant_loss[:, :, keep]
+        few = not in_panel.any() or len(self._panel) < len(dead)  # whether somebody is no forecaster
+        if few and (2 * len(self._members) <= self._chosen_among or not in_panel.any()):
+            self._choose_panel(fit)
+        else:
+            self._loss = self._loss[:, in_panel][:, :, keep]
+            self._panel = place[self._panel[in_panel]]
+
+    def kill(self, member: Member, level: int) -> None:
+        """Drops a function whose average errors at a level are too large [B2]."""
+        self._drop(self._members == member)
+
+    def _log_weights(self) -> Floats:
+        """Returns `[N]` how well functions fit: exp(-loss / 2 s^2), normalised by the panel, over the wealth above 1."""
+        logs = -np.log(np.maximum(self._wealth, 1.0))
+        each = np.arange(len(self._wealth))
+        for h in np.flatnonzero(self._seen):
+            s = variances(self._missed[h], int(self._seen[h]))[self._missed[h].argmin(axis=0), each]
+            own = self._own_loss[h]
+            least = np.minimum(self._loss[h].min(axis=0), own)
+            total = np.exp(np.maximum((least - self._loss[h]) / (2 * s), -700.0)).sum(axis=0)
+            logs += (least - own) / (2 * s) - np.log(total + np.exp((least - own) / (2 * s)))
+        return logs
+
+    def fit(self, first: Mask) -> "ListedFit":
+        """Returns how well the survivors among `first` `[N]` fit."""
+        return ListedFit(self, self._log_weights(), first)
+
+    def largest_sums(self, values: Sequence[Floats]) -> Floats:
+        """Returns `[A]` the largest sum over levels of values `[A, N]` of one function."""
+        return np.sum(values, axis=0).max(axis=-1)
+
+
+class ListedFit:
+    """How well listed functions fit what was seen."""
+
+    def __init__(self, space: ListedSurvivors, logs: Floats, first: Mask):
+        """Takes the survivors, `[N]` logarithms of weights, and `[N]` who may be drawn."""
+        self._space = space
+        self._logs = logs
+        self._first = first
+
+    def behind(self, member: Member) -> float:
+        """Returns by how many nats the best survivor fits better than a given one."""
+        return float(self._logs[self._first].max() - self._logs[self._space.root(member)])
+
+    def draw(self, rng: np.random.Generator) -> Member:
+        """Returns a survivor at random in proportion to its weight."""
+        logs = np.where(self._first, self._logs, -np.inf)
+        chances = np.exp(logs - logs.max())
+        return int(self._space.living(0)[rng.choice(len(chances), p=chances / chances.sum())])

@@ -1,0 +1,67 @@
+"""What is played for a candidate: its greedy policy, and random actions where it promises nothing."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.environment import Episodes
+from richobs.core.types import Floats, Ints, Observations
+
+
+class IdleExploration:
+    """A candidate's greedy policy, but with random actions at observations that the candidate holds to be worthless.
+
+    Nothing is lost there if the candidate is right, and members that disagree are tested with every action at once. Claims
+    are about the greedy policy alone: an episode serves them up to the first action that differs from it [B3].
+    """
+
+    def __init__(self, policy: LearnedPolicy, worthless: float, n_actions: int):
+        """Takes the greedy policy.
+
+        Args:
+            policy: the candidate's greedy policy; ties go to the smallest action.
+            worthless: largest value at which actions are random; a negative number for never.
+            n_actions: number of actions K.
+        """
+        self.policy, self.worthless, self.n_actions = policy, worthless, n_actions
+
+    def actions(self, level: int, x: Observations, rng: np.random.Generator, /) -> Ints:
+        """Returns `[n]` the greedy actions, some replaced by random ones."""
+        values = self.policy.f.values(level, x)
+        anything = rng.integers(self.n_actions, size=len(x))
+        return np.where(values.max(axis=1) <= self.worthless, anything, values.argmax(axis=1))
+
+
+class Followed(NamedTuple):
+    """How far episodes followed a greedy policy at one level: those that did so at all levels before."""
+
+    x: Observations  # [n, ...]
+    actions: Ints  # [n] the greedy action, or -1 where another one was taken
+    errors: Floats  # [k] y - f of the policy's function, where the greedy action was taken
+
+
+def followed(played: Episodes, policy: LearnedPolicy) -> tuple[list[Followed], Floats]:
+    """Returns, level by level, where episodes followed a policy, and `[n]` what each earned while it did.
+
+    What an episode earned before its first other action is at most what the policy would have earned, in expectation.
+    """
+    H = played.levels
+    over = list(played.ended) if played.ended else [np.zeros(played.n, dtype=bool)] * H
+    values = [policy.f.values(h, played.observations[h]) for h in range(H)]  # [n, K] each
+    earned = np.zeros(played.n)
+    follows = np.ones(played.n, dtype=bool)
+    levels = []
+    for h in range(H):
+        here = np.flatnonzero(follows & ~over[h])
+        greedy = values[h][here].argmax(axis=1)
+        same = played.actions[h][here] == greedy
+        rows = here[same]
+        y = played.rewards[h][rows]
+        if h < H - 1:
+            y = y + np.where(over[h + 1][rows], 0.0, values[h + 1][rows].max(axis=1))
+        errors = np.clip(y, 0.0, 1.0) - values[h][rows, greedy[same]]
+        levels.append(Followed(played.observations[h][here], np.where(same, greedy, -1), errors))
+        earned[rows] += played.rewards[h][rows]
+        follows[here[~same]] = False
+    return levels, earned

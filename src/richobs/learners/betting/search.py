@@ -1,0 +1,152 @@
+"""The betting search: bets that Q* cannot win, on all levels of every episode.
+
+What is claimed rests on events about Q* or one policy, labelled as in `docs/betting.md`: bets never refute Q* [B1], nor do
+averages [B2]; a policy's value is at least W, or all survivors agree with it [B3]; V* is at most U [U]. Which candidate is
+played, and how often, may depend on everything seen before.
+
+One round: draw a survivor that promises most at the root and fits best, and play its policy, a few episodes at a time. Every
+level of every episode is a bet against every pair of neighbouring members. The candidate stays until it is refuted, promises
+too little, or another fits better; it is certified from its own episodes.
+"""
+
+from typing import NamedTuple
+
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.errors import EpisodeLimit
+from richobs.core.events import Callback, nobody
+from richobs.core.functions import FunctionClass
+from richobs.core.outcome import Outcome
+from richobs.core.queries import Engine, Query
+from richobs.core.randomness import keyed_generator
+from richobs.core.types import Member
+from richobs.learners.betting.candidates import Candidate
+from richobs.learners.betting.closing import Closed, best_interval, closed, outcome
+from richobs.learners.betting.events import AverageRefuted, BatchPlayed, CandidateDrawn
+from richobs.learners.betting.playing import IdleExploration, followed
+from richobs.learners.betting.reading import steps_of
+from richobs.learners.betting.state import PHASE, BettingSearch, Tuning
+from richobs.stats.seals import Sealed
+
+DRAWN_WITHIN, KEPT_WITHIN = 1 / 8, 1 / 4  # of epsilon: how much less than the most a candidate may promise
+DOUBT_GROWTH = 0.1  # nats for every candidate drawn
+
+
+class Fixed(NamedTuple):
+    """What is fixed before a batch is drawn, beside forecasts, bets, shares and everything else the search holds."""
+
+    number: int  # of the batch, from 1: money is put in by it
+    member: Member  # whose policy is played
+    size: int
+
+
+def betting(
+    engine: Engine,
+    functions: FunctionClass,
+    *,
+    epsilon: float,
+    delta: float,
+    seed: int = 0,
+    notify: Callback = nobody,
+    tuning: Tuning | None = None,
+) -> Outcome:
+    """Learns a policy with V* - V(policy) <= epsilon with probability at least 1 - delta.
+
+    If the episodes run out first, the best interval so far is returned: an honest, wider epsilon.
+
+    Args:
+        engine: plays the episodes; its ledger may limit them.
+        functions: the class F, which should hold Q*.
+        epsilon: largest allowed gap between the policy's value and V*.
+        delta: probability that a claim is false.
+        seed: of the choice among survivors.
+        notify: told about every event.
+        tuning: how eager the search is.
+    """
+    search = BettingSearch(engine, functions, epsilon, delta, seed, notify, tuning or Tuning())
+    return outcome(search, run(search))
+
+
+def run(search: BettingSearch) -> Closed:
+    """Draws and plays candidates until one is certified, or until the episodes are spent."""
+    candidate: Candidate | None = None
+    try:
+        while True:
+            candidate = _choose(search, candidate)
+            _play(search, candidate)
+            claim = closed(search, candidate)
+            if claim is not None:
+                return claim
+    except EpisodeLimit:
+        if candidate is None or not search.batches:
+            raise
+        return best_interval(search, candidate)
+
+
+def _choose(search: BettingSearch, candidate: Candidate | None) -> Candidate:
+    """Keeps the candidate, or draws another one among survivors that promise most, by how well they fit."""
+    space = search.survivors
+    promise = search.roots.promise(space.living(0))
+    first = promise >= promise.max() - DRAWN_WITHIN * search.epsilon
+    fit = space.fit(first)
+    allowed = search.tuning.doubt + DOUBT_GROWTH * search.rounds
+    behind = None
+    least = promise.max() - KEPT_WITHIN * search.epsilon
+    if candidate is not None and candidate.member in space and promise[space.root(candidate.member)] >= least:
+        behind = fit.behind(candidate.member)
+        if behind <= allowed:
+            return candidate
+    search.rounds += 1
+    search.tenure = 0
+    member = fit.draw(keyed_generator(search.seed, "candidate", search.rounds))
+    known = search.candidates.get(member)
+    size = space.log_bound
+    search.tell(
+        CandidateDrawn(
+            phase=PHASE,
+            log_size_before=size,
+            log_size_after=size,
+            played_before=known is not None,
+            behind=behind,
+            allowed=allowed,
+        )
+    )
+    if known is None:
+        known = search.candidates[member] = Candidate(member, LearnedPolicy(search.functions, member))
+    return known
+
+
+def _play(search: BettingSearch, candidate: Candidate) -> None:
+    """Plays a batch of the candidate's policy, settles all bets on it, and drops what was refuted."""
+    if candidate.batches and candidate.accounts is None:
+        search.open_accounts(candidate)
+    space, size = search.survivors, search.survivors.log_bound
+    promised = float(search.roots.promise(space.living(0))[space.root(candidate.member)])
+    worthless = search.epsilon / (4 * search.functions.horizon) if search.tuning.idle == "explore" else -1.0
+    policy = IdleExploration(candidate.policy, worthless, search.functions.n_actions)
+    n = search.next_size
+    batch: Sealed[Fixed] = Sealed(Query(policy, n, "play", PHASE, episodes=True))
+    opened = batch.open(search.engine, Fixed(search.batches + 1, candidate.member, n))
+    search.batches, search.tenure = opened.fixed.number, search.tenure + 1
+    played = opened.answer.episodes
+    assert played is not None, "the query wants episodes"
+    trail, earned = followed(played, candidate.policy)
+    erring = candidate.absorb(trail, earned)
+    refuted = space.absorb(steps_of(played), search.batches)
+    search.roots.absorb(played.observations[0], space.living(0))
+    search.tell(
+        BatchPlayed(
+            phase=PHASE,
+            n=n,
+            log_size_before=size,
+            log_size_after=space.log_bound,
+            refuted=refuted,
+            earned=float(played.returns.mean()),
+            promised=promised,
+        )
+    )
+    for h in erring:
+        if candidate.member in space:
+            before = space.log_bound
+            space.kill(candidate.member, h)
+            after, error = space.log_bound, candidate.mean_error(h)
+            search.tell(AverageRefuted(phase=PHASE, log_size_before=before, log_size_after=after, at=h, error=error))

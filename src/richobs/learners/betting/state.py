@@ -1,0 +1,120 @@
+"""The state of a betting search, and the numbers that say how eager it is."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from richobs.core.errors import InvalidInput
+from richobs.core.events import Callback, Event, Progress
+from richobs.core.functions import FunctionClass
+from richobs.core.queries import Engine
+from richobs.core.types import Member
+from richobs.learners.betting.candidates import Accounts, Candidate
+from richobs.learners.betting.roots import Roots
+from richobs.learners.betting.survivors import Survivors, survivors
+from richobs.stats import bets
+from richobs.stats.shares import Series, Share
+
+PHASE = "betting"
+SHARES = {  # of delta
+    "bets": 0.395,
+    "averages": 0.1,
+    "interval": 0.15,
+    "agreement": 0.15,
+    "root": 0.195,
+    "reserve": 0.01,  # kept for what takes over from a search that does not end
+}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How eager the search is; nothing claimed depends on it."""
+
+    first: int = 4
+    """Episodes of the first batch of a tenure; it doubles from batch to batch while the candidate stays."""
+    largest: int = 8
+    """Largest batch of a young search; a search of many episodes allows a sixteenth of them."""
+    doubt: float = 2.0
+    """Nats by which another survivor must fit better to replace the candidate; a tenth more after every candidate."""
+    idle: Literal["explore", "follow"] = "explore"
+    """What to do at observations that the candidate holds to be worthless: act at random, or follow its ties."""
+
+    def __post_init__(self) -> None:
+        for name, low in (("first", 1), ("largest", self.first)):
+            if getattr(self, name) < low:
+                raise InvalidInput(f"{name} must be at least {low}; got {getattr(self, name)}.")
+        if not self.doubt >= 0:
+            raise InvalidInput(f"doubt must be at least 0; got {self.doubt}.")
+
+
+@dataclass
+class BettingSearch:
+    """What survives, which candidates were played, and how much of delta is left."""
+
+    engine: Engine
+    functions: FunctionClass
+    epsilon: float
+    delta: float
+    seed: int  # of the choice among survivors
+    notify: Callback
+    tuning: Tuning
+    share: Share = field(init=False)  # the whole of delta
+    refutations: Share = field(init=False)  # for B1
+    reserve: Share = field(init=False)
+    averages: Series = field(init=False)  # for B2
+    intervals: Series = field(init=False)  # for B3
+    agreements: Series = field(init=False)
+    survivors: Survivors = field(init=False)
+    roots: Roots = field(init=False)
+    agreement: bets.Agreement = field(init=False)
+    candidates: dict[Member, Candidate] = field(default_factory=dict)  # that were played
+    opened: list[Candidate] = field(default_factory=list)  # those with accounts
+    batches: int = 0
+    rounds: int = 0  # candidates drawn
+    tenure: int = 0  # batches of the candidate since it was drawn
+
+    def __post_init__(self) -> None:
+        H = self.functions.horizon
+        self.share = Share(self.delta)
+        parts = dict(zip(SHARES, self.share.split(*SHARES.values()), strict=True))
+        self.refutations, self.reserve = parts["bets"], parts["reserve"]
+        self.averages, self.intervals = Series(parts["averages"]), Series(parts["interval"])
+        self.agreements = Series(parts["agreement"])
+        self.survivors = survivors(self.functions, self.refutations)
+        self.roots = Roots(self.functions, parts["root"])
+        largest = max(float(self.functions.value_bounds(h)[1].max()) for h in range(H))
+        self.agreement = bets.Agreement.of(
+            self.epsilon - 2 * H * bets.ZETA, float(np.clip(largest, self.epsilon, 1.0)), H
+        )
+
+    @property
+    def upper(self) -> float:
+        """U: the largest value that a survivor may have at the root."""
+        return self.roots.largest(self.survivors.living(0))
+
+    @property
+    def lower(self) -> float:
+        """The largest W of a candidate so far."""
+        return max((c.accounts.lower for c in self.opened if c.accounts is not None), default=0.0)
+
+    @property
+    def chance(self) -> str:
+        """The sentence that every broken promise ends with."""
+        return f"With all assumptions true this happens with probability at most {self.delta:g}."
+
+    @property
+    def next_size(self) -> int:
+        """Episodes of the next batch: known before it is played, and not a matter of how many are allowed."""
+        largest = max(self.tuning.largest, self.engine.ledger.total // 16)
+        return min(self.tuning.first * 2 ** min(self.tenure, 40), largest)
+
+    def open_accounts(self, candidate: Candidate) -> None:
+        """Gives a candidate the next shares; nothing that was played before enters its accounts."""
+        shares = (self.averages.next(), self.intervals.next(), self.agreements.next())
+        candidate.accounts = Accounts.opened(len(self.opened) + 1, self.functions.horizon, self.epsilon, *shares)
+        self.opened.append(candidate)
+
+    def tell(self, event: Event) -> None:
+        """Tells whoever listens."""
+        self.notify(Progress(event, self.engine.ledger.total, self.upper, self.lower))

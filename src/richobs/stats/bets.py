@@ -1,0 +1,256 @@
+"""The statistics of a betting search: bets that Q* cannot win, and bounds on means that hold at any time.
+
+Pure functions of arrays and shares. Labels in brackets are those of `docs/betting.md`. The wealth of an account is a
+nonnegative martingale that starts with at most 1 where the hypothesis it bets against is true, so by Ville's inequality it
+ever reaches 1/d with probability at most d. Shapes: R kinds of f_h, C kinds of max_a f_{h+1}, n samples, L bets.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from richobs.core.types import Floats
+from richobs.stats.bounds import kl_upper
+from richobs.stats.shares import Spendable
+
+CAP = 0.9  # largest share of its limit that a bet takes: no factor falls below 1 - CAP
+FLOOR = 0.02  # f and 1 - f count as at least this in the limits: no bet exceeds CAP / FLOOR
+ZETA = 1e-9  # declared error of E[y] - f for Q*: how far rounding may move a value of the class
+GUARD = 1e-6  # relative excess over 1/d that a wealth must show, against rounding of products and logarithms
+LEAST_VARIANCE = 1e-8  # of a forecast, so that no bet divides by 0
+FEW_VALUES = 12  # distinct values of f up to which the growth is a matrix product per value
+BLOCK = 1 << 16  # pairs whose bets are computed at once
+MOST_GROWTH = 600.0  # logarithm of the most that a wealth grows in one batch, so that float64 can hold it
+FRACTIONS = (  # bets against a mean loss as shares of the largest, and the money on each
+    (0.95, 0.5),
+    (0.75, 0.25),
+    (0.5, 0.125),
+    (0.25, 0.0625),
+    (0.1, 0.0625),
+)
+HALVINGS = 50  # of an interval, to find the largest mean that is refuted
+
+
+def money(t: int) -> float:
+    """Returns what is put into an account before its t-th batch, t from 1; all of it sums to less than 1 [B1].
+
+    1/2 at first, then 1/(3.3 t^2): 0.5 + (pi^2/6 - 1)/3.3 < 0.7.
+    """
+    return 0.5 if t == 1 else 1 / (3.3 * t * t)
+
+
+def death(share: Spendable) -> float:
+    """Returns the wealth at which an account's hypothesis is refuted: 1/d, a little more against rounding (Ville)."""
+    return (1 + GUARD) / share.spend()
+
+
+def stakes(forecast: Floats, variance: Floats, f: Floats) -> Floats:
+    """Returns the bets on y - f: d/(s^2 + d^2) with d = forecast - f, within CAP of the limits [B1].
+
+    For y in [0, 1] every bet in [-1/(1 - f), 1/f] leaves 1 + bet (y - f) >= 0. The arguments are of shapes that fit each
+    other, and fixed before y is read.
+
+    Args:
+        forecast: what y is expected to be.
+        variance: s^2 of that forecast.
+        f: the mean that is bet against, in [0, 1].
+    """
+    d = forecast - f
+    return np.clip(d / (variance + d * d), -CAP / np.maximum(1 - f, FLOOR), CAP / np.maximum(f, FLOOR))
+
+
+def log_factors(stake: Floats, y: Floats, f: Floats) -> Floats:
+    """Returns the logarithm of what a bet multiplies the wealth by: (1 + stake (y - f)) / (1 + |stake| ZETA) [B1]."""
+    return np.log1p(stake * (y - f)) - np.log1p(np.abs(stake) * ZETA)
+
+
+def growth(f: Floats, y: Floats, forecast: Floats, variance: Floats) -> Floats:
+    """Returns `[R, C]` the logarithm of what a batch multiplies the wealth of every pair by [B1].
+
+    Args:
+        f: `[R, n]` values f_h(x, a) of every row, in [0, 1].
+        y: `[C, n]` r + max_a f_{h+1}(x', a) of every column, in [0, 1].
+        forecast: `[C, n]` what y was expected to be, fixed before the batch.
+        variance: `[C]` s^2 of that forecast, fixed before the batch.
+    """
+    spread = np.maximum(variance, LEAST_VARIANCE)[:, None]
+    values = np.unique(f)
+    if len(values) <= FEW_VALUES:
+        parts = [_at(v, y, forecast, spread) for v in values]  # [C, n] each
+        result = np.broadcast_to(parts[0].sum(axis=1), (len(f), len(y))).copy()
+        for value, part in zip(values[1:], parts[1:], strict=True):
+            result += (f == value).astype(np.float64) @ (part - parts[0]).T
+        return result
+    result = np.empty((len(f), len(y)))
+    step = max(1, BLOCK // max(1, len(y)))
+    for first in range(0, len(f), step):
+        result[first : first + step] = _product(f[first : first + step], y, forecast, spread[:, 0])
+    return result
+
+
+def _at(value: float, y: Floats, forecast: Floats, spread: Floats) -> Floats:
+    """Returns `[C, n]` the logarithm of every factor where f is `value`."""
+    f = np.full_like(y, value)
+    return log_factors(stakes(forecast, spread, f), y, f)
+
+
+def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats) -> Floats:
+    """Returns `[r, C]` the growth of a block of rows, sample by sample; logarithms are taken of eight factors at once."""
+    shape = (len(f), len(y))
+    total, staked = np.zeros(shape), np.zeros(shape)
+    product = np.ones(shape)
+    d, bet = np.empty(shape), np.empty(shape)
+    low, high = -CAP / np.maximum(1 - f, FLOOR), CAP / np.maximum(f, FLOOR)
+    for i in range(f.shape[1]):
+        np.subtract(forecast[None, :, i], f[:, i, None], out=d)
+        np.multiply(d, d, out=bet)
+        bet += variance
+        np.divide(d, bet, out=bet)
+        np.clip(bet, low[:, i, None], high[:, i, None], out=bet)
+        np.subtract(y[None, :, i], f[:, i, None], out=d)
+        d *= bet
+        d += 1
+        product *= d
+        staked += np.abs(bet, out=bet)
+        if i % 8 == 7 or i == f.shape[1] - 1:
+            total += np.log(product)
+            product.fill(1)
+    return total - ZETA * staked  # log(1 + z) <= z
+
+
+def grown(wealth: Floats, change: Floats, t: int) -> Floats:
+    """Returns the wealth after the t-th batch: (wealth + money put in before) times the batch's product [B1].
+
+    Args:
+        wealth: of every pair after the batch before.
+        change: logarithm of the product, as `growth` returns it.
+        t: number of the batch, from 1.
+    """
+    return (wealth + money(t)) * np.exp(np.minimum(change, MOST_GROWTH))
+
+
+def average_bets(smallest: float) -> Floats:
+    """Returns `[L]` constant bets of both signs, +-1/2, +-1/4, ... down to `smallest` or just below [B2]."""
+    sizes = 0.5 ** np.arange(1, max(1, math.ceil(-math.log2(smallest))) + 1)
+    return np.concatenate([sizes, -sizes])
+
+
+def average_growth(errors: Floats, bets: Floats) -> Floats:
+    """Returns `[L]` the logarithm of what errors y - f in [-1, 1], `[n]`, multiply the wealth of each bet by [B2]."""
+    return (np.log1p(bets[:, None] * errors) - np.log1p(np.abs(bets)[:, None] * ZETA)).sum(axis=1)
+
+
+def mixed(log_wealth: Floats) -> Floats:
+    """Returns the logarithm of the mean over the last axis, of wealth given by logarithms."""
+    top = log_wealth.max(axis=-1, keepdims=True)
+    return top[..., 0] + np.log(np.exp(log_wealth - top).mean(axis=-1))
+
+
+class Agreement(NamedTuple):
+    """Bets against E[D] >= epsilon, for losses D = G + J of gaps G in [0, gaps] and values J in [0, jump] at stops [B3.2].
+
+    Where several thresholds decide what is a gap and what is a stop, each has its own D and its own bets, and the money is
+    shared among them. Shapes: A bets in all.
+    """
+
+    epsilon: float  # the mean that is refuted
+    theta: Floats  # [A] largest gap of one level that does not stop the episode
+    gaps: Floats  # [A] largest sum of gaps before a stop
+    jump: float  # largest value at a stop
+    bets: Floats  # [A] lambda, in (0, 1/(gaps + jump - epsilon))
+    weights: Floats  # [A] share of the money on each; they sum to 1
+
+    @classmethod
+    def of(cls, epsilon: float, jump: float, horizon: int) -> "Agreement":
+        """Returns the bets for a mean, a largest value and a number of levels."""
+        scales = (1 / (4 * horizon), 1 / (4 * math.sqrt(horizon)), 1 / 4)
+        pairs = [(theta, fraction) for theta in zip(scales, (0.5, 0.25, 0.25), strict=True) for fraction in FRACTIONS]
+        theta = epsilon * np.array([scale for (scale, _), _ in pairs])
+        gaps = horizon * theta
+        bets = np.array([fraction for _, (fraction, _) in pairs]) / np.maximum(gaps + jump - epsilon, epsilon)
+        weights = np.array([first * second for (_, first), (_, second) in pairs])
+        return cls(epsilon, theta, gaps, jump, bets, weights)
+
+    @property
+    def per_episode(self) -> Floats:
+        """`[A]` what an episode without a loss adds to the logarithm of the wealth."""
+        return np.log1p(self.bets * self.epsilon)
+
+    @property
+    def per_gap(self) -> Floats:
+        """`[A]` what a unit of gaps takes away: the slope of the chord of log(1 + bet (epsilon - D)) on [0, gaps]."""
+        return (self.per_episode - np.log1p(self.bets * (self.epsilon - self.gaps))) / self.gaps
+
+    @property
+    def per_jump(self) -> Floats:
+        """`[A]` what a unit lost at a stop takes away: the slope of the chord on [gaps, gaps + jump]."""
+        all_lost = np.log1p(self.bets * (self.epsilon - self.gaps - self.jump))
+        return (np.log1p(self.bets * (self.epsilon - self.gaps)) - all_lost) / self.jump
+
+    def log_wealth(self, n: int, taken: Floats) -> float:
+        """Returns a lower bound on the logarithm of the wealth after n episodes.
+
+        log(1 + bet (epsilon - G - J)) is concave, so it is at least the linear function of (G, J) that is at most it at the
+        four corners of their range, and the sum over episodes depends on the sums of G and of J alone.
+
+        Args:
+            n: episodes.
+            taken: `[A]` at least `per_gap` times the sum of G plus `per_jump` times the sum of J.
+        """
+        logs = np.log(self.weights) + n * self.per_episode - taken
+        top = logs.max()
+        return float(top + np.log(np.exp(logs - top).sum()))
+
+
+def lower_bound_of_mean(returns: Floats, smallest: float, threshold: float) -> float:
+    """Returns W: the mean of returns in [0, 1] is at least W, at any time, but for a share of delta [B3.1].
+
+    The account for a mean m mixes all bets in `smallest` * 2^k that are at most CAP/m. A larger m takes bets away and makes
+    every factor 1 + bet (return - m) smaller, so its wealth falls with m and the largest refuted m is found by halving.
+
+    Args:
+        returns: `[n]` all returns of one policy so far.
+        smallest: smallest bet, also the smallest mean that can be refuted.
+        threshold: `death(share)` of the share with which it may fail, over all times.
+    """
+    needed = math.log(threshold)
+    values, counts = np.unique(np.clip(returns, 0.0, 1.0), return_counts=True)
+    bets = smallest * 2.0 ** np.arange(max(1, math.ceil(math.log2(CAP / smallest**2))))
+
+    def refuted(m: float) -> bool:
+        some = bets[bets <= CAP / m]
+        logs = np.log1p(some[:, None] * (values - m)) @ counts - math.log(len(bets))
+        top = logs.max()
+        return bool(top + math.log(np.exp(logs - top).sum()) >= needed)
+
+    if not refuted(smallest):
+        return 0.0
+    low, high = smallest, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
+
+
+def upper_bound_of_mean(mean: Floats, variance: Floats, n: int, low: Floats, high: Floats, share: Spendable) -> Floats:
+    """Returns `[N]` an upper bound on the mean of one fixed function's values, but for the share [U].
+
+    The smaller of a Chernoff (kl) bound and an empirical Bernstein bound (Maurer and Pontil 2009, Theorem 4), half of the
+    share each. At a mean on the edge of the range the first is about width log(2/d)/n.
+
+    Args:
+        mean: `[N]` sample means.
+        variance: `[N]` sample variances with divisor n.
+        n: sample size, fixed before the sample is read; at least 2.
+        low: `[N]` smallest value that each function takes.
+        high: `[N]` largest value.
+        share: probability with which it may fail.
+    """
+    d = share.spend() / 2
+    width = high - low
+    p = (mean - low) / np.where(width > 0, width, 1.0)
+    chernoff = low + width * kl_upper(p, -math.log(d) / n)
+    logarithm = math.log(2 / d)
+    bernstein = mean + np.sqrt(2 * variance * logarithm / (n - 1)) + 7 * width * logarithm / (3 * (n - 1))
+    return np.minimum(np.minimum(chernoff, bernstein), high)

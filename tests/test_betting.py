@@ -1,0 +1,751 @@
+"""The betting search: every account against its least favourable law, the survivors against brute force, and whole runs."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import richobs
+import richobs.learners
+from richobs.classes import Decoders, Layered, Listed, TableLevel
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.environment import Episodes
+from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
+from richobs.core.events import nobody
+from richobs.core.ledger import Ledger
+from richobs.core.outcome import LOWER, UPPER, StopReason
+from richobs.core.problem import Problem
+from richobs.core.process import Rewards, TabularProcess
+from richobs.core.randomness import keyed_generator
+from richobs.core.settings import Settings
+from richobs.engines import StreamEngine
+from richobs.learners.betting import Betting, Tuning
+from richobs.learners.betting.candidates import AGREED, Accounts, lost_sums
+from richobs.learners.betting.closing import best_interval, closed
+from richobs.learners.betting.closing import outcome as outcome_of
+from richobs.learners.betting.listed import ListedSurvivors
+from richobs.learners.betting.playing import Followed, IdleExploration, followed
+from richobs.learners.betting.product import ProductSurvivors
+from richobs.learners.betting.reading import Steps, steps_of, taken_values, top_values
+from richobs.learners.betting.roots import Roots
+from richobs.learners.betting.search import run as run_search
+from richobs.learners.betting.state import SHARES, BettingSearch
+from richobs.runs.certificate import certify
+from richobs.runs.session import run
+from richobs.stats import bets
+from richobs.stats.shares import Share, Supposed
+from richobs.worlds.simulator import table_problem
+
+F_VALUES = (0.0, 1e-12, 0.01, 0.3, 0.5, 0.97, 1.0)
+
+CERTIFIED = {StopReason.CERTIFIED, StopReason.AGREEMENT, StopReason.ONE_SURVIVOR}  # all but spent episodes
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(richobs.learners.LEARNERS, "betting", "richobs.learners.betting:Betting")
+
+
+def most_of(runs: int, chance: float) -> int:
+    """Returns how many of `runs` events of probability at most `chance` are seen, but for one case in a million."""
+    tail, k = 1.0, -1
+    while tail > 1e-6:
+        k += 1
+        log = math.lgamma(runs + 1) - math.lgamma(k + 1) - math.lgamma(runs - k + 1)
+        tail -= math.exp(log + k * math.log(chance) + (runs - k) * math.log1p(-chance))
+    return k
+
+
+class TestBets:
+    def test_the_money_put_in_sums_to_less_than_1(self) -> None:
+        assert [bets.money(t) for t in (1, 2, 10)] == pytest.approx([0.5, 1 / 13.2, 1 / 330])
+        total = math.fsum(bets.money(t) for t in range(1, 100_001))
+        assert total + 1 / (3.3 * 100_000) < 0.7
+
+    def test_an_account_dies_at_one_over_its_share(self) -> None:
+        share = Share(0.04)
+        assert bets.death(share) == pytest.approx(25.0, rel=1e-5)
+        assert bets.death(Supposed(0.04)) > 25.0
+
+    @pytest.mark.parametrize(
+        ("forecast", "variance", "f", "stake"),
+        [
+            (0.5, 0.0, 0.0, 2.0),  # d / d^2
+            (0.5, 0.25, 0.0, 1.0),  # d / (s^2 + d^2)
+            (0.0, 0.0, 0.5, -1.8),  # CAP of -1 / (1 - f)
+            (1.0, 0.0, 0.9, 1.0),  # CAP of 1 / f
+            (0.01, 0.0, 0.0, 45.0),  # CAP of the floored limit
+            (0.99, 0.0, 1.0, -45.0),
+        ],
+    )
+    def test_stakes(self, forecast: float, variance: float, f: float, stake: float) -> None:
+        found = bets.stakes(np.array([forecast]), np.array([variance]), np.array([f]))
+        assert found == pytest.approx([stake])
+
+    def test_no_bet_has_an_edge_against_its_own_mean_and_none_can_lose_all(self) -> None:
+        # Of all laws on [0, 1] with mean f, the one on {0, 1} moves a bet most.
+        for f, forecast, variance in itertools.product(F_VALUES, (0.0, 0.02, 0.5, 1.0), (1e-8, 0.01, 0.25)):
+            mean = np.array([f])
+            stake = bets.stakes(np.array([forecast]), np.array([variance]), mean)
+            lost, won = (math.exp(bets.log_factors(stake, np.array([y]), mean)[0]) for y in (0.0, 1.0))
+            assert min(lost, won) >= 1 - bets.CAP - 1e-6
+            assert (1 - f) * lost + f * won <= 1 - 1e-10 * abs(stake[0])  # ZETA is taken off
+            assert (1 - f) * lost + f * won == pytest.approx(1.0, abs=1e-6)
+
+    def test_an_error_of_the_class_up_to_zeta_gives_no_edge(self) -> None:
+        f = np.array([1.0])
+        stake = bets.stakes(np.array([0.9]), np.array([1e-8]), f)  # it bets that y is less
+        factor = math.exp(bets.log_factors(stake, np.array([1.0 - bets.ZETA]), f)[0])
+        assert factor <= 1.0
+
+    @pytest.mark.parametrize("values", [2, 40])
+    def test_growth_is_the_sum_of_logarithms_of_factors(self, values: int) -> None:
+        rng = np.random.default_rng(values)
+        f = rng.integers(values, size=(7, 11)) / (values - 1)
+        y, forecast, variance = rng.random((5, 11)), rng.random((5, 11)), rng.random(5) / 4
+        found = bets.growth(f, y, forecast, variance)
+        for r, c in itertools.product(range(7), range(5)):
+            stake = bets.stakes(forecast[c], variance[c], f[r])
+            assert found[r, c] == pytest.approx(bets.log_factors(stake, y[c], f[r]).sum(), abs=1e-11)
+
+    def test_money_comes_before_the_bets_of_its_batch(self) -> None:
+        wealth = bets.grown(np.array([0.0, 3.0]), np.log(np.array([2.0, 0.5])), 1)
+        assert wealth == pytest.approx([1.0, 1.75])
+
+    @pytest.mark.parametrize("mean", [0.01, 0.5, 0.95])
+    def test_a_true_mean_dies_at_most_as_often_as_its_share(self, mean: float) -> None:
+        # A bold opponent: it always bets the limit, towards whichever side has been seen less than expected.
+        runs, share, rng = 3000, 0.2, np.random.default_rng(7)
+        wealth, dead, ones, f = np.zeros(runs), np.zeros(runs, dtype=bool), np.zeros(runs), np.full(runs, mean)
+        limit = bets.death(Supposed(share))
+        for t in range(1, 120):
+            forecast = np.where(ones > (t - 1) * mean, 0.0, 1.0)
+            stake = bets.stakes(forecast, np.full(runs, 1e-8), f)
+            y = (rng.random(runs) < mean).astype(float)
+            wealth = bets.grown(wealth, bets.log_factors(stake, y, f), t)
+            ones += y
+            dead |= wealth >= limit
+        assert dead.sum() <= most_of(runs, share)
+        assert dead.sum() >= 10  # it is a game that can be lost
+
+
+class TestAverages:
+    def test_bets_of_both_signs_reach_down_to_the_smallest(self) -> None:
+        assert bets.average_bets(0.1).tolist() == [0.5, 0.25, 0.125, 0.0625, -0.5, -0.25, -0.125, -0.0625]
+
+    def test_no_bet_has_an_edge_where_the_mean_error_is_0(self) -> None:
+        for up in (0.1, 0.5, 1.0):  # errors of 1 - up and -up
+            constant = bets.average_bets(0.01)
+            won = np.exp(bets.average_growth(np.array([1 - up]), constant))
+            lost = np.exp(bets.average_growth(np.array([-up]), constant))
+            mean = up * won + (1 - up) * lost
+            assert (mean <= 1 - 1e-12).all()
+            assert mean == pytest.approx(np.ones(len(constant)), abs=1e-8)
+
+    def test_a_mixture_is_a_mean_of_wealth(self) -> None:
+        assert bets.mixed(np.log([[1.0, 3.0]])) == pytest.approx([math.log(2.0)])
+
+    def test_a_small_average_error_is_found(self) -> None:
+        constant = bets.average_bets(0.1 / 40)
+        errors = np.where(np.arange(4000) % 2 == 0, 0.55, -0.45)  # 0.05 on average
+        assert bets.mixed(bets.average_growth(errors, constant)) > math.log(1e6)
+
+
+class TestAgreement:
+    BETS = bets.Agreement.of(0.1, 0.5, 5)
+
+    def test_it_holds_what_the_page_says(self) -> None:
+        assert self.BETS.weights.sum() == pytest.approx(1.0)
+        assert self.BETS.theta[0] == pytest.approx(0.1 / 20)
+        assert self.BETS.gaps[0] == pytest.approx(0.025)
+        assert self.BETS.bets[0] == pytest.approx(0.95 / (0.525 - 0.1))
+        top = self.BETS.gaps + self.BETS.jump
+        assert (self.BETS.bets * (top - 0.1) <= 0.95 + 1e-12).all()
+
+    def test_the_bound_is_below_the_wealth_of_every_sequence_of_losses(self) -> None:
+        rng = np.random.default_rng(0)
+        for _ in range(300):
+            n = int(rng.integers(1, 60))
+            share = rng.random((2, len(self.BETS.bets), n)) ** rng.choice([0.2, 1, 8])
+            gaps, jumps = share[0] * self.BETS.gaps[:, None], share[1] * self.BETS.jump
+            jumps *= rng.random(n) < rng.random()
+            taken = self.BETS.per_gap * gaps.sum(axis=1) + self.BETS.per_jump * jumps.sum(axis=1)
+            factors = 1 + self.BETS.bets[:, None] * (0.1 - gaps - jumps)
+            exact = math.log(self.BETS.weights @ factors.prod(axis=1))
+            assert self.BETS.log_wealth(n, taken) <= exact + 1e-9
+
+    def test_the_bound_is_exact_where_losses_are_0_or_the_largest(self) -> None:
+        n, lost = 40, 3
+        gaps, jumps = lost * self.BETS.gaps, lost * self.BETS.jump
+        factors = (1 + self.BETS.bets * 0.1) ** (n - lost) * (1 + self.BETS.bets * (0.1 - self.BETS.gaps - 0.5)) ** lost
+        taken = self.BETS.per_gap * gaps + self.BETS.per_jump * jumps
+        assert self.BETS.log_wealth(n, taken) == pytest.approx(math.log(self.BETS.weights @ factors))
+
+    def test_a_policy_that_is_worse_by_epsilon_is_certified_at_most_as_often_as_the_share(self) -> None:
+        # The least favourable law: losses are 0 or the largest, with mean epsilon, for one of the thresholds.
+        bet = only_first_threshold(self.BETS)
+        runs, share, rng = 4000, 0.1, np.random.default_rng(3)
+        top = float(bet.gaps[0] + bet.jump)
+        losses = np.cumsum(rng.random((runs, 400)) < 0.1 / top, axis=1)
+        needed = math.log(bets.death(Supposed(share)))
+        table = np.full((401, 401), -np.inf)  # logarithm of wealth by episodes and losses
+        for n in range(1, 401):
+            for k in range(min(n, 120) + 1):
+                table[n, k] = bet.log_wealth(n, k * (bet.per_gap * bet.gaps + bet.per_jump * bet.jump))
+        closed = (table[np.arange(1, 401), losses] >= needed).any(axis=1).sum()
+        assert closed <= most_of(runs, share)
+        assert closed >= 0.05 * runs  # there is little slack: twice the money or half the threshold would show
+
+    def test_without_losses_a_claim_takes_a_few_dozen_episodes(self) -> None:
+        needed, n = math.log(1 / 0.0037), 1
+        while self.BETS.log_wealth(n, np.zeros(15)) < needed:
+            n += 1
+        assert n == 32
+
+
+def only_first_threshold(bet: bets.Agreement) -> bets.Agreement:
+    """Returns the bets of one threshold alone, with all of the money."""
+    mine = bet.theta == bet.theta[0]
+    weights = bet.weights[mine] / bet.weights[mine].sum()
+    return bet._replace(theta=bet.theta[mine], gaps=bet.gaps[mine], bets=bet.bets[mine], weights=weights)
+
+
+class TestBoundsOnMeans:
+    def test_a_lower_bound_fails_at_most_as_often_as_its_share_at_any_time(self) -> None:
+        runs, share, mean, rng = 400, 0.2, 0.1, np.random.default_rng(5)
+        false = 0
+        for _ in range(runs):
+            returns = (rng.random(256) < mean).astype(float)
+            looks = (bets.lower_bound_of_mean(returns[:n], 0.00625, 1 / share) for n in (4, 16, 32, 64, 128, 256))
+            false += max(looks) > mean
+        assert false <= most_of(runs, share)
+
+    def test_it_is_the_largest_mean_that_the_mixture_refutes(self) -> None:
+        returns, smallest, threshold = np.array([0.0, 1.0, 1.0, 0.5] * 25), 0.0125, 20.0
+        found = bets.lower_bound_of_mean(returns, smallest, threshold)
+
+        def wealth(m: float) -> float:
+            every = smallest * 2.0 ** np.arange(13)
+            return math.fsum(np.prod(1 + bet * (returns - m)) for bet in every if bet <= 0.9 / m) / 13
+
+        assert wealth(found) >= threshold * (1 - 1e-6) > wealth(found + 1e-6)
+
+    def test_it_comes_close(self) -> None:
+        returns = np.tile([0.0, 1.0], 2000)
+        assert 0.46 < bets.lower_bound_of_mean(returns, 0.00625, 1000.0) < 0.5
+        assert bets.lower_bound_of_mean(np.zeros(50), 0.00625, 1000.0) == 0.0
+        assert bets.lower_bound_of_mean(np.full(2000, 0.1), 0.00625, 1000.0) > 0.09
+
+    @pytest.mark.parametrize(("n", "p"), [(20, 0.3), (50, 0.9), (200, 0.5)])
+    def test_an_upper_bound_fails_at_most_as_often_as_its_share(self, n: int, p: float) -> None:
+        k = np.arange(n + 1)
+        mean = k / n
+        zero, one = np.zeros(n + 1), np.ones(n + 1)
+        upper = bets.upper_bound_of_mean(mean, mean * (1 - mean), n, zero, one, Supposed(0.1))
+        logs = [math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in k]
+        chance = np.exp(np.array(logs) + k * math.log(p) + (n - k) * math.log1p(-p))
+        assert chance[upper < p].sum() <= 0.1
+        assert chance[upper < p].sum() >= 0.005
+
+    def test_an_upper_bound_uses_range_and_variance(self) -> None:
+        one = np.ones(1)
+        narrow = bets.upper_bound_of_mean(0.5 * one, 0 * one, 1000, 0 * one, 1 * one, Supposed(0.05))[0]
+        assert narrow == pytest.approx(0.5 + 7 * math.log(80) / (3 * 999))
+        assert bets.upper_bound_of_mean(0.5 * one, 0 * one, 1000, 0 * one, 0.5 * one, Supposed(0.05))[0] == 0.5
+
+
+# What members say about what was played.
+
+
+def small_decoders() -> Layered:
+    return Layered([Decoders(4, [[0.5, 0.0], [0.0, 0.5]])] * 3)
+
+
+def bits(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.integers(2, size=(n, 4)).astype(np.int8)
+
+
+def some_steps(rng: np.random.Generator, n: int, horizon: int = 3) -> list[Steps]:
+    played = Episodes(
+        [bits(rng, n) for _ in range(horizon)],
+        [rng.integers(2, size=n) for _ in range(horizon)],
+        [np.zeros(n)] * (horizon - 1) + [rng.integers(2, size=n) * 0.5],
+    )
+    return steps_of(played)
+
+
+class TestReading:
+    def test_rows_are_the_values_at_the_actions_taken(self) -> None:
+        functions, rng = small_decoders(), np.random.default_rng(1)
+        x, actions, members = bits(rng, 9), rng.integers(2, size=9), np.arange(0, 48, 3)
+        taken = taken_values(functions, 0, members, x, actions)
+        values = functions.values(0, x, members)
+        np.testing.assert_array_equal(taken.values[taken.group], values[:, np.arange(9), actions])
+        assert len(np.unique(taken.values, axis=0)) == len(taken.values)
+        top = top_values(functions, 0, members, x)
+        np.testing.assert_array_equal(top.values[top.group], values.max(axis=2))
+
+    def test_values_that_are_not_numbers_in_0_1_are_refused(self) -> None:
+        class Broken(Decoders):
+            def values(self, x, members=None, /):  # type: ignore[no-untyped-def]
+                return np.full_like(super().values(x, members), np.nan)
+
+        with pytest.raises(InvalidInput, match="not a number in"):
+            top_values(Layered([Broken(4, [[0.5, 0.0]])]), 0, np.arange(3), bits(np.random.default_rng(0), 2))
+
+    def test_steps_of_episodes_that_end_early(self) -> None:
+        played = Episodes(
+            [np.array([0, 1]), np.array([2, 3])],
+            [np.array([0, 1]), np.array([1, 0])],
+            [np.array([0.2, 0.3]), np.array([0.4, 0.0])],
+            [np.array([False, False]), np.array([False, True])],
+        )
+        first, last = steps_of(played)
+        assert first.goes_on.tolist() == [True, False]
+        assert (last.x.tolist(), last.before.tolist(), last.rewards.tolist()) == ([2], [0.2], [0.4])
+        assert last.goes_on.tolist() == [False]
+
+
+def by_hand(batches: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, float]:
+    """Returns `[n]` the forecast of the last batch's y and its variance, from values `[N, n]` and y `[n]` of all batches."""
+    constants = np.linspace(0, 1, 9)
+    loss, missed, seen = np.zeros(len(batches[0][0]) + 9), np.zeros(2), 0
+    for f, y in batches:
+        everybody = np.concatenate([f, np.repeat(constants[:, None], f.shape[1], axis=1)])
+        s = (np.array([0.25, 0.01]) + missed) / (1 + seen)
+        weights = np.exp(-(loss - loss.min()) / (2 * s[:, None]))
+        forecast = weights @ everybody / weights.sum(axis=1, keepdims=True)  # [2, n]
+        k = int(missed.argmin())
+        answer = forecast[k], float(s[k])
+        loss += ((everybody - y) ** 2).sum(axis=1)
+        missed += ((forecast - y) ** 2).sum(axis=1)
+        seen += len(y)
+    return answer
+
+
+class TestSurvivors:
+    def test_wealth_is_that_of_the_definition_for_every_pair_whoever_shares_its_row(self) -> None:
+        rng = np.random.default_rng(2)
+        levels = [rng.integers(2, size=(6, 2, 2)) / 4 for _ in range(2)]  # few values: members are alike on a batch
+        space = ProductSurvivors(Layered([TableLevel(t) for t in levels]), Share(1e-9))
+        f_seen, y_seen = [], []  # per batch [6, n] and [6, n]
+        for t in (1, 2, 3):
+            x, a = rng.integers(2, size=(2, 3)), rng.integers(2, size=(2, 3))
+            rewards = rng.random((2, 3)) / 4
+            space.absorb(steps_of(Episodes(list(x), list(a), list(rewards))), t)
+            f_seen.append(levels[0][:, x[0], a[0]])
+            y_seen.append(rewards[0] + levels[1].max(axis=2)[:, x[1]])
+        pairs = space._pairs[0]
+        assert len(pairs.alive) < 6  # some share a row
+        for j in range(6):
+            wealth = np.zeros(6)
+            for t in (1, 2, 3):
+                past = [(f_seen[i], y_seen[i][j]) for i in range(t)]
+                forecast, variance = by_hand(past)
+                f, y = past[-1]
+                stake = bets.stakes(forecast[None], np.array(variance), f)
+                wealth = (wealth + bets.money(t)) * np.exp(bets.log_factors(stake, y, f).sum(axis=1))
+            np.testing.assert_allclose(pairs.wealth[pairs.row, pairs.column[j]], wealth, rtol=1e-9)
+
+    def test_survivors_are_the_chains_through_living_pairs(self) -> None:
+        rng = np.random.default_rng(4)
+        functions = Layered([TableLevel(rng.random((5, 3, 2)) / 2) for _ in range(3)])
+        space = ProductSurvivors(functions, Share(1e-9))
+        for t in range(1, 4):
+            x = [rng.integers(3, size=6) for _ in range(3)]
+            played = Episodes(x, [rng.integers(2, size=6) for _ in range(3)], [rng.random(6) / 6 for _ in range(3)])
+            space.absorb(steps_of(played), t)
+        pairs = space._pairs
+        for p in pairs:  # more deaths than bets brought
+            p.alive &= rng.random(p.alive.shape) < 0.6
+        members = [space.living(h).copy() for h in range(3)]
+        alive = [p.alive[p.row][:, p.column] for p in pairs]
+        chains = [
+            c
+            for c in itertools.product(*(range(len(m)) for m in members))
+            if alive[0][c[0], c[1]] and alive[1][c[1], c[2]] and alive[2][c[2], 0]
+        ]
+        space.settle()
+        for h in range(3):
+            assert space.living(h).tolist() == sorted({int(members[h][c[h]]) for c in chains})
+        assert space.log_size == pytest.approx(math.log(len(chains)))
+        inside = {tuple(int(members[h][c[h]]) for h in range(3)) for c in chains}
+        for c in itertools.product(range(5), repeat=3):
+            assert (c in space) == (c in inside)
+
+    def test_draws_follow_the_weights_and_the_best_is_the_best(self) -> None:
+        rng = np.random.default_rng(6)
+        functions = Layered([TableLevel(rng.random((3, 2, 2))) for _ in range(2)])
+        space = ProductSurvivors(functions, Share(1e-9))
+        x = [rng.integers(2, size=3) for _ in range(2)]
+        space.absorb(steps_of(Episodes(x, [np.zeros(3, dtype=np.int64)] * 2, [np.full(3, 0.1)] * 2)), 1)
+        first = np.array([True, False, True])[: len(space.living(0))]
+        logs = [p.log_weights()[p.row][:, p.column] for p in space._pairs]
+        weights = {
+            (int(space.living(0)[i]), int(space.living(1)[j])): math.exp(logs[0][i, j] + logs[1][j, 0])
+            for i in np.flatnonzero(first)
+            for j in range(len(space.living(1)))
+            if logs[0][i, j] > -np.inf
+        }
+        fit, total, draws = space.fit(first), sum(weights.values()), 4000
+        counted = dict.fromkeys(weights, 0)
+        for i in range(draws):
+            counted[fit.draw(keyed_generator(i, "test"))] += 1
+        for chain, weight in weights.items():
+            assert counted[chain] / draws == pytest.approx(weight / total, abs=5 * math.sqrt(0.25 / draws))
+            assert fit.behind(chain) == pytest.approx(math.log(max(weights.values()) / weight), abs=1e-9)
+
+    @pytest.mark.parametrize("is_product", [True, False])
+    def test_a_value_above_what_can_still_be_earned_is_refuted_at_no_cost(self, is_product: bool) -> None:
+        tables = [[[0.9]], [[0.4]]]
+        levels = [TableLevel([[[1.0]], [[1.0]]]), TableLevel(tables)]
+        functions = Layered(levels) if is_product else Listed(levels)
+        share = Share(1e-12)
+        space = (ProductSurvivors if is_product else ListedSurvivors)(functions, share)
+        zero = np.zeros(1, dtype=np.int64)
+        space.absorb(steps_of(Episodes([zero, zero], [zero, zero], [np.array([0.6]), np.array([0.4])])), 1)
+        assert space.living(1).tolist() == [1]
+
+    def test_an_exact_function_on_the_edge_of_its_range_survives(self) -> None:
+        # r_0 = 0.3 and f_1 = 0.7 make f_0 = 1: bets near the edge are large, and rounding must not kill.
+        levels = [TableLevel([[[1.0]], [[0.9]]]), TableLevel([[[0.7]], [[0.6]]])]
+        for space in (ProductSurvivors(Layered(levels), Share(0.05)), ListedSurvivors(Listed(levels), Share(0.05))):
+            zero = np.zeros(8, dtype=np.int64)
+            played = Episodes([zero, zero], [zero, zero], [np.full(8, 0.3), np.full(8, 0.7)])
+            for t in range(1, 200):
+                space.absorb(steps_of(played), t)
+            assert space.only in ((0, 0), 0)
+
+    def test_a_listed_function_dies_on_the_wealth_of_all_levels(self) -> None:
+        levels = [TableLevel([[[0.5]], [[0.35]]])] * 1 + [TableLevel([[[0.5]], [[0.35]]])]
+        functions, rng = Listed(levels), np.random.default_rng(8)
+        space = ListedSurvivors(functions, Share(0.05))
+        assert space.limit == pytest.approx(20.0, rel=1e-5)
+        zero = np.zeros(8, dtype=np.int64)
+        for t in range(1, 60):
+            last = (rng.random(8) < 0.5).astype(float)
+            space.absorb(steps_of(Episodes([zero, zero], [zero, zero], [np.zeros(8), last])), t)
+        assert 0 in space
+        assert 1 not in space
+
+    def test_no_survivor_is_a_broken_promise(self) -> None:
+        functions = Layered([TableLevel([[[0.9]], [[0.8]]])])
+        space = ProductSurvivors(functions, Share(0.05))
+        zero = np.zeros(8, dtype=np.int64)
+        with pytest.raises(BrokenPromise, match="no function of level 0"):
+            any(space.absorb(steps_of(Episodes([zero], [zero], [np.zeros(8)])), t) > 9 for t in range(1, 50))
+
+
+class TestRoots:
+    def functions(self) -> Layered:
+        return Layered([TableLevel([[[0.2], [0.9]], [[0.6], [0.5]]])])
+
+    def test_looks_come_at_sizes_fixed_in_advance_whatever_the_batches(self) -> None:
+        x = np.random.default_rng(0).integers(2, size=120)
+        uppers = []
+        for size in (1, 7, 120):
+            share = Share(0.2)
+            roots = Roots(self.functions(), share)
+            for first in range(0, 120, size):
+                roots.absorb(x[first : first + size], np.arange(2))
+            claims = share.claims()
+            assert [(c.kind, c.n) for c in claims] == [(UPPER, 32), (UPPER, 48), (UPPER, 72), (UPPER, 108)]
+            assert [c.share for c in claims] == pytest.approx([0.09865, 0.02618, 0.01233, 0.00732], abs=1e-5)
+            uppers.append(roots.upper)
+        np.testing.assert_allclose(uppers[0], uppers[1], rtol=1e-12)
+        np.testing.assert_allclose(uppers[0], uppers[2], rtol=1e-12)
+
+    def test_u_is_the_largest_bound_of_a_living_root_and_falls_to_its_mean(self) -> None:
+        roots, members = Roots(self.functions(), Share(0.2)), np.arange(2)
+        assert roots.largest(members) == pytest.approx(0.9)
+        roots.absorb(np.arange(5000) % 2, members)
+        assert roots.promise(members) == pytest.approx([0.55, 0.55])
+        assert 0.55 < roots.largest(members) < 0.58
+        assert roots.largest(members[1:]) < roots.largest(members)
+
+    def test_an_upper_bound_of_a_true_mean_fails_at_most_as_often_as_its_share(self) -> None:
+        runs, false, rng = 400, 0, np.random.default_rng(2)
+        for _ in range(runs):
+            roots = Roots(self.functions(), Share(0.3))
+            roots.absorb((rng.random(250) < 0.2).astype(np.int64), np.arange(2))
+            false += bool(roots.upper[0] < 0.2 + 0.7 * 0.2)
+        assert false <= most_of(runs, 0.3)
+
+
+# One candidate.
+
+
+def table_policy(levels: list[list[list[float]]]) -> LearnedPolicy:
+    return LearnedPolicy(Layered([TableLevel([level]) for level in levels]), (0,) * len(levels))
+
+
+class TestPlaying:
+    POLICY = table_policy([[[0.5, 0.7], [0.0, 0.0]], [[0.3, 0.2], [0.0, 0.0]]])
+
+    def test_random_actions_come_only_where_nothing_is_promised(self) -> None:
+        x = np.array([0, 1] * 500)
+        explorer, rng = IdleExploration(self.POLICY, 0.01, 2), np.random.default_rng(0)
+        actions = explorer.actions(0, x, rng)
+        assert (actions[x == 0] == 1).all()
+        assert 200 < actions[x == 1].sum() < 300
+        never = IdleExploration(self.POLICY, -1.0, 2).actions(0, x, rng)
+        np.testing.assert_array_equal(never, self.POLICY.actions(0, x))
+
+    def test_an_episode_serves_claims_up_to_its_first_other_action(self) -> None:
+        played = Episodes(
+            [np.array([0, 1, 1]), np.array([0, 0, 0])],
+            [np.array([1, 1, 0]), np.array([0, 0, 0])],  # the second one differs at level 0
+            [np.array([0.1, 0.2, 0.0]), np.array([0.5, 0.6, 0.7])],
+        )
+        (first, last), earned = followed(played, self.POLICY)
+        assert first.actions.tolist() == [1, -1, 0]
+        assert first.errors == pytest.approx([0.1 + 0.3 - 0.7, 0.3 - 0.0])
+        assert (last.x.tolist(), last.actions.tolist()) == ([0, 0], [0, 0])
+        assert earned == pytest.approx([0.6, 0.0, 0.7])
+
+    def test_what_members_contribute_to_the_loss(self) -> None:
+        # Members: one agrees, one prefers the other action by 0.02, one by 0.4.
+        functions = Layered([TableLevel([[[0.5, 0.1]], [[0.5, 0.52]], [[0.3, 0.7]]])])
+        trail = [[Followed(np.array([0, 0, 0]), np.array([0, 0, -1]), np.zeros(2))]]
+        gaps, jumps = lost_sums(functions, 0, np.arange(3), trail, np.array([0.01, 0.1]))
+        np.testing.assert_allclose(gaps, [[0, 0, 0], [0, 0.04, 0]], atol=1e-12)
+        np.testing.assert_allclose(jumps, [[0.5, 3 * 0.52, 2.1], [0.5, 0.52, 2.1]])
+
+    def test_accounts_split_their_share_among_levels(self) -> None:
+        shares = Share(0.1).split(0.1, 0.2, 0.3)
+        accounts = Accounts.opened(1, 4, 0.1, *shares)
+        assert accounts.average_limit == pytest.approx(4 / 0.01, rel=1e-5)
+        assert accounts.average_wealth.shape == (4, 16)
+        assert accounts.average_bets.min() == -0.5
+        accounts.returns.append(np.ones(64))
+        accounts.n = 64
+        assert accounts.look(0.00625) > 0.7
+        assert accounts.interval_threshold == pytest.approx(50.0, rel=1e-5)
+
+
+# Whole runs.
+
+
+def learn(problem: Problem, **given: object) -> richobs.Outcome:
+    return run(problem, Settings(learner="betting", **given))  # type: ignore[arg-type]
+
+
+def searched(
+    problem: Problem, *, epsilon: float = 0.1, delta: float = 0.05, seed: int = 0, limit: int | None = None, **tuning
+):  # type: ignore[no-untyped-def]
+    engine = StreamEngine(problem.env, problem.functions, seed=seed, ledger=Ledger(limit))
+    return BettingSearch(engine, problem.functions, epsilon, delta, seed, nobody, Tuning(**tuning))
+
+
+def coin_problem(chances: list[float], tables: list[list[float]]) -> Problem:
+    """One level and one observation: actions pay 1 with the given chances; the class lists tables."""
+    process = TabularProcess(
+        start=np.ones(1),
+        transitions=(),
+        emissions=(np.ones((1, 1)),),
+        rewards=(Rewards.bernoulli(np.array(chances)[None, None]),),
+    )
+    levels = [np.array([tables[i] for i in range(len(tables))])[:, None]]
+    return table_problem(process, levels, (tables.index(chances),))
+
+
+class TestRuns:
+    @pytest.mark.parametrize(
+        ("world", "most"),
+        [
+            ("lock/5,noise_bits=5", 250),
+            ("lock/3,swap=0.5,fail=0.1", 250),
+            ("random/4", 450),
+            ("mdp", 500),
+            ("disjoint", 500),
+        ],
+    )
+    def test_it_certifies_an_optimal_policy_in_a_few_hundred_episodes(self, world: str, most: int) -> None:
+        for seed in range(2):
+            problem = richobs.make(f"{world},seed={seed}")
+            outcome = learn(problem, seed=seed)
+            assert outcome.reason in CERTIFIED
+            assert outcome.episodes <= most
+            assert problem.optimal_value - problem.value(outcome.policy) <= 0.1
+            assert outcome.upper >= problem.optimal_value
+            assert outcome.lower <= problem.value(outcome.policy)
+            assert outcome.epsilon == 0.1
+
+    def test_q_star_survives_and_the_claims_add_up_to_at_most_delta(self) -> None:
+        problem = richobs.make("lock/4,noise_bits=4,seed=5")
+        search = searched(problem)
+        found = run_search(search)
+        assert problem.optimal_function in search.survivors
+        assert found.by == "agreement"
+        outcome = learn(problem)
+        assert sum(c.share for c in outcome.claims) <= 0.05
+        kinds = {c.kind for c in outcome.claims}
+        assert {LOWER, UPPER, AGREED, "bets never refute Q*"} <= kinds
+        (bet,) = (c for c in outcome.claims if c.kind == "bets never refute Q*")
+        assert bet.share == pytest.approx(SHARES["bets"] * 0.05)
+        assert bet.value == pytest.approx(4 / bet.share, rel=1e-5)
+
+    def test_shares_are_within_delta(self) -> None:
+        assert sum(SHARES.values()) <= 1 + 1e-12
+
+    def test_a_search_of_all_kinds_of_problems_is_seldom_wrong(self) -> None:
+        # delta 0.5: at most half may be wrong; about one in twenty is. 40 runs with more than 8 wrong would be a fault.
+        wrong = 0
+        for seed in range(40):
+            rng = keyed_generator(seed, "test betting")
+            moves = rng.dirichlet([0.5, 0.5], size=(2, 2))
+            mean = rng.choice([0.02, 0.4, 0.6, 1.0], size=(2, 1, 2))
+            process = TabularProcess.from_flat(2, [0.5, 0.5], moves, np.eye(2), Rewards.bernoulli(mean, 0.5))
+            levels = [np.clip(q + rng.normal(0, 0.15, (6, *q.shape)), 0, 1) for q in process.q_tables]
+            for level, q in zip(levels, process.q_tables, strict=True):
+                level[0] = q
+            problem = table_problem(process, levels, (0, 0))
+            search = searched(problem, delta=0.5, seed=seed, limit=300)
+            found = run_search(search)
+            value = process.value(LearnedPolicy(problem.functions, found.member))
+            false = (0, 0) not in search.survivors or search.upper < process.optimum.value
+            wrong += false or process.optimum.value - value > found.gap + 1e-9
+        assert wrong <= 8
+
+    def test_the_policy_played_is_the_policy_handed_out_ties_included(self) -> None:
+        # All actions tie under the first function; the smallest action pays least, and the claim must know that.
+        chances = [0.3] + [0.7] * 4
+        problem = coin_problem(chances, [chances, [0.7] * 5])
+        outcome = learn(problem, epsilon=0.2)
+        assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon
+        search = searched(problem, epsilon=0.2)
+        run_search(search)
+        for candidate in search.opened:
+            assert candidate.accounts is not None
+            greedy = candidate.policy.actions(0, np.zeros(1, dtype=np.int64))[0]
+            taken = np.concatenate([batch[0].actions for batch in candidate.accounts.trail])
+            assert set(taken.tolist()) == {greedy}
+
+    def test_the_first_batch_of_a_candidate_enters_no_account(self) -> None:
+        search = searched(richobs.make("random/3,seed=1"), first=4, largest=4)
+        run_search(search)
+        batches = sum(c.batches for c in search.candidates.values())
+        assert batches == search.batches
+        for candidate in search.candidates.values():
+            if candidate.batches < 2:
+                assert candidate.accounts is None
+            else:
+                assert candidate.accounts is not None
+                assert len(candidate.accounts.trail) == len(candidate.accounts.returns) == candidate.batches - 1
+                assert candidate.accounts.n == sum(len(r) for r in candidate.accounts.returns)
+        assert [c.accounts.number for c in search.opened] == list(range(1, len(search.opened) + 1))  # type: ignore[union-attr]
+
+    def test_averages_end_a_search_whose_other_bets_have_no_power(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        problem = coin_problem([0.5, 0.2], [[0.5, 0.2], [0.5, 0.9]])
+        monkeypatch.setattr(
+            bets, "stakes", lambda forecast, variance, f: np.zeros(np.broadcast_shapes(forecast.shape, f.shape))
+        )
+        search = searched(problem, limit=3000)
+        found = run_search(search)
+        assert (found.member, found.by) == ((0,), "one survivor")
+        monkeypatch.setattr(bets, "average_bets", lambda smallest: np.zeros(2))
+        assert run_search(searched(problem, limit=3000)).by == "nothing"
+
+    def test_episodes_that_run_out_leave_an_honest_interval(self) -> None:
+        problem = richobs.make("lock/4,seed=2")
+        outcome = learn(problem, max_episodes=30)
+        assert outcome.reason is StopReason.EPISODES_SPENT
+        assert outcome.episodes <= 30
+        assert outcome.epsilon == pytest.approx(outcome.upper - outcome.lower)
+        assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon
+        with pytest.raises(EpisodeLimit):
+            learn(problem, max_episodes=3)
+
+    def test_a_policy_that_beats_every_promise_is_a_broken_promise(self) -> None:
+        # Two functions that promise 0.3 at most; the first observation hides that both actions pay 0.8.
+        process = coin_problem([0.8, 0.8], [[0.8, 0.8]]).process
+        assert process is not None
+        problem = table_problem(process, [np.array([[[0.3, 0.3]], [[0.3, 0.2]]])], None)
+        with pytest.raises(BrokenPromise):
+            learn(problem)
+
+    def test_bounds_that_contradict_each_other_are_a_broken_promise_not_a_certificate(self) -> None:
+        problem = coin_problem([0.5, 0.2], [[0.5, 0.2], [0.5, 0.9]])
+        search = searched(problem, limit=200)
+        found = run_search(search)
+        for candidate in search.opened:
+            assert candidate.accounts is not None
+            candidate.accounts.lower = 0.95
+        with pytest.raises(BrokenPromise, match=r"at least 0\.95, but no surviving function promises more than 0\.5"):
+            closed(search, search.opened[0])
+        with pytest.raises(BrokenPromise, match=r"at least 0\.95"):
+            outcome_of(search, found)
+        with pytest.raises(BrokenPromise, match=r"at least 0\.95"):
+            best_interval(search, search.opened[0])
+
+    def test_the_last_survivor_is_certified_at_once(self) -> None:
+        problem = coin_problem([0.5, 0.2], [[0.5, 0.2], [0.1, 0.9]])
+        outcome = learn(problem)
+        assert outcome.constants.closed_by == "one survivor"
+        assert outcome.policy.member == (0,)
+        assert outcome.log_size == 0.0
+
+    def test_listed_classes(self) -> None:
+        problem = richobs.make("random/3,seed=4")
+        tables = [level.tables for level in problem.functions.levels]  # type: ignore[attr-defined]
+        chains = [problem.optimal_function, *np.random.default_rng(0).integers(20, size=(30, 3)).tolist()]
+        books = problem.process.codebooks  # type: ignore[union-attr]
+        mine = [TableLevel(np.stack([t[c[h]] for c in chains]), books[h]) for h, t in enumerate(tables)]  # type: ignore[index]
+        listed = Problem(problem.env, Listed(mine), problem.process)
+        outcome = learn(listed)
+        assert outcome.reason in CERTIFIED
+        assert listed.optimal_value - listed.value(outcome.policy) <= 0.1
+
+    def test_results_do_not_depend_on_workers_and_a_run_goes_on(self, tmp_path) -> None:  # type: ignore[no-untyped-def]
+        problem = richobs.make("lock/4,seed=3")
+        once = certify(learn(problem, seed=1), problem).to_json()
+        assert certify(learn(problem, seed=1, workers=2), problem).to_json() == once
+        settings = Settings(learner="betting", seed=1, max_episodes=40)
+        assert run(problem, settings, out=tmp_path / "run").reason is StopReason.EPISODES_SPENT
+        longer = dataclasses.replace(settings, max_episodes=5000)
+        again = run(problem, longer, out=tmp_path / "run")
+        assert (
+            certify(again, problem).content["result"]
+            == certify(learn(problem, seed=1, max_episodes=5000), problem).content["result"]
+        )
+
+    def test_a_certificate_is_derived_again_and_a_changed_one_is_noticed(self) -> None:
+        problem = richobs.make("lock/4,seed=3")
+        settings = Settings(learner="betting", seed=1)
+        content = certify(run(problem, settings), problem).content
+        findings = {f.what: f.agrees for f in Betting().recheck(content, problem, settings)}
+        assert findings == {"delta": True, "bounds": True, "agreement": True}
+        fewer = {
+            **content,
+            "constants": {**content["constants"], "agreement": {**content["constants"]["agreement"], "n": 20}},
+        }
+        findings = {f.what: f.agrees for f in Betting().recheck(fewer, problem, settings)}
+        assert findings == {"delta": True, "bounds": True, "agreement": False}
+        claims = [[kind, path, n, 2 * share, value] for kind, path, n, share, value in content["claims"]]
+        dearer = {**content, "claims": claims, "result": {**content["result"], "lower": 0.49999}}
+        findings = {f.what: f.agrees for f in Betting().recheck(dearer, problem, settings)}
+        assert (findings["delta"], findings["bounds"]) == (False, False)
+
+    def test_events_tell_what_happened(self) -> None:
+        outcome = learn(richobs.make("lock/3,seed=1"))
+        kinds = [e.kind for e in outcome.trace]
+        assert kinds[0] == "candidate"
+        assert kinds[-1] == "claim"
+        assert sum(e.n for e in outcome.trace) == outcome.episodes
+        assert all(e.mark is None and e.sentence and e.verdict for e in outcome.trace)
+
+    def test_what_cannot_be_served_is_refused(self) -> None:
+        with pytest.raises(InvalidInput, match="one by one"):
+            learn(richobs.make("lock/3"), engine="counted")
+        for wrong in ("first=0", "largest=2", "doubt=-1", "idle=never"):
+            with pytest.raises(InvalidInput):
+                learn(richobs.make("lock/3"), tuning=(wrong,))
+
+    def test_a_plan_says_what_agreement_takes_at_the_least(self) -> None:
+        problem = richobs.make("lock/5")
+        plan = Betting().plan(problem, Settings(learner="betting"))
+        (row,) = plan.rows()
+        assert row.value == 32
+        assert plan.max_episodes is None
