@@ -484,3 +484,32 @@ def test_a_class_that_a_problem_accepts_answers_everything(functions):
 def test_what_is_refused(call, words):
     with pytest.raises(InvalidInput, match=words):
         call()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda v: 2 * v, r"Own.values returned .* to 1.\d+; values must lie in \[0, 1\]"),
+        (lambda v: v * np.nan, r"values must lie in \[0, 1\]"),
+        (
+            lambda v: v.swapaxes(0, 1),
+            r"\[N, n, K\] = \(2, 3, 2\); it returned float64 of shape \(3, 2, 2\)",
+        ),
+        (lambda v: v[:1], r"of shape \(1, 3, 2\)"),
+    ],
+)
+def test_values_of_a_class_of_ones_own_are_checked(change, sentence):
+    class Own(LevelClass):
+        size, n_actions = 2, 2
+
+        def values(self, x, members=None, /):
+            every = np.full((2, len(x), 2), 0.75)
+            return change(every if members is None else every[members])
+
+    functions, x = Listed([Own()]), np.arange(3)
+    for ask in (
+        lambda: functions.values(0, x),
+        lambda: functions.moments(0, Batch.of_observations(x, 2)),
+    ):
+        with pytest.raises(InvalidInput, match=sentence):
+            ask()

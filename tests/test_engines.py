@@ -652,8 +652,8 @@ class TestSteps:
         problem = richobs.make(STEP_WORLDS[1])
         policy, other = Uniform(3), Switch(Explore(OpenLoop((0,)), 0.95, 3), 1, Uniform(3))
         for engine in self.engines(problem):
-            (steps,) = engine.ask(Query(other, 200_000, "x", levels=3, steps=(LevelSteps(1),))).steps
-            assert self.largest_z(steps, problem.process, policy, 1, 200_000) > LIMIT
+            (steps,) = engine.ask(Query(other, 1_000_000, "x", levels=3, steps=(LevelSteps(1),))).steps
+            assert self.largest_z(steps, problem.process, policy, 1, 1_000_000) > LIMIT
 
     @pytest.mark.parametrize("n", [50, 10**13, 10**20])
     @pytest.mark.parametrize("id", STEP_WORLDS[1:3])

@@ -91,3 +91,14 @@ def test_actions_that_are_none_are_refused(answer, sentence):
 
     with pytest.raises(InvalidInput, match=sentence):
         checked_actions(Given(), 1, X, 2, RNG)
+
+
+def test_rounding_does_not_choose_between_equal_actions():
+    """Values that differ in their last digits are a tie, and go to the smallest action; a real difference decides."""
+
+    class Values:
+        def values(self, level, x):
+            return np.array([[0.3, 0.1 + 0.2, 0.0], [0.3, 0.3 + 1e-9, 0.0], [0.0, 0.3, 0.3 - 1e-15]])
+
+    assert 0.1 + 0.2 > 0.3
+    assert Greedy(Values()).actions(0, X).tolist() == [0, 1, 1]

@@ -45,6 +45,35 @@ class TestProblems:
         with pytest.raises(InvalidInput, match="the class has 4 levels and 4 actions; the environment has 3 and 4"):
             Problem(problem.env, richobs.make("lock/4").functions)
 
+    @pytest.mark.parametrize(
+        ("facts", "sentence"),
+        [
+            ({"horizon": None}, "Wrapped.horizon must be a whole number, at least 1; got None"),
+            ({"n_actions": 0}, "Wrapped.n_actions must be a whole number"),
+            ({"reward_range": 1.0}, r"Wrapped.reward_range must be \(low, high\)"),
+            ({"reward_range": (1, 0)}, r"got \(1, 0\)"),
+        ],
+    )
+    def test_facts_that_are_none(self, facts, sentence):
+        problem = richobs.make("lock/3")
+        env = Wrapped(problem.env)
+        vars(env).update(facts)
+        with pytest.raises(InvalidInput, match=sentence):
+            Problem(env, problem.functions)
+
+    def test_a_class_is_no_environment(self):
+        class Corridor(Wrapped):
+            horizon, n_actions, reward_range = 3, 4, (0.0, 1.0)
+
+        with pytest.raises(InvalidInput, match=r"Corridor is a class; give an environment of it, Corridor\(\)"):
+            Problem(Corridor, richobs.make("lock/3").functions)
+
+    def test_assumptions_are_checked_of_a_problem(self):
+        problem = richobs.make("mdp/3")
+        assert richobs.check_assumptions(problem).holds
+        with pytest.raises(InvalidInput, match="the process is written down, and it is not here"):
+            richobs.check_assumptions(richobs.make("lock/3,noise_bits=40"))
+
     def test_another_class_makes_another_problem(self):
         problem = richobs.make("lock/3")
         other = as_problem(problem, richobs.make("lock/3").functions)

@@ -86,4 +86,9 @@ def learn(
             if callback is not None:
                 callback(step)
 
-        return run(problem, settings, callback=listen, out=out)
+        try:
+            return run(problem, settings, callback=listen, out=out)
+        except KeyboardInterrupt as stopped:
+            if out is not None:
+                stopped.add_note(f"What was drawn is kept in {os.fspath(out)}; the same call goes on from there.")
+            raise

@@ -39,6 +39,9 @@ class LevelClass(ABC):
     code: ClassVar[str | None] = None
     """Name of the class in files; None where it is Python code, which is not written. It is never inherited."""
 
+    values_are_checked: ClassVar[bool] = False
+    """Whether `values` is known to return [N, n, K] numbers in [0, 1]; else every answer is checked."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         """Gives a subclass the defaults in place of what it must not inherit."""
         super().__init_subclass__(**options)
@@ -46,7 +49,7 @@ class LevelClass(ABC):
         unsafe = ["code", "singleton", "to_arrays", "from_arrays"]  # else it could be saved as its parent
         parent = next(c for c in cls.__mro__[1:] if "values" in vars(c))
         if "values" in own and parent is not LevelClass:
-            unsafe += ["kinds", "value_bounds", "moments", "reads", "observation_ndim"]
+            unsafe += ["kinds", "value_bounds", "moments", "reads", "observation_ndim", "values_are_checked"]
         for name in unsafe:
             if name not in own:
                 setattr(cls, name, vars(LevelClass)[name])
@@ -69,6 +72,25 @@ class LevelClass(ABC):
             x: `[n, ...]` observations.
             members: indices of functions, in any order, repeats allowed.
         """
+
+    def checked_values(self, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns what `values` does, once it is known to be `[N, n, K]` numbers in [0, 1].
+
+        Raises:
+            InvalidInput: it is something else.
+        """
+        if self.values_are_checked:
+            return self.values(x, members)
+        values = np.asarray(self.values(x, members))
+        shape = (self.size if members is None else len(members), len(x), self.n_actions)
+        name = f"{type(self).__name__}.values"
+        if values.shape != shape or values.dtype.kind not in "fiub":
+            raise InvalidInput(
+                f"{name} must return numbers [N, n, K] = {shape}; it returned {values.dtype} of shape {values.shape}."
+            )
+        if values.size and not (values.min() >= 0 and values.max() <= 1):  # NaN included
+            raise InvalidInput(f"{name} returned {values.min()} to {values.max()}; values must lie in [0, 1].")
+        return values.astype(np.float64, copy=False)
 
     @property
     def observation_ndim(self) -> int | None:
@@ -98,10 +120,10 @@ class LevelClass(ABC):
         size = self.size if members is None else len(members)
         step = max(1, AT_ONCE_VALUES // max(1, len(batch.x) * self.n_actions))
         if step >= size:
-            return Moments.of(self.values(batch.x, members), batch)
+            return Moments.of(self.checked_values(batch.x, members), batch)
         members = np.arange(size) if members is None else members
         parts = [members[i : i + step] for i in range(0, size, step)]
-        return Moments.concatenate([Moments.of(self.values(batch.x, part), batch) for part in parts])
+        return Moments.concatenate([Moments.of(self.checked_values(batch.x, part), batch) for part in parts])
 
     def reads(self, member: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
         """Returns the coordinates that one function looks at, each only through "above 1/2".
@@ -162,6 +184,10 @@ class Chosen(LevelClass):
     def n_actions(self) -> int:
         """Number of actions K."""
         return self.level_class.n_actions
+
+    def checked_values(self, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns what `values` does; the class that they are chosen from checks it."""
+        return self.level_class.checked_values(x, self.members[checked_members(members, self.size)])
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""

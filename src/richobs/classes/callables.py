@@ -31,6 +31,8 @@ class Callables(Listed):
 class CallableLevel(LevelClass):
     """Python functions at one level, each asked once per batch. It is Python code, so it is not written to files."""
 
+    values_are_checked = True
+
     def __init__(self, functions: Sequence[ValueCallable], level: int, n_actions: int):
         """Takes the functions.
 

@@ -16,6 +16,8 @@ from richobs.stats import grouping
 class Constants(LevelClass):
     """Functions whose values depend on the action alone; their greedy policies play one action whatever they see."""
 
+    values_are_checked = True
+
     code = "constant"
 
     def __init__(self, table: ArrayLike):

@@ -22,6 +22,8 @@ class Decoders(LevelClass):
     where both are, 0 where neither is. D coordinates and A rows of `worth` make D(D-1)A^2 functions, none of them stored.
     """
 
+    values_are_checked = True
+
     code = "decoders"
 
     def __init__(self, n_coordinates: int, worth: ArrayLike, *, rotation: Floats | None = None):

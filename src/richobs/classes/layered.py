@@ -73,7 +73,7 @@ class ByLevel:
 
     def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all members of `level`, or of those listed in `members`."""
-        return self.levels[level].values(x, members)
+        return self.levels[level].checked_values(x, members)
 
     def moments(self, level: int, batch: Batch, members: Ints | None = None, /) -> Moments:
         """Returns the moments of a batch at `level`, of all members or of those listed."""
@@ -152,7 +152,7 @@ class LevelwiseFunction:
 
     def values(self, level: int, x: Observations, /) -> Floats:
         """Returns `[n, K]` f(x, a)."""
-        return self.levels[level].values(x, np.array([self.chain[level]]))[0]
+        return self.levels[level].checked_values(x, np.array([self.chain[level]]))[0]
 
     def reads(self, level: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
         """Returns the coordinates that f looks at, each only through "above 1/2"; None where that cannot be said.

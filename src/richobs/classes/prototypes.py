@@ -15,6 +15,8 @@ from richobs.core.types import Floats, Ints, Observations
 class Prototypes(LevelClass):
     """Function m finds the centre of set `which[m]` that is nearest to x and returns that centre's row of its table."""
 
+    values_are_checked = True
+
     code = "prototypes"
 
     def __init__(self, centres: ArrayLike, which: ArrayLike, tables: ArrayLike):

@@ -18,6 +18,8 @@ from richobs.core.types import Floats, Ints, Observations
 class TableLevel(LevelClass):
     """The functions of one level as a `[N, X, K]` array."""
 
+    values_are_checked = True
+
     code = "table"
 
     def __init__(self, tables: ArrayLike, codebook: Codebook | None = None):

@@ -40,7 +40,9 @@ def default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
     """Returns a folder under `runs/` named after the world and every setting that is not the usual one."""
     asked, plain = settings.as_plain(), Settings().as_plain()
     named = [
-        f"{name}={asked[name]}" for name in asked if name not in {*MAY_CHANGE, "tuning"} and asked[name] != plain[name]
+        f"{'run_seed' if name == 'seed' else name}={asked[name]}"  # a world may have a seed too
+        for name in asked
+        if name not in {*MAY_CHANGE, "tuning"} and asked[name] != plain[name]
     ]
     parts = [problem.name, *named, *settings.tuning]
     return pathlib.Path("runs") / ",".join(parts).replace("/", "-")

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import operator
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -61,6 +62,9 @@ def main(args: Sequence[str] | None = None) -> int:
             config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
         )
         return int(command.run(console))
+    except BrokenPipeError:  # whoever reads the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (RichObsError, OSError) as error:
         errors.print(f"[bold red]richobs:[/] {escape(str(error))}")
         if isinstance(error, RunStopped):

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from richobs.cli.printing import headline, widened
 from richobs.cli.world_options import World, build
+from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings
 from richobs.learners import Plan, learner
 from richobs.show import words
@@ -42,6 +43,8 @@ class PlanCommand:
     def run(self, console: Console) -> int:
         """Prints one plan after the other."""
         problem = build(self.world)
+        if self.tuning and self.learner is None:
+            raise InvalidInput("--tuning belongs to one learner; say which with --learner.")
         plans: dict[str, Plan] = {}
         for name in USUAL if self.learner is None else (self.learner,):
             chosen = learner(name)
@@ -54,6 +57,7 @@ class PlanCommand:
                 tuning=self.tuning,
             )
             settings.check()
+            chosen.check_needs(problem, settings)
             plans[chosen.name] = chosen.plan(problem, settings)
         if self.json:
             content = {"id": problem.id, **{name: plan.as_json() for name, plan in plans.items()}}

@@ -37,7 +37,8 @@ def learn_in(console: Console, folder: pathlib.Path, problem: Problem, settings:
     """Learns in a folder, going on where it stopped, and says what was found."""
     if problem.truth is not None and not problem.truth.world.is_deterministic:
         plain_console(stderr=True).print(
-            "warning: transitions of this world are random; a claim that assumes deterministic ones means nothing here.",
+            "warning: transitions of this world are random; a claim that assumes deterministic ones means nothing here. "
+            "The learners betting and olive do not assume that.",
             style="yellow",
         )
     was_finished = _holds_finished(folder, settings)

@@ -129,7 +129,7 @@ def checked_episodes(played: Any, env: Environment, policy: Policy, n: int, leve
             f"{name}: episode {episode} took action {actions[level, episode]} at level {level}; action {prefix[level]} was "
             "asked for."
         )
-    _check_rewards(rewards, ended, env, fixed_prefix(policy))
+    check_rewards(rewards, ended, env, policy)
     return Episodes(
         tuple(seen), tuple(actions.astype(np.int64, copy=False)), tuple(rewards), () if ended is None else tuple(ended)
     )
@@ -186,8 +186,12 @@ def _table(name: str, what: str, given: Any, n: int, levels: int, kinds: str) ->
     return np.stack(columns)
 
 
-def _check_rewards(rewards: Floats, ended: Mask | None, env: Environment, prefix: Path) -> None:
-    """Refuses rewards `[levels, n]` that are not numbers, come after the end, or add up to more than was declared."""
+def check_rewards(rewards: Floats, ended: Mask | None, env: Environment, policy: Policy) -> None:
+    """Refuses rewards `[levels, n]` that are not numbers, come after the end, or add up to more than was declared.
+
+    Raises:
+        RewardOutOfRange: naming episode, level and value.
+    """
     low, high = env.reward_range
     so_far = rewards.cumsum(axis=0)
     # Later rewards may undo earlier ones where some are negative; only nonnegative rewards bound every partial sum.
@@ -201,6 +205,7 @@ def _check_rewards(rewards: Floats, ended: Mask | None, env: Environment, prefix
     late = np.zeros_like(wrong) if ended is None else ended & (rewards != 0)
     if (wrong | late).any():
         level, episode = np.argwhere(wrong | late)[0]
+        prefix = fixed_prefix(policy)
         where = f"on the path {prefix}" if prefix else "playing a policy"
         after = " after the episode's end" if late[level, episode] else ""
         raise RewardOutOfRange(

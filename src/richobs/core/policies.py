@@ -14,6 +14,8 @@ from richobs.core.functions import ValueFunction
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Member, Observations, Path
 
+TIE = 1e-12  # values closer than this to the largest are as good
+
 
 class Policy(Protocol):
     """A reactive policy: the action depends on the level, the observation and fresh randomness, on nothing else."""
@@ -66,6 +68,15 @@ class SavablePolicy(Policy, Protocol):
         ...
 
 
+def greedy_actions(values: Floats) -> Ints:
+    """Returns `[..., n]` the smallest action whose value `[..., n, K]` is the largest, but for rounding.
+
+    The same observation may get values that differ in their last digits when it is evaluated in another batch. Values
+    within TIE of the largest count as equal, so that this cannot change the action.
+    """
+    return (values >= values.max(axis=-1, keepdims=True) - TIE).argmax(axis=-1).astype(np.int64, copy=False)
+
+
 class Greedy:
     """pi_f: the action with the largest value under f; ties go to the smallest action ([KAL16] Assumption 2)."""
 
@@ -74,7 +85,7 @@ class Greedy:
 
     def actions(self, level: int, x: Observations, rng: np.random.Generator | None = None, /) -> Ints:
         """Returns `[n]` argmax_a f(x, a)."""
-        return np.asarray(self.f.values(level, x).argmax(axis=1), dtype=np.int64)
+        return greedy_actions(self.f.values(level, x))
 
 
 class OpenLoop:

@@ -118,6 +118,7 @@ class Problem:
     def __post_init__(self) -> None:
         _require("an environment", self.env, ENVIRONMENT_NAMES)
         _require("a function class", self.functions, CLASS_NAMES)
+        _check_facts(self.env)
         shape = (self.env.horizon, self.env.n_actions)
         for what, other in (("class", self.functions), ("process", self.process)):
             if other is not None and (other.horizon, other.n_actions) != shape:
@@ -236,6 +237,24 @@ def as_problem(
         given.process if process is None else process,
         given.n_states,
     )
+
+
+def _check_facts(env: Environment) -> None:
+    """Refuses an environment whose three facts are none."""
+    name = type(env).__name__
+    if isinstance(env, type):
+        raise InvalidInput(f"{env.__name__} is a class; give an environment of it, {env.__name__}().")
+    for fact in ("horizon", "n_actions"):
+        number = getattr(env, fact)
+        if not isinstance(number, numbers.Integral) or number < 1:
+            raise InvalidInput(f"{name}.{fact} must be a whole number, at least 1; got {number!r}.")
+    given: Any = env.reward_range
+    pair = isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(v, numbers.Real) for v in given)
+    if not pair or not given[0] < given[1]:
+        raise InvalidInput(
+            f"{name}.reward_range must be (low, high), what an episode's rewards sum to at the least and at the most; got "
+            f"{given!r}."
+        )
 
 
 def _require(what: str, thing: object, names: tuple[str, ...]) -> None:

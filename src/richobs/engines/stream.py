@@ -7,7 +7,9 @@ added in chunk order: results do not depend on how many workers share the chunks
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from richobs.core.environment import Environment, checked_episodes, checked_path
+import numpy as np
+
+from richobs.core.environment import Environment, check_rewards, checked_episodes, checked_path
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
@@ -17,8 +19,10 @@ from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines.base import Partial, Sum, check_steps, check_tally, partial_of
+from richobs.worlds.simulator import WorldEnvironment
 
-CHUNK = 4_096  # episodes per chunk: what they see at all levels is held at once
+CHUNK = 16_384  # episodes per chunk at most
+CHUNK_LEVELS = 81_920  # levels of all episodes of a chunk: what they see is held at once
 
 
 class StreamEngine:
@@ -45,7 +49,8 @@ class StreamEngine:
             seed: of every draw.
             ledger: where episodes are charged.
             process: lists the observations, where tallies are wanted.
-            chunk: episodes per chunk; it belongs to the result, the number of workers does not.
+            chunk: episodes per chunk at most, fewer where many levels are played; it belongs to the result, the number of
+                workers does not.
             workers: threads that share the chunks.
         """
         if chunk < 1 or workers < 1:
@@ -81,11 +86,13 @@ class StreamEngine:
 
     def _parts(self, query: Query, visit: int) -> Iterator[Partial]:
         """Yields the contribution of every chunk in order, whichever thread computes it."""
+        levels = self._env.horizon if query.levels is None else query.levels
+        size = min(self._chunk, max(1, CHUNK_LEVELS // levels))
 
         def one(chunk: int) -> Partial:
-            return play_chunk(self._env, self._functions, self._process, query, (self._seed, visit), chunk, self._chunk)
+            return play_chunk(self._env, self._functions, self._process, query, (self._seed, visit), chunk, size)
 
-        chunks = range(-(-query.n // self._chunk))
+        chunks = range(-(-query.n // size))
         if self._workers == 1 or len(chunks) == 1:
             yield from map(one, chunks)
             return
@@ -119,5 +126,11 @@ def play_chunk(
     levels = env.horizon if query.levels is None else query.levels
     seed, visit = key
     rng = keyed_generator(seed, "draw", *query.key, visit, chunk)
-    played = checked_episodes(env.play(query.policy, n, rng, levels), env, query.policy, n, levels)
+    played = env.play(query.policy, n, rng, levels)
+    if isinstance(
+        env, WorldEnvironment
+    ):  # it returns arrays of the right shapes, and checks the policy's actions itself
+        check_rewards(np.stack(played.rewards), None, env, query.policy)
+    else:
+        played = checked_episodes(played, env, query.policy, n, levels)
     return partial_of(query, played, max(0, min(n, query.paths - first)), functions, process)

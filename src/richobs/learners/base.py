@@ -128,6 +128,14 @@ class Learner:
             InvalidInput: with the sentence why.
         """
         self.tuning(settings)
+        self.check_needs(problem, settings)
+
+    def check_needs(self, problem: Problem, settings: Settings) -> None:
+        """Refuses a problem that lacks something that this learner needs.
+
+        Raises:
+            InvalidInput: with the sentence why.
+        """
         for need in self.needs:
             why = need.missing(problem, settings)
             if why is not None:

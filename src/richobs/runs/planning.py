@@ -5,7 +5,6 @@ from richobs.core.errors import InvalidInput
 from richobs.core.functions import FunctionClass
 from richobs.core.problem import Problem, as_problem
 from richobs.core.settings import Settings
-from richobs.learners import Plan, learner
 from richobs.learners.lsvee import Lsvee, PaperConstants, SamplePlan
 
 
@@ -42,8 +41,3 @@ def plan(
             horizon=horizon, n_actions=n_actions, n_states=n_states, log_size=log_size, epsilon=epsilon, delta=delta
         )
     )
-
-
-def plan_for(problem: Problem, settings: Settings) -> Plan:
-    """Returns what the learner that the settings name knows in advance of a run; nothing is played."""
-    return learner(settings.learner).plan(problem, settings)

@@ -16,7 +16,7 @@ from richobs.stats.shares import Spendable
 
 CAP = 0.9  # largest share of its limit that a bet takes: no factor falls below 1 - CAP
 FLOOR = 0.02  # f and 1 - f count as at least this in the limits: no bet exceeds CAP / FLOOR
-ZETA = 1e-9  # declared error of E[y] - f for Q*: how far rounding may move a value of the class
+ZETA = 2e-7  # declared error of E[y] - f for Q*: what rounding to single precision may add to rewards and values
 GUARD = 1e-6  # relative excess over 1/d that a wealth must show, against rounding of products and logarithms
 LEAST_VARIANCE = 1e-8  # of a forecast, so that no bet divides by 0
 FEW_VALUES = 12  # distinct values of f up to which the growth is a matrix product per value

@@ -10,6 +10,7 @@ import numpy as np
 
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import FunctionClass
+from richobs.core.problem import Problem
 from richobs.core.process import EQUALITY_TOLERANCE, PROBABILITY_TOLERANCE, TabularProcess
 from richobs.core.types import Floats
 
@@ -58,7 +59,7 @@ class AssumptionReport:
         return "\n".join([*lines, self.conclusion] if self.conclusion else lines)
 
 
-def check_assumptions(process: TabularProcess, functions: FunctionClass | None = None) -> AssumptionReport:
+def check_assumptions(process: TabularProcess | Problem, functions: FunctionClass | None = None) -> AssumptionReport:
     """Judges every assumption of [KAL16] exactly, with a counterexample for each that fails.
 
     States that no action sequence reaches are left out. The checks, by name: "layered" (Section 2.1), "reactive" (Assumption
@@ -66,9 +67,17 @@ def check_assumptions(process: TabularProcess, functions: FunctionClass | None =
     "deterministic" fails; the report's `conclusion` says which learners can be used then.
 
     Args:
-        process: the process, latent part and all.
+        process: the process, latent part and all; or a problem that has it.
         functions: the class for Assumption 2; without it that one is not judged.
     """
+    if isinstance(process, Problem):
+        functions = process.functions if functions is None else functions
+        if process.process is None:
+            raise InvalidInput(
+                f"{process.name}: assumptions are judged exactly where the process is written down, and it is not here. "
+                "`audit` tests what can be tested from outside."
+            )
+        process = process.process
     conflict = process.reactivity_conflict()
     fault = process.reward_fault()
     reactive = AssumptionCheck(

@@ -6,6 +6,7 @@ import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
+from richobs.core.policies import greedy_actions
 from richobs.core.types import Floats, Ints, Observations
 
 
@@ -30,7 +31,7 @@ class IdleExploration:
         """Returns `[n]` the greedy actions, some replaced by random ones."""
         values = self.policy.f.values(level, x)
         anything = rng.integers(self.n_actions, size=len(x))
-        return np.where(values.max(axis=1) <= self.worthless, anything, values.argmax(axis=1))
+        return np.where(values.max(axis=1) <= self.worthless, anything, greedy_actions(values))
 
 
 class Followed(NamedTuple):
@@ -54,7 +55,7 @@ def followed(played: Episodes, policy: LearnedPolicy) -> tuple[list[Followed], F
     levels = []
     for h in range(H):
         here = np.flatnonzero(follows & ~over[h])
-        greedy = values[h][here].argmax(axis=1)
+        greedy = greedy_actions(values[h][here])
         same = played.actions[h][here] == greedy
         rows = here[same]
         y = played.rewards[h][rows]

@@ -13,7 +13,7 @@ from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.stats.bets import ZETA
 from richobs.stats.grouping import kinds, numbered
 
-SURELY = 1e-8  # how far rounding may push the rewards so far plus a value of Q* above 1
+SURELY = 1e-6  # how far rounding may push the rewards so far plus a value of Q* above 1, over all levels
 AT_ONCE_VALUES = 8_000_000  # values of functions that are held in memory at once
 
 

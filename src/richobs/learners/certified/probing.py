@@ -199,7 +199,7 @@ def _eliminate(search: CertifiedSearch, living: list[LivingKinds], batch: Opened
     if not search.space.alive(h).any():
         raise BrokenPromise(
             f"no function is consistent with what action {a} at path {node} showed in {n} episodes: Q* is not in the class, "
-            f"or transitions are not deterministic. {search.chance}"
+            f"values depend on what was seen before, or transitions are random. {search.chance}"
         )
     search.tell(
         PairTested(

@@ -39,7 +39,8 @@ def is_settled(search: CertifiedSearch) -> bool:
     if search.upper < search.best.lower:
         raise BrokenPromise(
             f"a policy's value is at least {search.best.lower:.6g}, but no surviving function promises more than "
-            f"{search.upper:.6g}: Q* is not in the class, or transitions are not deterministic. {search.chance}"
+            f"{search.upper:.6g}: Q* is not in the class, values depend on what was seen before, or transitions are random. "
+            f"{search.chance}"
         )
     return search.upper - search.best.lower <= search.epsilon
 

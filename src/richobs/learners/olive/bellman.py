@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from richobs.core.functions import FunctionClass, ValueFunction
+from richobs.core.policies import greedy_actions
 from richobs.core.steps import Steps
 from richobs.core.types import Floats, Ints, Mask
 from richobs.spaces import PairError
@@ -56,7 +57,7 @@ def pair_error(functions: FunctionClass, level: int, steps: Steps, alive: Mask, 
     place = np.arange(len(steps.x))
     for part in _parts(len(members), len(steps.x) * K):
         values = functions.values(level, steps.x, members[part])  # [part, X, K]
-        chosen = values.argmax(axis=2)
+        chosen = greedy_actions(values)
         greedy[part] = chosen
         weighted = steps.visits[place, chosen] * values.max(axis=2) - steps.rewards[place, chosen]
         gain[members[part]] = K * (weighted.sum(axis=1) / n)
