@@ -41,6 +41,8 @@ class Event:
     question: ClassVar[str] = ""  # what is asked, in words
     statistic_name: ClassVar[str] = "statistic"
     threshold_name: ClassVar[str] = "threshold"
+    statistic_field: ClassVar[str] = ""  # which field holds the number that was compared
+    threshold_field: ClassVar[str] = ""  # which one holds what it was compared with
 
     phase: str  # what the learner was doing
     path: Path = ()  # where; () also for what is about a whole policy
@@ -55,13 +57,13 @@ class Event:
 
     @property
     def statistic(self) -> float:
-        """The number that was compared."""
-        return math.nan
+        """The number that was compared; NaN where nothing was."""
+        return float(getattr(self, self.statistic_field)) if self.statistic_field else math.nan
 
     @property
     def threshold(self) -> float:
-        """What it was compared with."""
-        return math.nan
+        """What it was compared with; NaN where nothing was."""
+        return float(getattr(self, self.threshold_field)) if self.threshold_field else math.nan
 
     @property
     def mark(self) -> Mark | None:

@@ -20,6 +20,7 @@ class RoundPlayed(Event):
     kind: ClassVar[str] = "round"
     question: ClassVar[str] = "what do the episodes earn while it learns?"
     statistic_name: ClassVar[str] = "mean return of the round"
+    statistic_field: ClassVar[str] = "mean"
 
     episodes: int  # so far, this round included
     mean: float  # return of the round's episodes; NaN where they earned nothing that is known
@@ -29,11 +30,6 @@ class RoundPlayed(Event):
     def verdict(self) -> str:
         """That it was played; a round decides nothing."""
         return "played"
-
-    @property
-    def statistic(self) -> float:
-        """The mean return of the round."""
-        return self.mean
 
     @property
     def sentence(self) -> str:

@@ -16,6 +16,7 @@ class CandidateDrawn(Event):
     question: ClassVar[str] = "does another survivor fit better?"
     statistic_name: ClassVar[str] = "nats by which another fits better"
     threshold_name: ClassVar[str] = "nats allowed"
+    threshold_field: ClassVar[str] = "allowed"
 
     played_before: bool
     behind: float | None  # None where the last candidate is refuted, or no longer among the most promising
@@ -30,11 +31,6 @@ class CandidateDrawn(Event):
     def statistic(self) -> float:
         """Nats by which another survivor fitted better than the last candidate."""
         return math.nan if self.behind is None else self.behind
-
-    @property
-    def threshold(self) -> float:
-        """Nats that were allowed."""
-        return self.allowed
 
     @property
     def sentence(self) -> str:
@@ -54,6 +50,8 @@ class BatchPlayed(Event):
     question: ClassVar[str] = "which predictions lose their bets?"
     statistic_name: ClassVar[str] = "earned"
     threshold_name: ClassVar[str] = "promised"
+    statistic_field: ClassVar[str] = "earned"
+    threshold_field: ClassVar[str] = "promised"
 
     refuted: int  # pairs and members, as groups that nothing has told apart
     earned: float
@@ -63,16 +61,6 @@ class BatchPlayed(Event):
     def verdict(self) -> str:
         """Whether anything was refuted."""
         return "refuted" if self.refuted else "none refuted"
-
-    @property
-    def statistic(self) -> float:
-        """Mean return of the batch."""
-        return self.earned
-
-    @property
-    def threshold(self) -> float:
-        """What the candidate promises at the root."""
-        return self.promised
 
     @property
     def sentence(self) -> str:
@@ -89,6 +77,7 @@ class AverageRefuted(Event):
     kind: ClassVar[str] = "average"
     question: ClassVar[str] = "does the candidate err on average?"
     statistic_name: ClassVar[str] = "mean error"
+    statistic_field: ClassVar[str] = "error"
 
     at: int  # the level
     error: float
@@ -97,11 +86,6 @@ class AverageRefuted(Event):
     def verdict(self) -> str:
         """It is refuted."""
         return "refuted"
-
-    @property
-    def statistic(self) -> float:
-        """Mean of y - f at the level."""
-        return self.error
 
     @property
     def level(self) -> int:
@@ -123,6 +107,8 @@ class ClaimClosed(Event):
     question: ClassVar[str] = "is the candidate within epsilon of V*?"
     statistic_name: ClassVar[str] = "bound on V* - V(policy)"
     threshold_name: ClassVar[str] = "epsilon"
+    statistic_field: ClassVar[str] = "gap"
+    threshold_field: ClassVar[str] = "epsilon"
 
     by: str  # agreement, interval or one survivor
     gap: float
@@ -132,16 +118,6 @@ class ClaimClosed(Event):
     def verdict(self) -> str:
         """Certified."""
         return "certified"
-
-    @property
-    def statistic(self) -> float:
-        """Largest gap between V* and the policy's value."""
-        return self.gap
-
-    @property
-    def threshold(self) -> float:
-        """Epsilon."""
-        return self.epsilon
 
     @property
     def sentence(self) -> str:

@@ -15,6 +15,8 @@ class CandidateTried(Event):
     question: ClassVar[str] = "does the candidate seem to keep its promise?"
     statistic_name: ClassVar[str] = "promised minus earned"
     threshold_name: ClassVar[str] = "allowed"
+    statistic_field: ClassVar[str] = "shortfall"
+    threshold_field: ClassVar[str] = "epsilon"
 
     promising: bool
     shortfall: float
@@ -24,16 +26,6 @@ class CandidateTried(Event):
     def verdict(self) -> str:
         """Whether it is worth verifying."""
         return "promising" if self.promising else "failed"
-
-    @property
-    def statistic(self) -> float:
-        """Promised minus earned."""
-        return self.shortfall
-
-    @property
-    def threshold(self) -> float:
-        """Epsilon."""
-        return self.epsilon
 
     @property
     def mark(self) -> Mark:
@@ -50,6 +42,8 @@ class PairTested(Event):
     question: ClassVar[str] = "which functions are inconsistent with what was seen?"
     statistic_name: ClassVar[str] = "risk of the reference"
     threshold_name: ClassVar[str] = "largest risk that survives"
+    statistic_field: ClassVar[str] = "bar"
+    threshold_field: ClassVar[str] = "cutoff"
 
     dropped: bool
     bar: float
@@ -59,16 +53,6 @@ class PairTested(Event):
     def verdict(self) -> str:
         """Whether any function was eliminated."""
         return "dropped" if self.dropped else "none dropped"
-
-    @property
-    def statistic(self) -> float:
-        """The reference's risk."""
-        return self.bar
-
-    @property
-    def threshold(self) -> float:
-        """The largest risk that survives."""
-        return self.cutoff
 
     @property
     def mark(self) -> Mark:
@@ -95,6 +79,8 @@ class CandidateVerified(Event):
     question: ClassVar[str] = "are the bounds close enough?"
     statistic_name: ClassVar[str] = "U - W"
     threshold_name: ClassVar[str] = "epsilon asked for"
+    statistic_field: ClassVar[str] = "width"
+    threshold_field: ClassVar[str] = "epsilon"
 
     result: Literal["certified", "failed", "open"]
     width: float
@@ -104,16 +90,6 @@ class CandidateVerified(Event):
     def verdict(self) -> str:
         """Certified, failed, or open: more rollouts are to come."""
         return self.result
-
-    @property
-    def statistic(self) -> float:
-        """U - W."""
-        return self.width
-
-    @property
-    def threshold(self) -> float:
-        """Epsilon."""
-        return self.epsilon
 
     @property
     def mark(self) -> Mark:
@@ -130,6 +106,8 @@ class StageDoubled(Event):
     question: ClassVar[str] = "a batch told no survivors apart"
     statistic_name: ClassVar[str] = "its size"
     threshold_name: ClassVar[str] = "largest batch from here on"
+    statistic_field: ClassVar[str] = "batch"
+    threshold_field: ClassVar[str] = "largest"
 
     batch: int
     largest: int
@@ -138,16 +116,6 @@ class StageDoubled(Event):
     def verdict(self) -> str:
         """The size is doubled."""
         return "doubled"
-
-    @property
-    def statistic(self) -> float:
-        """The size of the batch."""
-        return float(self.batch)
-
-    @property
-    def threshold(self) -> float:
-        """The largest size from here on."""
-        return float(self.largest)
 
     @property
     def is_trouble(self) -> bool:
@@ -172,6 +140,8 @@ class HandedOver(Event):
     question: ClassVar[str] = "LSVEE as printed takes over"
     statistic_name: ClassVar[str] = "episodes until then"
     threshold_name: ClassVar[str] = "allowed"
+    statistic_field: ClassVar[str] = "spent"
+    threshold_field: ClassVar[str] = "allowed"
 
     spent: int
     allowed: int
@@ -180,16 +150,6 @@ class HandedOver(Event):
     def verdict(self) -> str:
         """It has taken over."""
         return "taken over"
-
-    @property
-    def statistic(self) -> float:
-        """Episodes until then."""
-        return float(self.spent)
-
-    @property
-    def threshold(self) -> float:
-        """Episodes allowed."""
-        return float(self.allowed)
 
     @property
     def is_trouble(self) -> bool:

@@ -28,6 +28,8 @@ class ConsensusTested(Event):
     question: ClassVar[str] = "do survivors agree on the value here?"
     statistic_name: ClassVar[str] = "widest disagreement"
     threshold_name: ClassVar[str] = "still counts as agreement"
+    statistic_field: ClassVar[str] = "spread"
+    threshold_field: ClassVar[str] = "eps_test"
 
     agree: bool
     spread: float
@@ -37,16 +39,6 @@ class ConsensusTested(Event):
     def verdict(self) -> str:
         """Whether survivors agree."""
         return "agree" if self.agree else "disagree"
-
-    @property
-    def statistic(self) -> float:
-        """The widest disagreement."""
-        return self.spread
-
-    @property
-    def threshold(self) -> float:
-        """What still counts as agreement."""
-        return self.eps_test
 
     @property
     def mark(self) -> Mark:
@@ -68,6 +60,8 @@ class NodeEliminated(Event):
     question: ClassVar[str] = "which functions are inconsistent with what was seen?"
     statistic_name: ClassVar[str] = "smallest risk"
     threshold_name: ClassVar[str] = "largest risk that survives"
+    statistic_field: ClassVar[str] = "least"
+    threshold_field: ClassVar[str] = "cutoff"
 
     least: float
     cutoff: float
@@ -81,16 +75,6 @@ class NodeEliminated(Event):
     def verdict(self) -> str:
         """Whether any function was eliminated."""
         return "dropped" if self.dropped else "none dropped"
-
-    @property
-    def statistic(self) -> float:
-        """The smallest risk."""
-        return self.least
-
-    @property
-    def threshold(self) -> float:
-        """The largest risk that survives."""
-        return self.cutoff
 
     @property
     def mark(self) -> Mark:
@@ -114,6 +98,8 @@ class PolicyPlayed(Event):
     question: ClassVar[str] = "does the policy earn what was promised?"
     statistic_name: ClassVar[str] = "distance from the estimate of V*"
     threshold_name: ClassVar[str] = "allowed"
+    statistic_field: ClassVar[str] = "gap"
+    threshold_field: ClassVar[str] = "eps_demand"
 
     gap: float
     eps_demand: float
@@ -127,16 +113,6 @@ class PolicyPlayed(Event):
     def verdict(self) -> str:
         """Whether the policy passed."""
         return "near-optimal" if self.passed else "failed"
-
-    @property
-    def statistic(self) -> float:
-        """|V(pi)-hat - V*-hat|."""
-        return self.gap
-
-    @property
-    def threshold(self) -> float:
-        """eps_demand."""
-        return self.eps_demand
 
     @property
     def mark(self) -> Mark:

@@ -16,6 +16,7 @@ class ValuesEstimated(Event):
     kind: ClassVar[str] = "estimation"
     question: ClassVar[str] = "what does every function predict at the root?"
     statistic_name: ClassVar[str] = "largest prediction"
+    statistic_field: ClassVar[str] = "largest"
 
     largest: float
 
@@ -23,11 +24,6 @@ class ValuesEstimated(Event):
     def verdict(self) -> str:
         """That it was done."""
         return "estimated"
-
-    @property
-    def statistic(self) -> float:
-        """The largest prediction."""
-        return self.largest
 
     @property
     def sentence(self) -> str:
@@ -44,6 +40,8 @@ class CandidateEvaluated(Event):
     question: ClassVar[str] = "does the most optimistic survivor predict what its own policy earns?"
     statistic_name: ClassVar[str] = "sum of its Bellman errors"
     threshold_name: ClassVar[str] = "largest sum that ends the run"
+    statistic_field: ClassVar[str] = "total"
+    threshold_field: ClassVar[str] = "stop"
 
     value: float  # that the survivor predicts at the root
     earned: float  # by its policy
@@ -61,16 +59,6 @@ class CandidateEvaluated(Event):
         return "near-optimal" if self.passed else "failed"
 
     @property
-    def statistic(self) -> float:
-        """The sum of the errors."""
-        return self.total
-
-    @property
-    def threshold(self) -> float:
-        """5 epsilon / 8."""
-        return self.stop
-
-    @property
     def sentence(self) -> str:
         """What happened, in a sentence without its full stop."""
         return f"a policy predicted to earn {self.value:.4g} earned {self.earned:.4g}: {self.verdict}"
@@ -85,6 +73,8 @@ class LevelEliminated(Event):
     question: ClassVar[str] = "which functions have a Bellman error of about 0 at this level?"
     statistic_name: ClassVar[str] = "smallest error"
     threshold_name: ClassVar[str] = "largest error that survives"
+    statistic_field: ClassVar[str] = "least"
+    threshold_field: ClassVar[str] = "phi"
 
     tested: int  # the level
     least: float
@@ -104,16 +94,6 @@ class LevelEliminated(Event):
     def verdict(self) -> str:
         """Whether any function was eliminated."""
         return "dropped" if self.dropped else "none dropped"
-
-    @property
-    def statistic(self) -> float:
-        """The smallest error."""
-        return self.least
-
-    @property
-    def threshold(self) -> float:
-        """The largest error that survives, phi."""
-        return self.phi
 
     @property
     def sentence(self) -> str:
