@@ -235,7 +235,7 @@ def check_run(problem, outcome, epsilon):
     return problem.optimal_value - problem.value(outcome.policy).value <= epsilon
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     horizon=st.integers(1, 5),
     n_states=st.integers(1, 4),

@@ -159,7 +159,7 @@ random_worlds = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(params=random_worlds, policy_seed=st.integers(0, 2**32))
 def test_values_agree_with_enumeration(params, policy_seed):
     process = make("random", class_size=1, **params).process

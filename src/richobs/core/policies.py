@@ -14,7 +14,7 @@ from richobs.core.functions import ValueFunction
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Member, Observations, Path
 
-TIE = 1e-12  # values closer than this to the largest are as good
+TIE = 1e-13  # how much better an action must be than the one before it; rounding is a thousand times smaller
 
 
 class Policy(Protocol):
@@ -69,12 +69,12 @@ class SavablePolicy(Policy, Protocol):
 
 
 def greedy_actions(values: Floats) -> Ints:
-    """Returns `[..., n]` the smallest action whose value `[..., n, K]` is the largest, but for rounding.
+    """Returns `[..., n]` the action with the largest of the values `[..., n, K]`, but for rounding; ties to the smallest.
 
-    The same observation may get values that differ in their last digits when it is evaluated in another batch. Values
-    within TIE of the largest count as equal, so that this cannot change the action.
+    The same observation may get values that differ in their last digits when it is evaluated in another batch. So an
+    action is preferred to a smaller one only if it is better by more than TIE times their distance.
     """
-    return (values >= values.max(axis=-1, keepdims=True) - TIE).argmax(axis=-1).astype(np.int64, copy=False)
+    return (values - TIE * np.arange(values.shape[-1])).argmax(axis=-1).astype(np.int64, copy=False)
 
 
 class Greedy:
