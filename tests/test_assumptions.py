@@ -17,7 +17,7 @@ from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 VIOLATIONS = ["layered", "reactive", "realizable", "deterministic", "reward range"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     violate=st.sampled_from(["none", *VIOLATIONS]),
     horizon=st.integers(2, 5),

@@ -15,7 +15,7 @@ from runs import cut_short, large, stored
 
 pytestmark = pytest.mark.browser
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-WIDTHS = (360, 768, 1920)
+WIDTHS = (360, 1920)
 
 
 @pytest.fixture(scope="module")
