@@ -289,7 +289,7 @@ class TestReading:
 
     def test_values_that_are_not_numbers_in_0_1_are_refused(self) -> None:
         class Broken(Decoders):
-            def values(self, x, members=None, /):  # type: ignore[no-untyped-def]
+            def values(self, x, members=None, /):
                 return np.full_like(super().values(x, members), np.nan)
 
         with pytest.raises(InvalidInput, match=r"must lie in \[0, 1\]|not a number in"):
@@ -529,12 +529,12 @@ class TestPlaying:
 
 
 def learn(problem: Problem, **given: object) -> richobs.Outcome:
-    return run(problem, Settings(learner="betting", **given))  # type: ignore[arg-type]
+    return run(problem, Settings(learner="betting", **given))
 
 
 def searched(
     problem: Problem, *, epsilon: float = 0.1, delta: float = 0.05, seed: int = 0, limit: int | None = None, **tuning
-):  # type: ignore[no-untyped-def]
+):
     engine = StreamEngine(problem.env, problem.functions, seed=seed, ledger=Ledger(limit))
     return BettingSearch(engine, problem.functions, epsilon, delta, seed, nobody, Tuning(**tuning))
 
@@ -635,7 +635,7 @@ class TestRuns:
                 assert candidate.accounts is not None
                 assert len(candidate.accounts.trail) == len(candidate.accounts.returns) == candidate.batches - 1
                 assert candidate.accounts.n == sum(len(r) for r in candidate.accounts.returns)
-        assert [c.accounts.number for c in search.opened] == list(range(1, len(search.opened) + 1))  # type: ignore[union-attr]
+        assert [c.accounts.number for c in search.opened] == list(range(1, len(search.opened) + 1))
 
     def test_averages_end_a_search_whose_other_bets_have_no_power(self, monkeypatch: pytest.MonkeyPatch) -> None:
         problem = coin_problem([0.5, 0.2], [[0.5, 0.2], [0.5, 0.9]])
@@ -689,16 +689,16 @@ class TestRuns:
 
     def test_listed_classes(self) -> None:
         problem = richobs.make("random/3,seed=4")
-        tables = [level.tables for level in problem.functions.levels]  # type: ignore[attr-defined]
+        tables = [level.tables for level in problem.functions.levels]
         chains = [problem.optimal_function, *np.random.default_rng(0).integers(20, size=(30, 3)).tolist()]
-        books = problem.process.codebooks  # type: ignore[union-attr]
-        mine = [TableLevel(np.stack([t[c[h]] for c in chains]), books[h]) for h, t in enumerate(tables)]  # type: ignore[index]
+        books = problem.process.codebooks
+        mine = [TableLevel(np.stack([t[c[h]] for c in chains]), books[h]) for h, t in enumerate(tables)]
         listed = Problem(problem.env, Listed(mine), problem.process)
         outcome = learn(listed)
         assert outcome.reason in CERTIFIED
         assert listed.optimal_value - listed.value(outcome.policy) <= 0.1
 
-    def test_results_do_not_depend_on_workers_and_a_run_goes_on(self, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    def test_results_do_not_depend_on_workers_and_a_run_goes_on(self, tmp_path) -> None:
         problem = richobs.make("lock/4,seed=3")
         once = certify(learn(problem, seed=1), problem).to_json()
         assert certify(learn(problem, seed=1, workers=2), problem).to_json() == once

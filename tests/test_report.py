@@ -116,6 +116,12 @@ class Guesser(Learner):
     promises = Promise("nothing")
     costs = "Seven episodes."
 
+    def plan(self, problem, settings):
+        return None
+
+    def run(self, problem, engine, settings, notify):
+        return None
+
 
 @pytest.fixture
 def guessed(monkeypatch, certified):

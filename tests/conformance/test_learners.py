@@ -283,5 +283,5 @@ def test_a_learner_without_facts_is_found_out():
     check_facts(Broken())
     with pytest.raises((AssertionError, IndexError)):
         check_facts(Wordless())
-    with pytest.raises(AttributeError):
-        check_facts(Learner())
+    with pytest.raises(TypeError, match="abstract"):
+        Learner()

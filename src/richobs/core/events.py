@@ -6,6 +6,7 @@ search tree and with which mark. Every learner registers its own kinds with `@ev
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -34,7 +35,7 @@ MARKS = (ELIMINATED_ON_DEMAND, IDLE_ON_DEMAND, ELIMINATED, IDLE, OPEN, AGREED, P
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event:
+class Event(ABC):
     """One thing that a learner did or noticed; subclasses say what."""
 
     kind: ClassVar[str]  # short name, the same in every table
@@ -51,9 +52,9 @@ class Event:
     log_size_after: float = math.nan
 
     @property
+    @abstractmethod
     def verdict(self) -> str:
         """The outcome in one or two words."""
-        raise NotImplementedError
 
     @property
     def statistic(self) -> float:

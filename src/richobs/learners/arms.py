@@ -1,6 +1,7 @@
 """Arms to pull: what best-arm methods see, and the bandit that an environment is when only action sequences matter."""
 
 import math
+from abc import abstractmethod
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -167,9 +168,9 @@ class BestArmLearner(Learner):
     )
     counts = True
 
+    @abstractmethod
     def choose(self, arms: Arms, settings: Settings, rng: np.random.Generator) -> Choice:
         """Returns the answer of the method."""
-        raise NotImplementedError
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Learns."""

@@ -3,6 +3,7 @@
 Run, certificate, page, terminal and command line ask the learner about itself; none of them knows one by name.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -94,7 +95,7 @@ class NoTuning:
     """The tuning of a learner that has nothing to tune."""
 
 
-class Learner:
+class Learner(ABC):
     """The base of all learners: facts about itself, and three things it can do.
 
     A subclass sets the facts and writes `plan` and `run`; one line in `richobs.learners.LEARNERS` makes it known.
@@ -141,10 +142,11 @@ class Learner:
             if why is not None:
                 raise InvalidInput(f"the learner {self.name!r} needs {need.words}: {why}")
 
+    @abstractmethod
     def plan(self, problem: Problem, settings: Settings) -> Plan:
         """Returns what is known in advance of a run; nothing is played."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Learns.
 
@@ -154,7 +156,6 @@ class Learner:
             settings: what is asked for.
             notify: called with a `Progress` after every event.
         """
-        raise NotImplementedError
 
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
         """Derives the numbers of a certificate again that do not depend on draws; `verify` repeats the run itself.
