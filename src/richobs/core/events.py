@@ -128,8 +128,7 @@ def from_plain(values: list[Any]) -> Event:
     names = [f.name for f in dataclasses.fields(kind)]
     if len(names) != len(fields):
         raise InvalidFile(f"an event of kind {name!r} has {len(names)} fields; {len(fields)} are stored.")
-    given = dict(zip(names, fields, strict=True))
-    return kind(**{**given, "path": tuple(given["path"])})
+    return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in zip(names, fields, strict=True)})
 
 
 def path_words(path: Path, at_most: int = 24) -> str:

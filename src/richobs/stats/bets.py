@@ -6,6 +6,7 @@ ever reaches 1/d with probability at most d. Shapes: R kinds of f_h, C kinds of 
 """
 
 import math
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -128,6 +129,11 @@ def grown(wealth: Floats, change: Floats, t: int) -> Floats:
         t: number of the batch, from 1.
     """
     return (wealth + money(t)) * np.exp(np.minimum(change, MOST_GROWTH))
+
+
+def log_of(wealth: float) -> float:
+    """Returns the logarithm of a wealth, and that of the smallest number that float64 holds where there is none."""
+    return math.log(max(float(wealth), sys.float_info.min))
 
 
 def average_bets(smallest: float) -> Floats:

@@ -87,6 +87,7 @@ class Accounts:
 class Candidate:
     """A function and its greedy policy."""
 
+    number: int  # from 1, in the order in which candidates were first drawn
     member: Member
     policy: LearnedPolicy
     batches: int = 0  # in all

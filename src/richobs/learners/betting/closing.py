@@ -11,7 +11,7 @@ from richobs.core.errors import BrokenPromise
 from richobs.core.outcome import Outcome, StopReason, probability_words
 from richobs.core.types import Floats, Member
 from richobs.learners.betting.candidates import Accounts, Candidate, lost_sums
-from richobs.learners.betting.events import ClaimClosed
+from richobs.learners.betting.events import AgreementTested, ClaimClosed
 from richobs.learners.betting.state import PHASE, BettingSearch
 from richobs.stats import bets
 from richobs.stats.shares import Supposed
@@ -124,7 +124,23 @@ def _agreement(search: BettingSearch, own: Accounts) -> AgreementRecord | None:
         log_wealth = bet.log_wealth(own.n, most)
         if log_wealth < needed:
             own.hardest = h
-            return None
+            break
+    agreed = log_wealth >= needed
+    size = space.log_bound
+    search.tell(
+        AgreementTested(
+            phase=PHASE,
+            log_size_before=size,
+            log_size_after=size,
+            at=h,
+            rests_on=own.n,
+            log_wealth=log_wealth,
+            needed=needed,
+            agreed=agreed,
+        )
+    )
+    if not agreed:
+        return None
     return AgreementRecord(
         account=own.number,
         n=own.n,

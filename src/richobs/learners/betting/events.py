@@ -56,6 +56,12 @@ class BatchPlayed(Event):
     refuted: int  # pairs and members, as groups that nothing has told apart
     earned: float
     promised: float
+    drawn: int = 0  # number of the candidate, in the order in which candidates were first played, from 1
+    living: tuple[int, ...] = ()  # per level, members that are part of a survivor; one number for a listed class
+    wealth: tuple[
+        float, ...
+    ] = ()  # per level, log of the bets won against the candidate; one number for a listed class
+    limit: float = math.inf  # log of the wealth at which it is refuted
 
     @property
     def verdict(self) -> str:
@@ -96,6 +102,45 @@ class AverageRefuted(Event):
     def sentence(self) -> str:
         """What was refuted."""
         return f"the candidate errs at level {self.at} by {self.error:.3g} on average"
+
+
+@event("betting")
+@dataclass(frozen=True, kw_only=True)
+class AgreementTested(Event):
+    """All survivors were asked whether the candidate's policy loses much under them [B3.2]."""
+
+    kind: ClassVar[str] = "agreement"
+    question: ClassVar[str] = "do all survivors agree that the policy loses at most epsilon?"
+    statistic_name: ClassVar[str] = "log wealth of the worst survivor"
+    threshold_name: ClassVar[str] = "log wealth needed"
+    statistic_field: ClassVar[str] = "log_wealth"
+    threshold_field: ClassVar[str] = "needed"
+
+    at: int  # the level where the sum fell below what is needed; the last one tested where it did not
+    log_wealth: float  # over the levels tested so far, so at least that over all levels
+    needed: float
+    agreed: bool
+    rests_on: int  # episodes of the candidate
+
+    @property
+    def verdict(self) -> str:
+        """Whether they agree."""
+        return "agree" if self.agreed else "disagree"
+
+    @property
+    def level(self) -> int:
+        """The level at which they disagree most."""
+        return self.at
+
+    @property
+    def sentence(self) -> str:
+        """How far from agreement survivors are."""
+        if self.agreed:
+            return f"all survivors agree, at a wealth of exp({self.log_wealth:.3g})"
+        return (
+            f"survivors disagree with the policy at level {self.at}: a wealth of exp({self.log_wealth:.3g}), and "
+            f"exp({self.needed:.3g}) is needed"
+        )
 
 
 @event("betting")

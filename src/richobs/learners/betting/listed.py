@@ -63,6 +63,10 @@ class ListedSurvivors:
         """Returns `[N]` the surviving functions, the same at every level."""
         return self._members
 
+    def log_wealth(self, member: Member) -> tuple[float, ...]:
+        """Returns the logarithm of the bets won against a survivor, over all levels."""
+        return (bets.log_of(self._wealth[self.root(member)]),)
+
     def root(self, member: Member) -> int:
         """Returns the place of a survivor among the living."""
         return int(np.searchsorted(self._members, member))

@@ -106,6 +106,13 @@ class ProductSurvivors:
         self.settle()
         return died
 
+    def log_wealth(self, member: Member) -> tuple[float, ...]:
+        """Returns the logarithms of the bets won against a survivor's pairs, level by level."""
+        places = self._places(member)
+        assert places is not None, "it survives"
+        edges = zip(self._pairs, self._edges(places), strict=True)
+        return tuple(bets.log_of(pairs.wealth[edge]) for pairs, edge in edges)
+
     def root(self, member: Member) -> int:
         """Returns the place of a survivor's root among the living members of level 0."""
         places = self._places(member)

@@ -9,6 +9,7 @@ level of every episode is a bet against every pair of neighbouring members. The 
 too little, or another fits better; it is certified from its own episodes.
 """
 
+import math
 from typing import NamedTuple
 
 from richobs.classes.learned_policy import LearnedPolicy
@@ -111,7 +112,9 @@ def _choose(search: BettingSearch, candidate: Candidate | None) -> Candidate:
         )
     )
     if known is None:
-        known = search.candidates[member] = Candidate(member, LearnedPolicy(search.functions, member))
+        known = search.candidates[member] = Candidate(
+            len(search.candidates) + 1, member, LearnedPolicy(search.functions, member)
+        )
     return known
 
 
@@ -119,7 +122,7 @@ def _play(search: BettingSearch, candidate: Candidate) -> None:
     """Plays a batch of the candidate's policy, settles all bets on it, and drops what was refuted."""
     if candidate.batches and candidate.accounts is None:
         search.open_accounts(candidate)
-    space, size = search.survivors, search.survivors.log_bound
+    space, size, product = search.survivors, search.survivors.log_bound, search.functions.is_product
     promised = float(search.roots.promise(space.living(0))[space.root(candidate.member)])
     worthless = search.epsilon / (4 * search.functions.horizon) if search.tuning.idle == "explore" else -1.0
     policy = IdleExploration(candidate.policy, worthless, search.functions.n_actions)
@@ -142,6 +145,10 @@ def _play(search: BettingSearch, candidate: Candidate) -> None:
             refuted=refuted,
             earned=float(played.returns.mean()),
             promised=promised,
+            drawn=candidate.number,
+            living=tuple(len(space.living(h)) for h in range(search.functions.horizon if product else 1)),
+            wealth=space.log_wealth(candidate.member) if candidate.member in space else (),
+            limit=math.log(space.limit),
         )
     )
     for h in erring:

@@ -52,6 +52,10 @@ class Survivors(Protocol):
         """Returns `[m]` the members of a level that are part of a survivor, in order; of equal functions one."""
         ...
 
+    def log_wealth(self, member: Member) -> tuple[float, ...]:
+        """Returns the logarithms of the bets won against a survivor's pairs, level by level; one for a listed function."""
+        ...
+
     def root(self, member: Member) -> int:
         """Returns the place of a survivor's root among the living members of level 0."""
         ...
