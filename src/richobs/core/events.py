@@ -128,7 +128,8 @@ def from_plain(values: list[Any]) -> Event:
     names = [f.name for f in dataclasses.fields(kind)]
     if len(names) != len(fields):
         raise InvalidFile(f"an event of kind {name!r} has {len(names)} fields; {len(fields)} are stored.")
-    return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in zip(names, fields, strict=True)})
+    given: dict[str, Any] = dict(zip(names, fields, strict=True))
+    return kind(**{n: tuple(value) if isinstance(value, list) else value for n, value in given.items()})
 
 
 def path_words(path: Path, at_most: int = 24) -> str:
