@@ -73,9 +73,9 @@ def growth(f: Floats, y: Floats, forecast: Floats, variance: Floats) -> Floats:
         f: `[R, n]` values f_h(x, a) of every row, in [0, 1].
         y: `[C, n]` r + max_a f_{h+1}(x', a) of every column, in [0, 1].
         forecast: `[C, n]` what y was expected to be, fixed before the batch.
-        variance: `[C]` s^2 of that forecast, fixed before the batch.
+        variance: `[C, n]` s^2 of that forecast, fixed before the batch.
     """
-    spread = np.maximum(variance, LEAST_VARIANCE)[:, None]
+    spread = np.maximum(variance, LEAST_VARIANCE)
     values = np.unique(f)
     if len(values) <= FEW_VALUES:
         parts = [_at(v, y, forecast, spread) for v in values]  # [C, n] each
@@ -86,7 +86,7 @@ def growth(f: Floats, y: Floats, forecast: Floats, variance: Floats) -> Floats:
     result = np.empty((len(f), len(y)))
     step = max(1, BLOCK // max(1, len(y)))
     for first in range(0, len(f), step):
-        result[first : first + step] = _product(f[first : first + step], y, forecast, spread[:, 0])
+        result[first : first + step] = _product(f[first : first + step], y, forecast, spread)
     return result
 
 
@@ -106,7 +106,7 @@ def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats) -> Floats
     for i in range(f.shape[1]):
         np.subtract(forecast[None, :, i], f[:, i, None], out=d)
         np.multiply(d, d, out=bet)
-        bet += variance
+        bet += variance[None, :, i]
         np.divide(d, bet, out=bet)
         np.clip(bet, low[:, i, None], high[:, i, None], out=bet)
         np.subtract(y[None, :, i], f[:, i, None], out=d)

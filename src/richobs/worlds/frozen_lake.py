@@ -48,11 +48,12 @@ DRAWS = 64  # candidates drawn for each one that is wanted, at most, before givi
 class Config:
     """Slippery FrozenLake: reach the goal before the time is up; candidates are the Q functions of other maps.
 
-    An action moves one cell in its direction with probability 1 - 2 slip, and one cell to either side of that direction
-    with probability slip each; a move off the map leaves the agent where it is. The observation is the cell. Holes are
-    never left. The goal pays 1, once: the first action after the arrival earns it, whichever action it is, and from then
-    on the observation is "over". An arrival with the last move pays at once. V*, and Q* of every cell but the goal, are
-    the same as if every arrival paid at once.
+    An action moves one cell in its direction with probability 1 - 2 slip, and one cell to either side of that
+    direction with probability slip each; a move off the map leaves the agent where it is. The observation is the
+    cell. A fall into a hole is seen, and from then on the observation is "over", because an episode of Gymnasium's
+    lake ends there. The goal pays 1, once: the first action after the arrival earns it, whichever action it is, and
+    then it is "over" too. An arrival with the last move pays at once. V*, and Q* of every cell but the goal, are the
+    same as if every arrival paid at once.
     """
 
     horizon: int = 30
@@ -147,9 +148,7 @@ def process_of(holes: Mask, slip: float, horizon: int) -> TabularProcess:
         for action in range(N_ACTIONS):
             for turn, chance in ((-1, slip), (0, 1 - 2 * slip), (1, slip)):
                 move[cell, action, beside[cell, (action + turn) % N_ACTIONS]] += chance
-    stays = np.flatnonzero(holes)
-    move[stays] = np.eye(n_cells + 1)[stays][:, None]
-    move[[goal, over]] = np.eye(n_cells + 1)[over]
+    move[[*np.flatnonzero(holes), goal, over]] = np.eye(n_cells + 1)[over]
     at_goal = np.zeros((n_cells + 1, 1, N_ACTIONS))
     at_goal[goal] = 1
     arrives = move[:, None, :, goal] + at_goal  # at the last level arriving pays too

@@ -6,15 +6,17 @@ P of them in the panel that makes forecasts, n samples.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from richobs.core.errors import BrokenPromise
 from richobs.core.functions import FunctionClass
 from richobs.core.types import Floats, Ints, Mask, Member
+from richobs.learners.betting.cells import Cells
 from richobs.learners.betting.forecasts import CONSTANTS, PRIORS, forecasts, variances
-from richobs.learners.betting.reading import SURELY, Steps, taken_values, top_values
+from richobs.learners.betting.ranges import Ranges
+from richobs.learners.betting.reading import Largest, Steps, taken_values, top_values
 from richobs.stats import bets
 from richobs.stats.shares import Share
 
@@ -25,14 +27,15 @@ LARGEST_PANEL = 64  # forecasters of a level
 class ListedSurvivors:
     """What is left of a listed class."""
 
-    def __init__(self, functions: FunctionClass, share: Share):
+    def __init__(self, functions: FunctionClass, share: Share, ranges: Ranges):
         """Starts with the whole class.
 
         Args:
             functions: the class.
             share: probability with which bets may refute Q*.
+            ranges: of rewards and values.
         """
-        self.functions = functions
+        self.functions, self.ranges = functions, ranges
         self.limit = bets.death(share)
         self._members = np.arange(functions.level_size(0))
         H, N = functions.horizon, len(self._members)
@@ -42,6 +45,7 @@ class ListedSurvivors:
         self._constant_loss = np.zeros((H, len(CONSTANTS), N), dtype=np.float32)
         self._seen = np.zeros(H, dtype=np.int64)
         self._history: list[Sequence[Steps]] = []
+        self._cells = Cells(N)  # mean errors y - f at what came again, over all levels
         self._choose_panel(np.zeros(N))
 
     @property
@@ -80,6 +84,7 @@ class ListedSurvivors:
         All forecasts come from earlier batches; the values f(x, a) of this one choose among them.
         """
         change, refuted = np.zeros(len(self._members)), np.zeros(len(self._members), dtype=bool)
+        samples: list[tuple[Ints, Floats, Floats, Floats]] = []  # of all levels, for forecasts of later batches
         for h, step in enumerate(steps):
             if not len(step.actions):
                 continue
@@ -90,11 +95,18 @@ class ListedSurvivors:
                 self._loss[h], self._constant_loss[h], s, np.ones(len(self._panel)), f[self._panel]
             )  # [P, N, n]
             best, each = self._missed[h].argmin(axis=0), np.arange(len(f))
-            stake = bets.stakes(g[best, each], s[best, each][:, None], f)
+            start, place = g[best, each], self._cells.places(step.x, step.actions)
+            corrected = np.clip(f + self._cells.forecast(place, np.zeros_like(f)), 0.0, 1.0)
+            better = self._cells.serve_better[:, None]
+            variance = np.where(better, self._cells.variance(place), s[best, each][:, None])
+            stake = bets.stakes(np.where(better, corrected, start), variance, f)
             change += bets.log_factors(stake, y, f).sum(axis=1)
+            samples.append((place, y - f, y - corrected, y - start))
             self._add_losses(h, f, y)
             self._missed[h] += ((y - g) ** 2).sum(axis=2)
             self._seen[h] += len(step.actions)
+        for sample in samples:
+            self._cells.add(*sample)
         self._history.append(steps)
         self._wealth = bets.grown(self._wealth, change, t)
         dead = refuted | (self._wealth >= self.limit)
@@ -102,14 +114,14 @@ class ListedSurvivors:
         return int(dead.sum())
 
     def _values(self, h: int, step: Steps) -> tuple[Floats, Floats, Mask]:
-        """Returns `[N, n]` f(x, a), `[N, n]` y, and `[N]` who predicts more than can still be earned."""
+        """Returns `[N, n]` f(x, a) and `[N, n]` y on the scale of bets, and `[N]` who predicts what cannot be earned."""
         taken = taken_values(self.functions, h, self._members, step.x, step.actions)
         y = np.tile(step.rewards, (len(self._members), 1))
         if step.goes_on.any():
             top = top_values(self.functions, h + 1, self._members, step.next_x[step.goes_on])
             y[:, step.goes_on] += top.values[top.group]
-        wrong: Mask = np.any(y + step.before > 1 + SURELY, axis=1)
-        return taken.values[taken.group], np.clip(y, 0.0, 1.0), wrong
+        wrong = self.ranges.impossible(y + step.before)
+        return self.ranges.unit(h, taken.values)[taken.group], self.ranges.unit(h, y), wrong
 
     def _add_losses(self, h: int, f: Floats, y: Floats) -> None:
         """Adds the squared errors of every function against its own y, and of panel and constants against everybody's."""
@@ -154,6 +166,7 @@ class ListedSurvivors:
         self._members, self._wealth = self._members[keep], self._wealth[keep]
         self._own_loss, self._missed = self._own_loss[:, keep], self._missed[:, :, keep]
         self._constant_loss = self._constant_loss[:, :, keep]
+        self._cells.take(np.flatnonzero(keep))
         few = not in_panel.any() or len(self._panel) < len(dead)  # whether somebody is no forecaster
         if few and (2 * len(self._members) <= self._chosen_among or not in_panel.any()):
             self._choose_panel(fit)
@@ -181,9 +194,12 @@ class ListedSurvivors:
         """Returns how well the survivors among `first` `[N]` fit."""
         return ListedFit(self, self._log_weights(), first)
 
-    def largest_sums(self, values: Sequence[Floats]) -> Floats:
-        """Returns `[A]` the largest sum over levels of values `[A, N]` of one function."""
-        return np.sum(values, axis=0).max(axis=-1)
+    def largest(self, values: Mapping[int, Floats]) -> Largest:
+        """Returns the largest sum over levels of values `[A, N]` of one function."""
+        sums = np.sum(list(values.values()), axis=0)
+        which, each = sums.argmax(axis=1), np.arange(len(sums))
+        parts = {h: level[each, which] for h, level in values.items()}
+        return Largest(sums[each, which], parts, dict.fromkeys(values, self._members[which]))
 
 
 class ListedFit:

@@ -6,7 +6,8 @@ was played so far share a row or a column. Shapes: R rows, C columns, n samples,
 
 import numpy as np
 
-from richobs.core.types import Floats, Ints, Mask
+from richobs.core.types import Floats, Ints, Mask, Observations
+from richobs.learners.betting.cells import Cells
 from richobs.learners.betting.forecasts import CONSTANTS, PRIORS, forecasts, variances
 from richobs.learners.betting.reading import Rows
 from richobs.stats import bets
@@ -31,13 +32,14 @@ class Pairs:
         self.wealth, self.loss = np.zeros((2, 1, 1))
         self.constant_loss = np.zeros((len(CONSTANTS), 1))
         self.missed = np.zeros((len(PRIORS), 1))  # [P, C] squared errors of the forecasts
+        self.cells = Cells(1)  # means of y of every column at what came again
 
     @property
     def better(self) -> Ints:
         """`[C]` which prior has served each column better."""
         return self.missed.argmin(axis=0)
 
-    def update(self, f: Rows, y: Rows, t: int) -> int:
+    def update(self, f: Rows, y: Rows, t: int, x: Observations, actions: Ints) -> int:
         """Settles the bets of a batch and returns how many pairs died.
 
         Forecasts, variances and bets come from earlier batches; the values f(x, a) of this one choose among them.
@@ -46,6 +48,8 @@ class Pairs:
             f: values of the level's members at what was played.
             y: reward plus the largest value at the next level, for its members.
             t: number of the batch, from 1.
+            x: `[n, ...]` what was seen.
+            actions: `[n]` what was done.
         """
         n = f.values.shape[1]
         variance = variances(self.missed, self.seen)  # [P, C]
@@ -56,7 +60,12 @@ class Pairs:
         earned = y.values[y_row]  # [C, n]
         best = self.better
         each = np.arange(len(best))
-        change = bets.growth(f.values, earned, forecast[best, each], variance[best, each])
+        start, place = forecast[best, each], self.cells.places(x, actions)
+        own = self.cells.forecast(place, start)
+        better = self.cells.serve_better[:, None]
+        spread = np.where(better, self.cells.variance(place), variance[best, each][:, None])
+        change = bets.growth(f.values, earned, np.where(better, own, start), spread)
+        self.cells.add(place, earned, earned - own, earned - start)
         self.wealth = np.where(self.alive, bets.grown(self.wealth, change[f_row], t), 0.0)
         squares = (f.values**2).sum(axis=1)[:, None] + (earned**2).sum(axis=1) - 2 * f.values @ earned.T
         self.loss += np.maximum(squares, 0.0)[f_row]
@@ -91,6 +100,7 @@ class Pairs:
             np.ascontiguousarray(a[:, old]) for a in (self.alive, self.wealth, self.loss)
         )
         self.constant_loss, self.missed = self.constant_loss[:, old], self.missed[:, old]
+        self.cells.take(old)
 
     def keep_rows(self, mask: Mask) -> None:
         """Keeps some of the level's members, and the rows that they need."""

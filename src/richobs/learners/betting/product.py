@@ -4,7 +4,7 @@ Shapes: m living members of a level, R rows and C columns of its pairs.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from richobs.core.errors import BrokenPromise
 from richobs.core.functions import FunctionClass
 from richobs.core.types import Floats, Ints, Mask, Member
 from richobs.learners.betting.pairs import Pairs
-from richobs.learners.betting.reading import SURELY, Rows, Steps, taken_values, top_values
+from richobs.learners.betting.ranges import Ranges
+from richobs.learners.betting.reading import Largest, Rows, Steps, taken_values, top_values
 from richobs.stats import bets
 from richobs.stats.grouping import numbered
 from richobs.stats.shares import Share
@@ -21,15 +22,16 @@ from richobs.stats.shares import Share
 class ProductSurvivors:
     """What is left of a product class. Every living member and every living pair lies on a surviving chain."""
 
-    def __init__(self, functions: FunctionClass, share: Share):
+    def __init__(self, functions: FunctionClass, share: Share, ranges: Ranges):
         """Starts with the whole class.
 
         Args:
             functions: the class.
             share: probability with which Q* may be dropped by bets; every level gets an equal part.
+            ranges: of rewards and values.
         """
         H = functions.horizon
-        self.functions = functions
+        self.functions, self.ranges = functions, ranges
         self._twin = [_twins(functions, h) for h in range(H)]  # [N_h] a member that is the same function
         self._members = [np.unique(twin) for twin in self._twin]
         sizes = [len(m) for m in self._members] + [1]
@@ -97,9 +99,10 @@ class ProductSurvivors:
                 top = top_values(self.functions, h + 1, self._members[h + 1], step.next_x[step.goes_on])
                 y = Rows(np.tile(step.rewards, (len(top.values), 1)), top.group)
                 y.values[:, step.goes_on] += top.values
-                # Totals are at most 1, so no value is larger than what can still be earned: this costs nothing of delta.
-                refuted[h + 1] = np.any(y.values + step.before > 1 + SURELY, axis=1)[top.group]
-            died += self._pairs[h].update(f, Rows(np.clip(y.values, 0.0, 1.0), y.group), t)
+                # Totals have a range, so no value lies outside of what can still be earned: this costs nothing of delta.
+                refuted[h + 1] = self.ranges.impossible(y.values + step.before)[top.group]
+            f, y = (Rows(self.ranges.unit(h, rows.values), rows.group) for rows in (f, y))
+            died += self._pairs[h].update(f, y, t, step.x, step.actions)
         for h, wrong in enumerate(refuted):
             died += int(wrong.sum())
             self._keep(h, ~wrong)
@@ -175,9 +178,11 @@ class ProductSurvivors:
         """Returns how well the chains fit that begin at living members `first` `[m]` of level 0."""
         return ProductFit(self, [p.log_weights() for p in self._pairs], first)
 
-    def largest_sums(self, values: Sequence[Floats]) -> Floats:
-        """Returns `[A]` the sum over levels of the largest value `[A, m]` of a living member: no chain has a larger one."""
-        return np.sum([v.max(axis=-1) for v in values], axis=0)
+    def largest(self, values: Mapping[int, Floats]) -> Largest:
+        """Returns the sum over levels of the largest value `[A, m]` of a living member: no chain has a larger one."""
+        parts = {h: level.max(axis=-1) for h, level in values.items()}
+        members = {h: self._members[h][level.argmax(axis=-1)] for h, level in values.items()}
+        return Largest(np.sum(list(parts.values()), axis=0), parts, members)
 
 
 class ProductFit:
