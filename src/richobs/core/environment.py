@@ -3,8 +3,9 @@
 Shapes: n episodes, H levels, K actions. Levels count from 0.
 """
 
+import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,6 +47,11 @@ class Episodes:
         """`[n, levels]` the actions that each episode took."""
         return np.stack(self.actions, axis=1)
 
+    def part(self, first: int, last: int) -> "Episodes":
+        """Returns episodes `first` to `last - 1`."""
+        columns: tuple[Any, ...] = (self.observations, self.actions, self.rewards, self.ended)
+        return Episodes(*(tuple(level[first:last] for level in column) for column in columns))
+
     @classmethod
     def concatenate(cls, parts: Sequence["Episodes"]) -> "Episodes":
         """Returns the episodes of several parts, one after the other."""
@@ -55,16 +61,22 @@ class Episodes:
         def joined(name: str) -> tuple[Any, ...]:
             return tuple(np.concatenate(column) for column in zip(*(getattr(p, name) for p in parts), strict=True))
 
-        ended = joined("ended") if all(p.ended for p in parts) else ()
-        return cls(joined("observations"), joined("actions"), joined("rewards"), ended)
+        if any(p.ended for p in parts):  # a part without ends has none: it must not make the ends of others disappear
+            parts = [p if p.ended else replace(p, ended=[np.zeros(p.n, dtype=bool)] * p.levels) for p in parts]
+        return cls(joined("observations"), joined("actions"), joined("rewards"), joined("ended"))
 
 
 class Environment(Protocol):
     """A contextual decision process that can be played ([KAL16] Section 2): three facts and one method.
 
     An environment may also have an attribute `at_once`, the number of episodes that one call of `play` is asked for at
-    most (32 unless it says otherwise); a smaller one loses less when a run is killed. It need not count episodes, because
-    the ledger does.
+    most (32 unless it says otherwise); a smaller one loses less when a run is killed. It may have an attribute
+    `step_range`, the smallest and the largest possible reward of one level, where that is not what `reward_range` implies
+    (see `implied_step_range`). It need not count episodes, because the ledger does.
+
+    It may have an attribute `identity`, a text that says which environment it is: a stored run goes on only with the same
+    one (see `environment_identity`). It may have an attribute `deterministic`; True declares that the same actions always
+    show and pay the same, so that it answers known actions from memory. Then `real_episodes` is how many it really played.
     """
 
     @property
@@ -194,12 +206,15 @@ def check_rewards(rewards: Floats, ended: Mask | None, env: Environment, policy:
     """
     low, high = env.reward_range
     so_far = rewards.cumsum(axis=0)
-    # Later rewards may undo earlier ones where some are negative; only nonnegative rewards bound every partial sum.
-    least = 0.0 if low >= 0 else low - max(high, 0.0)
-    most = high if low >= 0 else high - low
+    least, most = step_range(env)
     wrong = ~((rewards >= least - TOLERANCE) & (rewards <= most + TOLERANCE))  # NaN included
-    if low >= 0:
+    if ended is not None:
+        wrong &= ~ended  # 0 after the end, whatever the range is
+    # Later rewards may undo earlier ones, unless all have the same sign: only then is every partial sum bounded.
+    if least >= 0:
         wrong |= so_far > high + TOLERANCE
+    if most <= 0:
+        wrong |= so_far < low - TOLERANCE
     if len(rewards) == env.horizon:
         wrong[-1] |= ~((so_far[-1] >= low - TOLERANCE) & (so_far[-1] <= high + TOLERANCE))
     late = np.zeros_like(wrong) if ended is None else ended & (rewards != 0)
@@ -210,7 +225,8 @@ def check_rewards(rewards: Floats, ended: Mask | None, env: Environment, policy:
         after = " after the episode's end" if late[level, episode] else ""
         raise RewardOutOfRange(
             f"{where}, episode {episode} of a call: level {level} paid {rewards[level, episode]}{after}, which makes "
-            f"{so_far[level, episode]:.6g} in total; the declared range of an episode's total is [{low:g}, {high:g}]. "
+            f"{so_far[level, episode]:.6g} in total; the declared range of an episode's total is [{low:g}, {high:g}], that "
+            f"of one reward [{least:g}, {most:g}]. "
             "Declare the range that rewards have, or rescale them."
         )
 
@@ -221,6 +237,83 @@ def at_once(env: Environment) -> int:
     if not isinstance(number, int) or number < 1:
         raise InvalidInput(f"an environment's at_once is a number of episodes, at least 1; got {number!r}.")
     return number
+
+
+def environment_identity(env: Environment, id: str | None = None) -> str:
+    """Returns which environment it is, in a line: as it declares, or its id, or the name of its class and three facts.
+
+    Args:
+        env: which one.
+        id: of a problem that can be built again by it.
+
+    Raises:
+        InvalidInput: the attribute `identity` is not a text.
+    """
+    declared = getattr(env, "identity", id)
+    if declared is None:
+        low, high = (float(v) for v in env.reward_range)
+        facts = f"horizon={int(env.horizon)}, n_actions={int(env.n_actions)}, reward_range=[{low!r}, {high!r}]"
+        return f"{type(env).__name__}, {facts}"
+    if not isinstance(declared, str) or not declared:
+        raise InvalidInput(f"an environment's identity is a text that says which one it is; got {declared!r}.")
+    return declared
+
+
+def declares_deterministic(env: Environment) -> bool:
+    """Whether an environment declares that the same actions always show and pay the same."""
+    return getattr(env, "deterministic", None) is True
+
+
+def real_episodes(env: Environment) -> int | None:
+    """Returns how many episodes an environment that is declared deterministic really played so far; None for others.
+
+    Others play every episode that they are asked for.
+
+    Raises:
+        InvalidInput: the attribute `real_episodes` is not a whole number.
+    """
+    played = getattr(env, "real_episodes", None) if declares_deterministic(env) else None
+    if played is None:
+        return None
+    if isinstance(played, bool) or not isinstance(played, numbers.Integral) or played < 0:
+        raise InvalidInput(f"an environment's real_episodes is the number of episodes that it played; got {played!r}.")
+    return int(played)
+
+
+def step_range(env: Environment) -> tuple[float, float]:
+    """Returns the smallest and the largest possible reward of one level: as declared, or as `reward_range` implies.
+
+    Raises:
+        InvalidInput: the attribute `step_range` is not a pair (low, high) of finite numbers.
+    """
+    given = getattr(env, "step_range", None)
+    return implied_step_range(env.reward_range) if given is None else checked_range("step_range", given)
+
+
+def implied_step_range(reward_range: tuple[float, float]) -> tuple[float, float]:
+    """Returns the range that one reward is held to, where only the range of an episode's total was declared.
+
+    If totals are never negative, rewards are taken to be nonnegative too, so each lies in [0, high]. Otherwise later
+    rewards may undo earlier ones, and a reward lies in [low - max(high, 0), high - low].
+    """
+    low, high = reward_range
+    return (0.0, float(high)) if low >= 0 else (float(low - max(high, 0.0)), float(high - low))
+
+
+def checked_range(name: str, given: Any) -> tuple[float, float]:
+    """Returns a pair (low, high) of finite numbers as floats.
+
+    Args:
+        name: what the pair is called in a message.
+        given: what should be such a pair.
+
+    Raises:
+        InvalidInput: it is something else.
+    """
+    pair = isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(v, numbers.Real) for v in given)
+    if not pair or not (np.isfinite([float(v) for v in given]).all() and given[0] <= given[1]):
+        raise InvalidInput(f"{name} must be a pair (low, high) of finite numbers, low <= high; got {given!r}.")
+    return float(given[0]), float(given[1])
 
 
 def checked_path(path: Sequence[int], horizon: int, n_actions: int, *, room: int = 0) -> Path:

@@ -34,6 +34,36 @@ ELIMINATED = Mark("eliminated", "functions eliminated", 7)
 MARKS = (ELIMINATED_ON_DEMAND, IDLE_ON_DEMAND, ELIMINATED, IDLE, OPEN, AGREED, POLICIES, PASSED)
 
 
+class ChartKind(NamedTuple):
+    """A chart against episodes to which events of a learner add numbers, all on a logarithmic scale."""
+
+    name: str  # in one word
+    title: str
+    about: str  # how to read it, in a sentence
+    curves: str = ""  # what its curves are numbered by, such as "level"; empty where there is one curve
+    limit: str = ""  # what the line is called with which curves are compared; empty where there is none
+    by_candidate: bool = False  # whether its curves begin anew with every candidate
+
+
+class Reading(NamedTuple):
+    """The numbers that one event adds to a chart."""
+
+    chart: ChartKind
+    logs: tuple[float, ...]  # natural logarithms, one for each curve; () where the curves end
+    limit: float = math.nan  # natural logarithm of what they are compared with
+
+
+class CandidateNews(NamedTuple):
+    """What an event says of a candidate, a policy that the learner plays because it may be the answer."""
+
+    number: int | None  # None: the candidate that was played last
+    episodes: int = 0  # of it, that this event is about
+    earned: float = math.nan  # mean over these episodes
+    promised: float = math.nan
+    fate: str = ""  # in a word: "refuted" (which is final), "replaced", "certified"; empty where nothing changed
+    why: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Event(ABC):
     """One thing that a learner did or noticed; subclasses say what."""
@@ -75,6 +105,21 @@ class Event(ABC):
     def level(self) -> int | None:
         """The level whose functions were tested; None where none were."""
         return None
+
+    @property
+    def candidate(self) -> CandidateNews | None:
+        """What it says of a candidate; None where it is about none."""
+        return None
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The numbers that it adds to charts of the run."""
+        return ()
+
+    @property
+    def outlook(self) -> str:
+        """How far the end of the run is, in words; empty where it does not say."""
+        return ""
 
     @property
     def episodes_words(self) -> str:
@@ -129,7 +174,8 @@ def from_plain(values: list[Any]) -> Event:
     if len(names) != len(fields):
         raise InvalidFile(f"an event of kind {name!r} has {len(names)} fields; {len(fields)} are stored.")
     given: dict[str, Any] = dict(zip(names, fields, strict=True))
-    return kind(**{n: tuple(value) if isinstance(value, list) else value for n, value in given.items()})
+    given.update((n, tuple(value)) for n, value in given.items() if isinstance(value, list))
+    return kind(**given)
 
 
 def path_words(path: Path, at_most: int = 24) -> str:

@@ -72,9 +72,13 @@ def greedy_actions(values: Floats) -> Ints:
     """Returns `[..., n]` the action with the largest of the values `[..., n, K]`, but for rounding; ties to the smallest.
 
     The same observation may get values that differ in their last digits when it is evaluated in another batch. So an
-    action is preferred to a smaller one only if it is better by more than TIE times their distance.
+    action is preferred to a smaller one only if it is better by more than TIE times their distance, and times the largest
+    value of the observation where that exceeds 1.
     """
-    return (values - TIE * np.arange(values.shape[-1])).argmax(axis=-1).astype(np.int64, copy=False)
+    step: Floats | float = TIE
+    if values.size and max(float(values.max()), -float(values.min())) > 1:
+        step = TIE * np.maximum(1.0, np.abs(values).max(axis=-1, keepdims=True))
+    return (values - step * np.arange(values.shape[-1])).argmax(axis=-1).astype(np.int64, copy=False)
 
 
 class Greedy:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs.core.types import Floats, Ints, Observations
+from richobs.core.types import Floats, Ints, Mask, Observations
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +29,15 @@ class Steps:
 
     @classmethod
     def of(
-        cls, x: Observations, actions: Ints, rewards: Floats, next_x: Observations | None, n_actions: int
+        cls,
+        x: Observations,
+        actions: Ints,
+        rewards: Floats,
+        next_x: Observations | None,
+        n_actions: int,
+        over: tuple[Mask, Mask] | None = None,
     ) -> "Steps":
-        """Counts n samples, `[n]` of each.
+        """Counts n samples, `[n]` of each. Episodes that are over count in n, and nowhere else.
 
         Args:
             x: `[n, ...]` what was seen.
@@ -39,16 +45,25 @@ class Steps:
             rewards: what that earned.
             next_x: `[n, ...]` what was seen next; None where it is not wanted.
             n_actions: K.
+            over: which episodes had ended before this level, and which before the next; None where none ends early.
         """
+        n = len(x)
+        goes_on = np.ones(n, dtype=bool)
+        if over is not None:
+            here = ~over[0]
+            goes_on = ~over[1][here]
+            x, actions, rewards = x[here], actions[here], rewards[here]
+            next_x = None if next_x is None else next_x[here]
         rows, row = distinct(x)
         pair = row * n_actions + actions
         shape = (len(rows), n_actions)
         visits = np.bincount(pair, minlength=len(rows) * n_actions).astype(np.float64).reshape(shape)
         earned = np.bincount(pair, weights=rewards, minlength=len(rows) * n_actions).astype(np.float64).reshape(shape)
         if next_x is None:
-            return cls(len(x), rows, visits, earned, x[:0], *no_moves())
-        columns, column = distinct(next_x)
-        return cls(len(x), rows, visits, earned, columns, *counted_pairs(pair, column, np.ones(len(x)), len(columns)))
+            return cls(n, rows, visits, earned, x[:0], *no_moves())
+        columns, column = distinct(next_x[goes_on])
+        moves = counted_pairs(pair[goes_on], column, np.ones(len(column)), len(columns))
+        return cls(n, rows, visits, earned, columns, *moves)
 
     def __add__(self, other: "Steps") -> "Steps":
         K = self.visits.shape[1]

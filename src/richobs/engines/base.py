@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from richobs.core.environment import Environment, Episodes
-from richobs.core.errors import InvalidInput
+from richobs.core.errors import InvalidInput, Rejected
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
 from richobs.core.moments import Batch, Moments
@@ -78,6 +78,12 @@ def partial_of(
         functions: the class whose moments are wanted.
         process: numbers the observations, where a tally is wanted.
     """
+    if (query.moments or query.tally) and played.ended and played.ended[-1].any():
+        raise Rejected(
+            f"the environment ended an episode early, and {query.phase} ({query.purpose}) averages values over episodes of "
+            "full length. Use learner='betting' or learner='olive', which know ends; or let the environment go on, without "
+            "rewards, at an observation of its own for the end."
+        )
     returns = played.returns if query.returns else np.zeros(0)
     moments = []
     for wanted in query.moments:
@@ -103,6 +109,7 @@ def partial_of(
                 played.rewards[level],
                 played.observations[level + 1] if moves else None,
                 functions.n_actions,
+                (played.ended[level], played.ended[level + moves]) if played.ended else None,
             )
             for level, moves in query.steps
         ),

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from richobs.core.environment import Environment, Episodes, at_once, check_obeyed, checked_episodes
+from richobs.core.environment import Environment, Episodes, at_once, check_obeyed, checked_episodes, step_range
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Moments
 from richobs.core.policies import Policy
@@ -80,6 +80,7 @@ class PacedEnvironment:
         self._record = record
         self._at_once = at_once(env)
         self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, env.reward_range
+        self.step_range = step_range(env)
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
         """Plays n episodes, a few at a time; `rng` ends as if all had been played now."""

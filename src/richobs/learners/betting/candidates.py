@@ -16,6 +16,7 @@ from richobs.core.functions import FunctionClass
 from richobs.core.outcome import LOWER
 from richobs.core.types import Floats, Ints, Member, Observations
 from richobs.learners.betting.playing import Followed
+from richobs.learners.betting.ranges import Ranges
 from richobs.learners.betting.reading import distinct, read
 from richobs.stats import bets
 from richobs.stats.shares import Share
@@ -38,7 +39,7 @@ class Accounts:
     trail: list[list[Followed]] = field(default_factory=list)  # per batch, per level
     returns: list[Floats] = field(default_factory=list)  # per batch [n], what was earned while the policy was followed
     n: int = 0  # episodes
-    lower: float = 0.0  # W
+    lower: float = 0.0  # W; the smallest total until the first look
     looked_at: int = 0  # episodes at the last look at W
     interval_threshold: float | None = None  # once its share is spent
     agreement_threshold: float | None = None
@@ -46,27 +47,35 @@ class Accounts:
 
     @classmethod
     def opened(
-        cls, number: int, horizon: int, epsilon: float, averages: Share, interval: Share, agreement: Share
+        cls,
+        number: int,
+        epsilon: float,
+        ranges: Ranges,
+        averages: Share,
+        interval: Share,
+        agreement: Share,
     ) -> "Accounts":
         """Opens accounts with nothing in them."""
+        horizon, epsilon = len(ranges.width), epsilon / float(ranges.width.max())
         constant = bets.average_bets(epsilon / (4 * horizon))
         limit = max(bets.death(part) for part in averages.split(*[1 / horizon] * horizon))
         wealth = np.zeros((horizon, len(constant)))
-        return cls(number, averages, interval, agreement, constant, limit, wealth)
+        return cls(number, averages, interval, agreement, constant, limit, wealth, lower=ranges.least)
 
     @property
     def mean(self) -> float:
         """Mean of what was earned."""
         return float(np.concatenate(self.returns).mean()) if self.returns else 0.0
 
-    def look(self, smallest: float) -> float:
-        """Returns W for the returns so far [B3.1]."""
+    def look(self, smallest: float, ranges: Ranges) -> float:
+        """Returns W for the returns so far [B3.1]; `smallest` is the smallest mean above the least that can be shown."""
         if self.looked_at < self.n:
             self.looked_at = self.n
             if self.interval_threshold is None:
                 self.interval_threshold = bets.death(self.interval)
-            found = bets.lower_bound_of_mean(np.concatenate(self.returns), smallest, self.interval_threshold)
-            self.lower = max(self.lower, found)
+            totals = ranges.unit_totals(np.concatenate(self.returns))
+            found = bets.lower_bound_of_mean(totals, smallest / ranges.span, self.interval_threshold)
+            self.lower = max(self.lower, ranges.least + ranges.span * found)
         return self.lower
 
     def write_claims(self, agreed: float | None) -> None:
@@ -116,12 +125,18 @@ class Candidate:
 
 
 def lost_sums(
-    functions: FunctionClass, level: int, members: Ints, trail: Sequence[Sequence[Followed]], thetas: Floats
+    functions: FunctionClass,
+    level: int,
+    members: Ints,
+    trail: Sequence[Sequence[Followed]],
+    thetas: Floats,
+    rest: float,
 ) -> tuple[Floats, Floats]:
     """Returns `[T, m]` sums of gaps and `[T, m]` sums of values at stops, of members at one level [B3.2].
 
     At an observation where the policy was followed, a member's gap is its best value less that of the policy's action; above
-    theta it counts as a stop at the member's best value. Where another action was taken every member stops.
+    theta it counts as a stop at the member's best value, less what is surely earned from there on. Where another action was
+    taken every member stops.
 
     Args:
         functions: the class.
@@ -129,6 +144,7 @@ def lost_sums(
         members: `[m]` which members.
         trail: per batch and level, where the policy was followed.
         thetas: `[T]` thresholds.
+        rest: the least that any policy earns from this level on.
     """
     gaps, jumps = np.zeros((2, len(thetas), len(members)))
     x: Observations = np.concatenate([batch[level].x for batch in trail])
@@ -139,7 +155,7 @@ def lost_sums(
         seen = np.flatnonzero(counts)
         reps, rep = functions.kinds(level, members, max(int(action), 0))
         both = read(functions, level, x[some[seen]], reps, partial(_best_and_gap, int(action)))  # [reps, 2 n]
-        best, gap = both[:, : len(seen)], both[:, len(seen) :]
+        best, gap = np.maximum(both[:, : len(seen)] - rest, 0.0), both[:, len(seen) :]
         for k, theta in enumerate(thetas):
             stops = gap > theta if action >= 0 else np.ones_like(gap, dtype=bool)
             gaps[k] += (np.where(stops, 0.0, gap) @ counts[seen])[rep]

@@ -1,5 +1,6 @@
 """Two ways to certify a candidate from its own episodes [B3], and what the run answers."""
 
+import hashlib
 import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
@@ -7,23 +8,32 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
-from richobs.core.outcome import Outcome, StopReason, probability_words
+from richobs.core.outcome import REACTIVE, REALIZABLE, Outcome, StopReason, claim_words
+from richobs.core.policies import TIE
 from richobs.core.types import Floats, Member
 from richobs.learners.betting.candidates import Accounts, Candidate, lost_sums
 from richobs.learners.betting.events import AgreementTested, ClaimClosed
-from richobs.learners.betting.state import PHASE, BettingSearch
+from richobs.learners.betting.state import PHASE, SHARES, BettingSearch
 from richobs.stats import bets
 from richobs.stats.shares import Supposed
 
+ASSUMPTIONS = ("rewards lie in the declared ranges", REACTIVE, REALIZABLE)  # transitions may be random
 SMALLEST_BET = 1 / 16  # of epsilon, on returns
 LOOK_AGAIN = 1.03  # an interval is looked at again after so many times the episodes
 REFUTED = "bets never refute Q*"
-Means = Literal["agreement", "interval", "one survivor", "nothing"]  # what a claim rests on
+TAKEN_OVER = "the algorithm that took over is right: V* - V(policy) is at most"
+Means = Literal[
+    "agreement", "interval", "one survivor", "worth it", "not worth it", "fallback", "nothing"
+]  # what a claim rests on
 REASONS: dict[Means, StopReason] = {
     "agreement": StopReason.AGREEMENT,
     "interval": StopReason.CERTIFIED,
     "one survivor": StopReason.ONE_SURVIVOR,
+    "worth it": StopReason.WORTH_IT,
+    "not worth it": StopReason.NOT_WORTH_IT,
+    "fallback": StopReason.NEAR_OPTIMAL,
     "nothing": StopReason.EPISODES_SPENT,
 }
 
@@ -41,7 +51,28 @@ class AgreementRecord:
     bets: list[float]  # [A]
     weights: list[float]  # [A]
     taken: list[float]  # [A] what the worst survivor takes away from the logarithm of each bet's wealth
+    by_level: list[
+        list[float]
+    ]  # [H, A] the levels' parts of it: the largest of a surviving member, or of that function
+    members: list[list[int]]  # [H, A] the members that attain them
     log_wealth: float
+    survivors: str  # digest of the surviving members of all levels
+
+
+@dataclass(frozen=True)
+class IntervalRecord:
+    """The numbers that the bounds U and W rest on."""
+
+    root: int  # the surviving member of level 0 with the largest upper bound
+    looked: int  # first observations at the last look
+    root_mean: float  # of that member's values, over all first observations so far
+    root_variance: float
+    upper: float  # U
+    account: int | None  # number of the policy's accounts; None where it has none
+    n: int  # episodes at the last look at W
+    mean: float  # of the policy's returns
+    threshold: float | None  # wealth that refutes a mean
+    lower: float  # W
 
 
 @dataclass(frozen=True)
@@ -52,8 +83,14 @@ class BettingConstants:
     zeta: float  # declared rounding error of the class's values
     floor: float
     cap: float
+    shares: dict[str, float]  # how delta is split
+    ties: float  # an action is preferred to a smaller one if it is better by more than this times their distance
     refutation_limit: float  # wealth at which a pair dies, or a listed function
-    closed_by: str  # "agreement", "interval", "one survivor" or "nothing"
+    closed_by: str  # what the claim rests on: a key of REASONS
+    batches: list[
+        list[int]
+    ]  # of every batch played: candidate, episodes, number of its accounts (0: none), groups refuted
+    interval: IntervalRecord
     agreement: AgreementRecord | None = None
 
 
@@ -70,15 +107,23 @@ class Closed(NamedTuple):
 def closed(search: BettingSearch, candidate: Candidate) -> Closed | None:
     """Returns what certifies the candidate, or the only survivor; None where nothing does yet."""
     space, epsilon, own = search.survivors, search.epsilon, candidate.accounts
-    if own is not None and search.upper - own.mean <= epsilon and own.n >= LOOK_AGAIN * own.looked_at:
-        own.look(SMALLEST_BET * epsilon)
+    aim = search.threshold
+    if own is not None and own.n >= LOOK_AGAIN * own.looked_at:
+        worth_a_look = search.upper - own.mean <= epsilon or (aim is not None and own.mean >= aim)
+        if worth_a_look:
+            own.look(SMALLEST_BET * epsilon, search.ranges)
     _check_bounds(search)
     found, only = None, space.only
-    if only is not None:  # it is Q*, and its greedy policy earns V*
+    gap = search.upper - (search.ranges.least if own is None else own.lower)
+    if aim is not None and own is not None and own.lower >= aim:
+        found = Closed(candidate.member, "worth it", gap, own)
+    elif aim is not None and search.upper < aim:
+        found = Closed(candidate.member, "not worth it", gap, own)
+    elif only is not None:  # it is Q* up to rounding, and its greedy policy earns V*
         known = search.candidates.get(only)
-        found = Closed(only, "one survivor", 0.0, known.accounts if known is not None else None)
+        hidden = search.ranges.hidden
+        found = Closed(only, "one survivor", hidden, known.accounts if known is not None else None)
     elif own is not None:
-        gap = search.upper - own.lower
         if gap <= epsilon:
             found = Closed(candidate.member, "interval", gap, own)
         else:
@@ -114,14 +159,14 @@ def _agreement(search: BettingSearch, own: Accounts) -> AgreementRecord | None:
     if own.agreement_threshold is None:
         own.agreement_threshold = bets.death(account)
     thetas, which = np.unique(bet.theta, return_inverse=True)
-    taken: list[Floats] = []  # per level [A, m]
+    taken: dict[int, Floats] = {}  # per level [A, m]
     levels = list(range(search.functions.horizon))
     levels.insert(0, levels.pop(own.hardest))
     for h in levels:
-        gaps, jumps = lost_sums(search.functions, h, space.living(h), own.trail, thetas)
-        taken.append(bet.per_gap[:, None] * gaps[which] + bet.per_jump[:, None] * jumps[which])
-        most = space.largest_sums(taken)
-        log_wealth = bet.log_wealth(own.n, most)
+        gaps, jumps = lost_sums(search.functions, h, space.living(h), own.trail, thetas, float(search.ranges.rest[h]))
+        taken[h] = bet.per_gap[:, None] * gaps[which] + bet.per_jump[:, None] * jumps[which]
+        worst = space.largest(taken)
+        log_wealth = bet.log_wealth(own.n, worst.total)
         if log_wealth < needed:
             own.hardest = h
             break
@@ -150,18 +195,50 @@ def _agreement(search: BettingSearch, own: Accounts) -> AgreementRecord | None:
         theta=bet.theta.tolist(),
         bets=bet.bets.tolist(),
         weights=bet.weights.tolist(),
-        taken=most.tolist(),
+        taken=worst.total.tolist(),
+        by_level=[worst.parts[h].tolist() for h in sorted(taken)],
+        members=[worst.members[h].tolist() for h in sorted(taken)],
         log_wealth=log_wealth,
+        survivors=_digest(search),
+    )
+
+
+def _digest(search: BettingSearch) -> str:
+    """Returns the SHA-256 of the surviving members, level by level."""
+    digest = hashlib.sha256()
+    for h in range(search.functions.horizon):
+        digest.update(search.survivors.living(h).astype("<i8").tobytes() + b";")
+    return digest.hexdigest()
+
+
+def _interval(search: BettingSearch, own: Accounts | None) -> IntervalRecord:
+    """Returns the numbers that U and the policy's W rest on."""
+    root = search.roots.top(search.survivors.living(0))
+    return IntervalRecord(
+        root=root.member,
+        looked=root.looked,
+        root_mean=root.mean,
+        root_variance=root.variance,
+        upper=search.upper,
+        account=None if own is None else own.number,
+        n=0 if own is None else own.looked_at,
+        mean=0.0 if own is None else own.mean,
+        threshold=None if own is None else own.interval_threshold,
+        lower=_lower(search, own),
     )
 
 
 def best_interval(search: BettingSearch, candidate: Candidate) -> Closed:
-    """Returns the candidate with the largest W once the episodes are spent; W is 0 where none has accounts yet."""
-    best, most = Closed(candidate.member, "nothing", search.upper, candidate.accounts), -1.0
+    """Returns the candidate with the largest W once the episodes are spent.
+
+    W is the smallest possible total where no candidate has accounts yet.
+    """
+    least = search.ranges.least
+    best, most = Closed(candidate.member, "nothing", search.upper - least, candidate.accounts), -math.inf
     for other in search.opened:
         own = other.accounts
         assert own is not None, "they were opened"
-        if own.look(SMALLEST_BET * search.epsilon) > most:
+        if own.look(SMALLEST_BET * search.epsilon, search.ranges) > most:
             most, gap = own.lower, search.upper - own.lower
             best = Closed(other.member, "interval" if gap <= search.epsilon else "nothing", gap, own)
     _check_bounds(search)
@@ -171,12 +248,13 @@ def best_interval(search: BettingSearch, candidate: Candidate) -> Closed:
 def outcome(search: BettingSearch, found: Closed) -> Outcome:
     """Returns the answer: the policy, the claim in words, and every share of delta that was spent."""
     own, episodes = found.accounts, search.engine.ledger.total
-    certified = found.by != "nothing"
+    certified = found.by not in ("nothing", "worth it", "not worth it")
     claimed = search.epsilon if certified else found.gap
     if own is not None:
-        own.look(SMALLEST_BET * search.epsilon)
+        own.look(SMALLEST_BET * search.epsilon, search.ranges)
     _check_bounds(search)
-    search.refutations.claim(REFUTED, (), episodes, search.survivors.limit)
+    log = search.recorded
+    search.refutations.claim(REFUTED, (), episodes + (0 if log is None else log.n), search.survivors.limit)
     for other in search.opened:
         if other.accounts is not None:
             agreed = found.by == "agreement" and other.accounts is own
@@ -184,11 +262,13 @@ def outcome(search: BettingSearch, found: Closed) -> Outcome:
     promise = search.roots.promise(search.survivors.living(0))
     return Outcome(
         policy=LearnedPolicy(search.functions, found.member),
-        claim=(
-            f"With probability at least {probability_words(search.delta)} the policy's value is at most {claimed:.6g} "
-            "below V*, provided that rewards are nonnegative with totals of at most 1, that the best value of an action "
-            "depends on what is seen and not on what was seen before, and that Q* is in the class. Transitions may be "
-            "random."
+        claim=claim_words(
+            search.delta,
+            claimed,
+            _assumptions(log),
+            sampling=search.engine.ledger.assumes,
+            lower=_lower(search, own),
+            upper=search.upper,
         ),
         learner="betting",
         epsilon=claimed,
@@ -197,7 +277,7 @@ def outcome(search: BettingSearch, found: Closed) -> Outcome:
         value_hat=own.mean if own is not None and own.n else None,
         v_star_hat=float(promise.max()),
         upper=search.upper,
-        lower=own.lower if own is not None else 0.0,
+        lower=_lower(search, own),
         log_size=search.survivors.log_size,
         rounds=search.rounds,
         claims=search.share.claims(),
@@ -207,11 +287,29 @@ def outcome(search: BettingSearch, found: Closed) -> Outcome:
             zeta=bets.ZETA,
             floor=bets.FLOOR,
             cap=bets.CAP,
+            shares=dict(SHARES),
+            ties=TIE,
             refutation_limit=search.survivors.limit,
             closed_by=found.by,
+            batches=search.played,
+            interval=_interval(search, own),
             agreement=found.agreement,
         ),
     )
+
+
+def _lower(search: BettingSearch, own: Accounts | None) -> float:
+    """Returns W of a candidate: the smallest possible total where it has no accounts."""
+    return search.ranges.least if own is None else own.lower
+
+
+def _assumptions(log: Episodes | None) -> tuple[str, ...]:
+    """Returns what a claim rests on; recorded episodes add something."""
+    if log is None:
+        return ASSUMPTIONS
+    which = f"the {log.n:,} recorded episodes"
+    words = f"{which} are whole, independent, of this environment and not selected by what came of them"
+    return (*ASSUMPTIONS, words)
 
 
 def _remarks(search: BettingSearch, found: Closed) -> tuple[str, ...]:

@@ -4,7 +4,53 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from richobs.core.events import Event, event
+from richobs.core.events import CandidateNews, ChartKind, Event, Reading, event
+
+LIVING = ChartKind(
+    "living",
+    "Living functions",
+    "Functions that are part of a survivor; of equal functions one counts.",
+    curves="level",
+)
+WEALTH = ChartKind(
+    "wealth",
+    "Wealth of bets on the candidate's errors",
+    "Bets that its predictions are wrong start with a wealth below 1. Where it reaches the limit, the candidate is "
+    "refuted.",
+    curves="level",
+    limit="refuted at",
+    by_candidate=True,
+)
+AGREEMENT = ChartKind(
+    "agreement",
+    "Agreement of all survivors",
+    "Wealth for the survivor that agrees least with the candidate's policy. At the needed wealth all survivors agree that "
+    "the policy loses at most epsilon. The test begins once the candidate has enough episodes to pass it.",
+    limit="needed",
+    by_candidate=True,
+)
+
+
+@event("betting")
+@dataclass(frozen=True, kw_only=True)
+class RecordedRead(Event):
+    """Bets were settled on episodes that were played before the run."""
+
+    kind: ClassVar[str] = "recorded"
+    question: ClassVar[str] = "which predictions lose their bets on recorded episodes?"
+
+    episodes: int
+    refuted: int  # pairs and members, as groups that nothing has told apart
+
+    @property
+    def verdict(self) -> str:
+        """Whether anything was refuted."""
+        return "refuted" if self.refuted else "none refuted"
+
+    @property
+    def sentence(self) -> str:
+        """What the recorded episodes did."""
+        return f"{self.episodes:,} recorded episodes refuted {self.refuted:,} groups"
 
 
 @event("betting")
@@ -40,6 +86,13 @@ class CandidateDrawn(Event):
         )
         return f"a candidate that is {self.verdict}, because {why}"
 
+    @property
+    def candidate(self) -> CandidateNews:
+        """Why the candidate before it is played no longer; one that is refuted stays so."""
+        if self.behind is None:
+            return CandidateNews(None, fate="replaced", why="another survivor promises more")
+        return CandidateNews(None, fate="replaced", why=f"another survivor fits better by {self.behind:.3g} nats")
+
 
 @event("betting")
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +120,25 @@ class BatchPlayed(Event):
     def verdict(self) -> str:
         """Whether anything was refuted."""
         return "refuted" if self.refuted else "none refuted"
+
+    @property
+    def candidate(self) -> CandidateNews:
+        """What the candidate earned, and whether it was refuted."""
+        if self.living and not self.wealth:
+            fate, why = "refuted", "bets on its errors won"
+        else:
+            fate, why = "", ""
+        return CandidateNews(self.drawn, self.n, self.earned, self.promised, fate, why)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """Who lives, and the wealth of bets on the candidate's errors."""
+        if not self.living:
+            return ()
+        wealth = Reading(WEALTH, self.wealth, self.limit)
+        if len(self.living) == 1:  # the same as all survivors
+            return (wealth,)
+        return (Reading(LIVING, tuple(math.log(max(n, 1)) for n in self.living)), wealth)
 
     @property
     def sentence(self) -> str:
@@ -97,6 +169,11 @@ class AverageRefuted(Event):
     def level(self) -> int:
         """The level at which it errs."""
         return self.at
+
+    @property
+    def candidate(self) -> CandidateNews:
+        """It is refuted."""
+        return CandidateNews(None, fate="refuted", why=f"it errs at level {self.at} by {self.error:.3g} on average")
 
     @property
     def sentence(self) -> str:
@@ -133,6 +210,16 @@ class AgreementTested(Event):
         return self.at
 
     @property
+    def readings(self) -> tuple[Reading, ...]:
+        """Wealth, and what is needed."""
+        return (Reading(AGREEMENT, (self.log_wealth,), self.needed),)
+
+    @property
+    def outlook(self) -> str:
+        """How far from agreement survivors are."""
+        return self.sentence
+
+    @property
     def sentence(self) -> str:
         """How far from agreement survivors are."""
         if self.agreed:
@@ -155,21 +242,32 @@ class ClaimClosed(Event):
     statistic_field: ClassVar[str] = "gap"
     threshold_field: ClassVar[str] = "epsilon"
 
-    by: str  # agreement, interval or one survivor
+    by: str  # agreement, interval, one survivor, or a threshold that was reached or cannot be
     gap: float
     epsilon: float
 
     @property
     def verdict(self) -> str:
-        """Certified."""
-        return "certified"
+        """Certified, or that no policy is worth the threshold."""
+        return "not worth it" if self.by == "not worth it" else "certified"
 
     @property
-    def sentence(self) -> str:
+    def how(self) -> str:
         """How it was certified."""
-        how = {
+        return {
             "agreement": "all survivors agree with the policy closely enough",
             "interval": "its lower bound is within epsilon of the upper bound on V*",
             "one survivor": "its function is the only survivor",
-        }
-        return f"the policy is certified: {how[self.by]}"
+            "worth it": "its lower bound reaches the threshold",
+            "not worth it": "no policy reaches the threshold",
+        }[self.by]
+
+    @property
+    def candidate(self) -> CandidateNews:
+        """It is certified, unless it was refuted and another function is the only survivor."""
+        return CandidateNews(None, fate=self.verdict, why=self.how)
+
+    @property
+    def sentence(self) -> str:
+        """How it was certified, or that no policy is worth the threshold."""
+        return self.how if self.by == "not worth it" else f"the policy is certified: {self.how}"

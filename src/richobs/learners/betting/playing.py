@@ -8,6 +8,7 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.policies import greedy_actions
 from richobs.core.types import Floats, Ints, Observations
+from richobs.learners.betting.ranges import Ranges
 
 
 class IdleExploration:
@@ -17,12 +18,12 @@ class IdleExploration:
     are about the greedy policy alone: an episode serves them up to the first action that differs from it [B3].
     """
 
-    def __init__(self, policy: LearnedPolicy, worthless: float, n_actions: int):
+    def __init__(self, policy: LearnedPolicy, worthless: Floats, n_actions: int):
         """Takes the greedy policy.
 
         Args:
             policy: the candidate's greedy policy; ties go to the smallest action.
-            worthless: largest value at which actions are random; a negative number for never.
+            worthless: `[H]` largest value at which actions are random; -inf for never.
             n_actions: number of actions K.
         """
         self.policy, self.worthless, self.n_actions = policy, worthless, n_actions
@@ -31,7 +32,7 @@ class IdleExploration:
         """Returns `[n]` the greedy actions, some replaced by random ones."""
         values = self.policy.f.values(level, x)
         anything = rng.integers(self.n_actions, size=len(x))
-        return np.where(values.max(axis=1) <= self.worthless, anything, greedy_actions(values))
+        return np.where(values.max(axis=1) <= self.worthless[level], anything, greedy_actions(values))
 
 
 class Followed(NamedTuple):
@@ -42,10 +43,11 @@ class Followed(NamedTuple):
     errors: Floats  # [k] y - f of the policy's function, where the greedy action was taken
 
 
-def followed(played: Episodes, policy: LearnedPolicy) -> tuple[list[Followed], Floats]:
-    """Returns, level by level, where episodes followed a policy, and `[n]` what each earned while it did.
+def followed(played: Episodes, policy: LearnedPolicy, ranges: Ranges) -> tuple[list[Followed], Floats]:
+    """Returns, level by level, where episodes followed a policy, and `[n]` what each surely would have earned with it.
 
-    What an episode earned before its first other action is at most what the policy would have earned, in expectation.
+    What an episode earned before its first other action, plus the least that any policy earns from there, is at most what
+    the policy would have earned, in expectation. Errors are on the scale of bets.
     """
     H = played.levels
     over = list(played.ended) if played.ended else [np.zeros(played.n, dtype=bool)] * H
@@ -61,8 +63,9 @@ def followed(played: Episodes, policy: LearnedPolicy) -> tuple[list[Followed], F
         y = played.rewards[h][rows]
         if h < H - 1:
             y = y + np.where(over[h + 1][rows], 0.0, values[h + 1][rows].max(axis=1))
-        errors = np.clip(y, 0.0, 1.0) - values[h][rows, greedy[same]]
+        errors = ranges.unit(h, y) - ranges.unit(h, values[h][rows, greedy[same]])
         levels.append(Followed(played.observations[h][here], np.where(same, greedy, -1), errors))
         earned[rows] += played.rewards[h][rows]
         follows[here[~same]] = False
+        earned[here[~same]] += ranges.rest[h]
     return levels, earned

@@ -1,6 +1,6 @@
 """Values of members on what was played, each distinct row once. Shapes: m members, G groups of equal rows, n samples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +13,6 @@ from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.stats.bets import ZETA
 from richobs.stats.grouping import kinds, numbered
 
-SURELY = 1e-6  # how far rounding may push the rewards so far plus a value of Q* above 1, over all levels
 AT_ONCE_VALUES = 8_000_000  # values of functions that are held in memory at once
 
 
@@ -45,6 +44,14 @@ def steps_of(played: Episodes) -> list[Steps]:
         )
         before = before + played.rewards[h]
     return steps
+
+
+class Largest(NamedTuple):
+    """At least the largest sum over levels of something that survivors' members contribute, with who attains it."""
+
+    total: Floats  # [A]
+    parts: Mapping[int, Floats]  # per level [A]
+    members: Mapping[int, Ints]  # per level [A]
 
 
 class Rows(NamedTuple):
@@ -100,14 +107,16 @@ def read(
     """Returns `[m, n]` what `pick` takes of the values `[m, n, K]`, a part of the members at a time.
 
     Raises:
-        InvalidInput: a value is not a number in [0, 1].
+        InvalidInput: a value is not a number in the range that the class declares.
     """
+    low, high = functions.value_range(level)
+    tolerance = ZETA * max(1.0, high - low)
     step = max(1, AT_ONCE_VALUES // max(1, len(x) * functions.n_actions))
     parts = []
     for first in range(0, len(members), step):
         values = functions.values(level, x, members[first : first + step])
-        if not (values.min() >= -ZETA and values.max() <= 1 + ZETA):  # also where a value is NaN
-            raise InvalidInput(f"a function of level {level} has a value that is not a number in [0, 1].")
+        if not (values.min() >= low - tolerance and values.max() <= high + tolerance):  # also where a value is NaN
+            raise InvalidInput(f"a function of level {level} has a value that is not a number in [{low:g}, {high:g}].")
         parts.append(np.asarray(pick(values), dtype=np.float64))
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 

@@ -13,7 +13,8 @@ import math
 from typing import NamedTuple
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.core.errors import EpisodeLimit
+from richobs.core.environment import Episodes
+from richobs.core.errors import BrokenPromise, EpisodeLimit
 from richobs.core.events import Callback, nobody
 from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
@@ -21,11 +22,13 @@ from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Member
 from richobs.learners.betting.candidates import Candidate
-from richobs.learners.betting.closing import Closed, best_interval, closed, outcome
-from richobs.learners.betting.events import AverageRefuted, BatchPlayed, CandidateDrawn
+from richobs.learners.betting.closing import TAKEN_OVER, Closed, best_interval, closed, outcome
+from richobs.learners.betting.events import AverageRefuted, BatchPlayed, CandidateDrawn, RecordedRead
 from richobs.learners.betting.playing import IdleExploration, followed
+from richobs.learners.betting.ranges import Ranges
 from richobs.learners.betting.reading import steps_of
 from richobs.learners.betting.state import PHASE, BettingSearch, Tuning
+from richobs.learners.handing_over import Fallback
 from richobs.stats.seals import Sealed
 
 DRAWN_WITHIN, KEPT_WITHIN = 1 / 8, 1 / 4  # of epsilon: how much less than the most a candidate may promise
@@ -49,6 +52,10 @@ def betting(
     seed: int = 0,
     notify: Callback = nobody,
     tuning: Tuning | None = None,
+    threshold: float | None = None,
+    recorded: Episodes | None = None,
+    ranges: Ranges | None = None,
+    fallback: Fallback | None = None,
 ) -> Outcome:
     """Learns a policy with V* - V(policy) <= epsilon with probability at least 1 - delta.
 
@@ -62,25 +69,61 @@ def betting(
         seed: of the choice among survivors.
         notify: told about every event.
         tuning: how eager the search is.
+        threshold: stop as soon as a policy is certified to be worth this, or no policy can be.
+        recorded: whole episodes that were played before, by any policies, not selected by what came of them.
+        ranges: of rewards and values; by default rewards are nonnegative and totals at most 1.
+        fallback: what takes over if the search has not ended by then, with the share of delta that is kept for it.
     """
-    search = BettingSearch(engine, functions, epsilon, delta, seed, notify, tuning or Tuning())
-    return outcome(search, run(search))
+    search = BettingSearch(
+        engine, functions, epsilon, delta, seed, notify, tuning or Tuning(), recorded, ranges, threshold
+    )
+    return outcome(search, run(search, fallback))
 
 
-def run(search: BettingSearch) -> Closed:
-    """Draws and plays candidates until one is certified, or until the episodes are spent."""
+def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
+    """Draws and plays candidates until one is certified, the episodes are spent, or the fallback has learned a policy."""
     candidate: Candidate | None = None
+    _read_recorded(search)
     try:
         while True:
+            if fallback is not None and search.engine.ledger.total >= fallback.after:
+                return _hand_over(search, fallback)
             candidate = _choose(search, candidate)
             _play(search, candidate)
             claim = closed(search, candidate)
             if claim is not None:
                 return claim
     except EpisodeLimit:
-        if candidate is None or not search.batches:
+        if candidate is None or not search.played:
             raise
         return best_interval(search, candidate)
+
+
+def _read_recorded(search: BettingSearch) -> None:
+    """Settles all bets on recorded episodes, a batch at a time in their order [B1]. No other claim uses them."""
+    log, size, refuted, first = search.recorded, search.survivors.log_bound, 0, 0
+    if log is None:
+        return
+    try:
+        while first < log.n:
+            part = log.part(first, first + search.tuning.most(first))
+            search.batches += 1
+            refuted += search.survivors.absorb(steps_of(part), search.batches)
+            first += part.n
+    except BrokenPromise as broken:
+        raise BrokenPromise(f"{broken} Nothing was played: this follows from the recorded episodes alone.") from None
+    after = search.survivors.log_bound
+    search.tell(RecordedRead(phase=PHASE, log_size_before=size, log_size_after=after, episodes=log.n, refuted=refuted))
+
+
+def _hand_over(search: BettingSearch, fallback: Fallback) -> Closed:
+    """Lets an algorithm that surely ends learn, with the share of delta that was kept for it."""
+    spent = search.engine.ledger.total
+    search.tell(fallback.takes_over(PHASE, search.survivors.log_bound, spent))
+    found = fallback.learn()
+    search.reserve.spend()
+    search.reserve.claim(TAKEN_OVER, (), search.engine.ledger.total - spent, search.epsilon)
+    return Closed(found.policy.member, "fallback", search.epsilon, None)
 
 
 def _choose(search: BettingSearch, candidate: Candidate | None) -> Candidate:
@@ -124,7 +167,8 @@ def _play(search: BettingSearch, candidate: Candidate) -> None:
         search.open_accounts(candidate)
     space, size, product = search.survivors, search.survivors.log_bound, search.functions.is_product
     promised = float(search.roots.promise(space.living(0))[space.root(candidate.member)])
-    worthless = search.epsilon / (4 * search.functions.horizon) if search.tuning.idle == "explore" else -1.0
+    nearly = search.epsilon / (4 * search.functions.horizon) if search.tuning.idle == "explore" else -math.inf
+    worthless = search.ranges.rest + nearly
     policy = IdleExploration(candidate.policy, worthless, search.functions.n_actions)
     n = search.next_size
     batch: Sealed[Fixed] = Sealed(Query(policy, n, "play", PHASE, episodes=True))
@@ -132,10 +176,12 @@ def _play(search: BettingSearch, candidate: Candidate) -> None:
     search.batches, search.tenure = opened.fixed.number, search.tenure + 1
     played = opened.answer.episodes
     assert played is not None, "the query wants episodes"
-    trail, earned = followed(played, candidate.policy)
+    search.checks.look(candidate.number, played)
+    trail, earned = followed(played, candidate.policy, search.ranges)
     erring = candidate.absorb(trail, earned)
     refuted = space.absorb(steps_of(played), search.batches)
     search.roots.absorb(played.observations[0], space.living(0))
+    search.played.append([candidate.number, n, 0 if candidate.accounts is None else candidate.accounts.number, refuted])
     search.tell(
         BatchPlayed(
             phase=PHASE,

@@ -3,14 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-
+from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback, Event, Progress
 from richobs.core.functions import FunctionClass
 from richobs.core.queries import Engine
 from richobs.core.types import Member
 from richobs.learners.betting.candidates import Accounts, Candidate
+from richobs.learners.betting.checks import Checks
+from richobs.learners.betting.ranges import Ranges
 from richobs.learners.betting.roots import Roots
 from richobs.learners.betting.survivors import Survivors, survivors
 from richobs.stats import bets
@@ -47,6 +48,15 @@ class Tuning:
         if not self.doubt >= 0:
             raise InvalidInput(f"doubt must be at least 0; got {self.doubt}.")
 
+    def most(self, episodes: int) -> int:
+        """Returns the size of the largest batch after so many episodes."""
+        return max(self.largest, episodes // 16)
+
+
+def agreement_bets(epsilon: float, ranges: Ranges, horizon: int) -> bets.Agreement:
+    """Returns the bets of agreement: epsilon less what rounding may hide, and the largest loss at a stop."""
+    return bets.Agreement.of(epsilon - ranges.hidden, max(ranges.jump, epsilon), horizon)
+
 
 @dataclass
 class BettingSearch:
@@ -59,6 +69,10 @@ class BettingSearch:
     seed: int  # of the choice among survivors
     notify: Callback
     tuning: Tuning
+    recorded: Episodes | None = None  # played before, by anybody
+    given_ranges: Ranges | None = None  # of rewards and values; by default rewards are nonnegative and totals at most 1
+    threshold: float | None = None  # value of a policy at which to stop
+    ranges: Ranges = field(init=False)
     share: Share = field(init=False)  # the whole of delta
     refutations: Share = field(init=False)  # for B1
     reserve: Share = field(init=False)
@@ -68,9 +82,13 @@ class BettingSearch:
     survivors: Survivors = field(init=False)
     roots: Roots = field(init=False)
     agreement: bets.Agreement = field(init=False)
+    checks: Checks = field(init=False)  # that episodes are independent and of one law
     candidates: dict[Member, Candidate] = field(default_factory=dict)  # that were played
     opened: list[Candidate] = field(default_factory=list)  # those with accounts
-    batches: int = 0
+    played: list[list[int]] = field(
+        default_factory=list
+    )  # per batch: candidate, episodes, its accounts, groups refuted
+    batches: int = 0  # those of recorded episodes included
     rounds: int = 0  # candidates drawn
     tenure: int = 0  # batches of the candidate since it was drawn
 
@@ -81,12 +99,11 @@ class BettingSearch:
         self.refutations, self.reserve = parts["bets"], parts["reserve"]
         self.averages, self.intervals = Series(parts["averages"]), Series(parts["interval"])
         self.agreements = Series(parts["agreement"])
-        self.survivors = survivors(self.functions, self.refutations)
-        self.roots = Roots(self.functions, parts["root"])
-        largest = max(float(self.functions.value_bounds(h)[1].max()) for h in range(H))
-        self.agreement = bets.Agreement.of(
-            self.epsilon - 2 * H * bets.ZETA, float(np.clip(largest, self.epsilon, 1.0)), H
-        )
+        self.ranges = ranges = self.given_ranges or Ranges.plain(self.functions)
+        self.survivors = survivors(self.functions, self.refutations, ranges)
+        self.roots = Roots(self.functions, parts["root"], ranges)
+        self.agreement = agreement_bets(self.epsilon, ranges, H)
+        self.checks = Checks(self.seed, ranges)
 
     @property
     def upper(self) -> float:
@@ -96,7 +113,7 @@ class BettingSearch:
     @property
     def lower(self) -> float:
         """The largest W of a candidate so far."""
-        return max((c.accounts.lower for c in self.opened if c.accounts is not None), default=0.0)
+        return max((c.accounts.lower for c in self.opened if c.accounts is not None), default=self.ranges.least)
 
     @property
     def chance(self) -> str:
@@ -106,13 +123,12 @@ class BettingSearch:
     @property
     def next_size(self) -> int:
         """Episodes of the next batch: known before it is played, and not a matter of how many are allowed."""
-        largest = max(self.tuning.largest, self.engine.ledger.total // 16)
-        return min(self.tuning.first * 2 ** min(self.tenure, 40), largest)
+        return min(self.tuning.first * 2 ** min(self.tenure, 40), self.tuning.most(self.engine.ledger.total))
 
     def open_accounts(self, candidate: Candidate) -> None:
         """Gives a candidate the next shares; nothing that was played before enters its accounts."""
         shares = (self.averages.next(), self.intervals.next(), self.agreements.next())
-        candidate.accounts = Accounts.opened(len(self.opened) + 1, self.functions.horizon, self.epsilon, *shares)
+        candidate.accounts = Accounts.opened(len(self.opened) + 1, self.epsilon, self.ranges, *shares)
         self.opened.append(candidate)
 
     def tell(self, event: Event) -> None:

@@ -1,6 +1,6 @@
 """What a betting search asks of the surviving functions, whatever the class."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -9,7 +9,8 @@ from richobs.core.functions import FunctionClass
 from richobs.core.types import Floats, Ints, Mask, Member
 from richobs.learners.betting.listed import ListedSurvivors
 from richobs.learners.betting.product import ProductSurvivors
-from richobs.learners.betting.reading import Steps
+from richobs.learners.betting.ranges import Ranges
+from richobs.learners.betting.reading import Largest, Steps
 from richobs.stats.shares import Share
 
 
@@ -72,8 +73,8 @@ class Survivors(Protocol):
         """Returns how well the survivors fit that begin at living members `first` `[m]` of level 0."""
         ...
 
-    def largest_sums(self, values: Sequence[Floats]) -> Floats:
-        """Returns `[A]` at least the largest sum over levels of values `[A, m]` of a survivor's members."""
+    def largest(self, values: Mapping[int, Floats]) -> Largest:
+        """Returns at least the largest sum over some levels of values `[A, m]` of a survivor's members."""
         ...
 
     def __contains__(self, member: Member) -> bool:
@@ -81,11 +82,12 @@ class Survivors(Protocol):
         ...
 
 
-def survivors(functions: FunctionClass, share: Share) -> Survivors:
+def survivors(functions: FunctionClass, share: Share, ranges: Ranges) -> Survivors:
     """Returns the whole class as survivors, in the form that fits it.
 
     Args:
         functions: the class.
         share: probability with which bets may refute Q*.
+        ranges: of rewards and values.
     """
-    return (ProductSurvivors if functions.is_product else ListedSurvivors)(functions, share)
+    return (ProductSurvivors if functions.is_product else ListedSurvivors)(functions, share, ranges)

@@ -1,7 +1,7 @@
 """Certified LSVEE: the same promise at any sample size (docs/certified.md)."""
 
 from richobs.learners.certified.learner import Certified
-from richobs.learners.certified.search import Fallback, certified
+from richobs.learners.certified.search import certified
 from richobs.learners.certified.state import Bounds, Tuning
 
-__all__ = ["Bounds", "Certified", "Fallback", "Tuning", "certified"]
+__all__ = ["Bounds", "Certified", "Tuning", "certified"]

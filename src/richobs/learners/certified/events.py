@@ -129,34 +129,3 @@ class StageDoubled(Event):
             f"batches of up to {self.largest:,} episodes from here on, because those of {self.batch:,} told no survivors "
             "apart"
         )
-
-
-@event("certified")
-@dataclass(frozen=True, kw_only=True)
-class HandedOver(Event):
-    """The search did not end within its allowance, and LSVEE as printed takes over [Theorem 2]."""
-
-    kind: ClassVar[str] = "handover"
-    question: ClassVar[str] = "LSVEE as printed takes over"
-    statistic_name: ClassVar[str] = "episodes until then"
-    threshold_name: ClassVar[str] = "allowed"
-    statistic_field: ClassVar[str] = "spent"
-    threshold_field: ClassVar[str] = "allowed"
-
-    spent: int
-    allowed: int
-
-    @property
-    def verdict(self) -> str:
-        """It has taken over."""
-        return "taken over"
-
-    @property
-    def is_trouble(self) -> bool:
-        """The search struggles."""
-        return True
-
-    @property
-    def sentence(self) -> str:
-        """What it means for somebody who waits."""
-        return f"LSVEE as printed takes over after {self.spent:,} episodes without an end"

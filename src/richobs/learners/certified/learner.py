@@ -9,13 +9,15 @@ from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason
 from richobs.core.problem import SMALLEST, Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
-from richobs.learners.base import Finding, Learner, Promise, unit_rewards
-from richobs.learners.certified.plan import CertifiedPlan, similar_worlds
-from richobs.learners.certified.search import NARROWER, Fallback, certified
+from richobs.learners.base import Finding, Learner, Promise, deterministic_transitions, unit_rewards
+from richobs.learners.certified.plan import CertifiedPlan
+from richobs.learners.certified.search import ASSUMPTIONS, NARROWER, certified
 from richobs.learners.certified.state import RESERVE, Tuning
+from richobs.learners.handing_over import Fallback
 from richobs.learners.lsvee.algorithm import lsvee
 from richobs.learners.lsvee.constants import PaperConstants
 from richobs.learners.lsvee.learner import bound_on_states
+from richobs.learners.similar import similar_worlds
 
 MOST_DIGITS = 120  # of K^H, beyond which float64 cannot hold the shares of delta that the fallback would need
 
@@ -26,15 +28,11 @@ class Certified(Learner):
     name = "certified"
     about = "Certified LSVEE: an optimistic search with tests that hold at any sample size."
     cites = "docs/certified.md, after Krishnamurthy, Agarwal and Langford 2016"
-    needs = (unit_rewards,)
+    needs = (unit_rewards, deterministic_transitions)
     promises = Promise(
         "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
         "wider epsilon that the run states.",
-        (
-            "the best value of an action depends on what is seen, not on what was seen before (assumption 1)",
-            "Q* is in the class (assumption 2)",
-            "the same actions lead to the same hidden state (assumption 3)",
-        ),
+        ASSUMPTIONS,
     )
     costs = (
         "A few thousand episodes on locks, 10^4 to 10^5 where wrong functions are off by little; it needs no n_states."
@@ -69,14 +67,18 @@ class Certified(Learner):
         suffices = None
         if constants is not None and n_states is not None:
             suffices = 4 * constants.one_path + constants.max_episodes(min(n_states, constants.n_states))
-        return CertifiedPlan(suffices, similar_worlds(problem, settings.epsilon))
+        return CertifiedPlan(suffices, similar_worlds(__package__, problem, settings.epsilon))
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches, and hands over to LSVEE as printed after as many episodes as one path of that would cost."""
         constants = self.fallback_constants(problem, settings)
         fallback = None
         if constants is not None:
-            fallback = Fallback(constants.one_path, lambda: lsvee(engine, problem.functions, constants, notify=notify))
+            fallback = Fallback(
+                "LSVEE as printed",
+                constants.one_path,
+                lambda: lsvee(engine, problem.functions, constants, notify=notify),
+            )
         return certified(
             engine,
             problem.functions,

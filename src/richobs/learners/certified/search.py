@@ -10,8 +10,7 @@ it yields a batch for one (node, action) pair and the values of the next node, s
 """
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 
@@ -19,22 +18,26 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback, nobody
 from richobs.core.functions import FunctionClass
-from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason, probability_words
+from richobs.core.outcome import (
+    DETERMINISTIC,
+    LOWER,
+    REACTIVE,
+    REALIZABLE,
+    UPPER,
+    Outcome,
+    StopReason,
+    claim_words,
+)
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
-from richobs.learners.certified.events import CandidateTried, HandedOver
+from richobs.learners.certified.events import CandidateTried
 from richobs.learners.certified.probing import freshest, next_stage, probe, untested_pairs
 from richobs.learners.certified.state import PHASE, Bounds, Candidate, CertifiedSearch, Tuning
 from richobs.learners.certified.verification import is_settled, verify_candidate
+from richobs.learners.handing_over import Fallback
 
-NARROWER = 0.79  # epsilon of what takes over from a search that does not end, as a share of ours
-
-
-class Fallback(NamedTuple):
-    """An algorithm that is known to end; it takes over from a search that has not ended."""
-
-    after: int  # episodes of the search
-    learn: Callable[[], Outcome]  # at NARROWER epsilon and RESERVE delta; its v_star_hat is off by epsilon/8 at most
+ASSUMPTIONS = (REACTIVE, REALIZABLE, DETERMINISTIC)
+NARROWER = 0.79  # epsilon of LSVEE where it takes over, as a share of ours
 
 
 def certified(
@@ -81,12 +84,11 @@ def certified(
     found = search.best
     assert found is not None, "a round that ends the search has found a candidate"
     claimed = epsilon if reason is StopReason.CERTIFIED else search.upper - found.lower
+    wording = partial(claim_words, delta, assumptions=ASSUMPTIONS, sampling=engine.ledger.assumes)
     return Outcome(
         policy=LearnedPolicy(functions, found.member),
-        claim=(
-            f"With probability at least {probability_words(delta)} the policy's value is within {claimed!r} of optimal, "
-            "provided assumptions 1-3."
-        ),
+        claim=wording(epsilon=claimed, lower=found.lower, upper=search.upper),
+        wording=wording,
         learner="certified",
         epsilon=claimed,
         delta=delta,
@@ -138,13 +140,13 @@ def play_round(search: CertifiedSearch) -> bool:
 
 
 def _take_over(search: CertifiedSearch, fallback: Fallback) -> None:
-    """Lets the fallback learn with what is left of delta.
+    """Lets the fallback learn with what is left of delta, at NARROWER epsilon.
 
     V* lies within an eighth of its epsilon of its estimate, and the policy earns at most its epsilon less than V*: an
     interval of 10/8 of its epsilon, which is below ours.
     """
-    size, narrow, spent = search.space.log_bound, NARROWER * search.epsilon, search.engine.ledger.total
-    search.tell(HandedOver(phase=PHASE, log_size_before=size, log_size_after=size, spent=spent, allowed=fallback.after))
+    narrow = NARROWER * search.epsilon
+    search.tell(fallback.takes_over(PHASE, search.space.log_bound, search.engine.ledger.total))
     found = fallback.learn()
     assert found.v_star_hat is not None, "LSVEE estimates V*"
     assert found.value_hat is not None, "LSVEE estimates the policy's value"

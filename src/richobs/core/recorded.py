@@ -1,0 +1,97 @@
+"""Episodes that somebody played before: written to a file, read from it, identified, and checked before they count."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from richobs.core.environment import Environment, Episodes, checked_episodes
+from richobs.core.errors import InvalidFile, InvalidInput, Rejected, RewardOutOfRange
+from richobs.core.files import write_atomically
+from richobs.core.policies import Uniform
+
+COLUMNS = ("observations", "actions", "rewards", "ended")
+
+
+def joined_episodes(given: Any) -> Episodes:
+    """Returns one `Episodes` of one or several.
+
+    Raises:
+        InvalidInput: something else was given, or nothing.
+    """
+    parts = [given] if isinstance(given, Episodes) else given
+    if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, Episodes) for part in parts):
+        raise InvalidInput(
+            "recorded episodes are a richobs.Episodes, or a list of them, such as `play` returns and richobs.load_episodes "
+            f"reads; got {type(given).__name__}."
+        )
+    try:
+        return Episodes.concatenate(parts)
+    except ValueError as error:
+        raise InvalidInput(f"the recorded episodes do not fit each other: {error}") from error
+
+
+def checked_recorded(given: Episodes, env: Environment) -> Episodes:
+    """Returns recorded episodes once they are known to fit an environment: all levels, its actions, its range of rewards.
+
+    Raises:
+        InvalidInput: they do not fit.
+    """
+    if not given.levels or not given.n:
+        raise InvalidInput("the recorded episodes hold no episode.")
+    try:
+        return checked_episodes(given, env, Uniform(env.n_actions), given.n, env.horizon)
+    except (Rejected, RewardOutOfRange) as error:
+        raise InvalidInput(
+            f"the recorded episodes are not of this environment, or not whole. Read as its own: {error}"
+        ) from error
+
+
+def episodes_digest(episodes: Episodes) -> str:
+    """Returns the SHA-256 of all that was seen, done and earned, with types and shapes."""
+    digest = hashlib.sha256()
+    for name in COLUMNS:
+        for column in getattr(episodes, name):
+            plain = np.ascontiguousarray(column)
+            digest.update(f"{name} {plain.dtype.str} {plain.shape}\n".encode())
+            digest.update(plain.tobytes())
+    return digest.hexdigest()
+
+
+def save_episodes(file: str | os.PathLike[str], episodes: Episodes) -> None:
+    """Writes episodes to a file that `load_episodes` reads; numbers, bits and text only."""
+    arrays: dict[str, Any] = {}
+    for name in COLUMNS:
+        for level, column in enumerate(getattr(episodes, name)):
+            plain = np.asarray(column)
+            if plain.dtype.hasobject:
+                raise InvalidInput(f"{name} at level {level} are Python objects, which are not written to files.")
+            arrays[f"{name}_{level}"] = plain
+    with write_atomically(FilePath(file)) as stream:
+        np.savez_compressed(stream, **arrays)
+
+
+def load_episodes(file: str | os.PathLike[str]) -> Episodes:
+    """Returns the episodes in a file that `save_episodes` wrote.
+
+    Raises:
+        InvalidFile: it is damaged, or something else.
+    """
+    try:
+        with np.load(file, allow_pickle=False) as data:
+            levels = sum(name.startswith("rewards_") for name in data.files)
+            columns = [
+                tuple(data[f"{name}_{level}"] for level in range(levels))
+                for name in COLUMNS
+                if name != "ended" or "ended_0" in data.files
+            ]
+            known = {f"{name}_{level}" for name in COLUMNS for level in range(levels)}
+            if not levels or set(data.files) - known:
+                raise InvalidFile(f"{file} holds no episodes: it has {', '.join(sorted(data.files)[:8])}.")
+    except (ValueError, KeyError, EOFError, BadZipFile, AttributeError) as error:
+        raise InvalidFile(f"{file} does not hold episodes as richobs.save_episodes writes them: {error}") from error
+    return Episodes(*columns)

@@ -1,0 +1,224 @@
+"""What a betting search notices about its episodes beside its bets: are they independent, and do they have one law?
+
+The bets need that every episode starts anew and that the environment stays the same. Three checks look at the episodes
+that are played anyway. They change nothing in the search: they only stop it, with `BrokenPromise`. Together they stop a run
+whose episodes are independent and of one law with probability at most FALSE_ALARM, which is not part of delta.
+
+- Returns of one candidate have one law, and so have first observations, whatever is played. `OneLaw` bets on the ranks of
+  new numbers among the earlier ones (conformal test martingales: Vovk, Gammerman and Shafer 2005).
+- Episodes of one batch can come in any order. `Repeats` bets that a batch repeats the one before it, episode by episode, as
+  an environment does that seeds its generator anew in every call.
+
+docs/honesty.md has the proofs, and counts what is noticed.
+"""
+
+import bisect
+import functools
+import math
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from richobs.core.environment import Episodes
+from richobs.core.errors import BrokenPromise
+from richobs.core.randomness import keyed_generator
+from richobs.core.types import Floats, Ints, Observations
+from richobs.learners.betting.ranges import Ranges
+from richobs.stats.bets import death
+from richobs.stats.shares import Series, Share
+
+FALSE_ALARM = 1e-3  # probability that a run is stopped though its episodes are independent and of one law
+TILTS = (-1.8, -0.9, 0.0, 0.9, 1.8)  # bets on a rank p are 1 + tilt (p - 1/2)
+JUMP = 0.01  # part of the wealth that is spread over all tilts again after every number
+ALL = 4_096  # numbers of one sequence that are all looked at; of later ones every 2nd, from twice as many on every 4th, ...
+COORDINATES = 64  # of an observation that are looked at, at most
+GRID = 1e-5  # numbers that differ by less than about this are equal: rounding may depend on the size of a batch
+COMPARED = 64  # first episodes of a batch that are compared with the batch before
+REPEAT_BET = 0.5  # on the number of repeated episodes, relative to the number expected
+
+
+class OneLaw:
+    """An account against "these numbers are independent and have one law"; their order within a batch does not matter."""
+
+    def __init__(self, share: Share, rng: np.random.Generator):
+        """Starts without numbers.
+
+        Args:
+            share: probability with which the account may ever reach its limit though the numbers have one law.
+            rng: breaks ties between equal numbers, and chooses where the grid begins.
+        """
+        self.limit = death(share)
+        self.numbers: list[int] = []  # in the order in which they came
+        self._sorted: list[int] = []
+        self._wealth = [0.0] * len(TILTS)
+        self._came = 0
+        self._rng = rng
+        self._offset = float(rng.random())
+
+    @property
+    def wealth(self) -> float:
+        """What the bets are worth."""
+        return math.fsum(self._wealth)
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether the numbers are not of one law."""
+        return self.wealth >= self.limit
+
+    def add(self, numbers: Floats) -> None:
+        """Bets on further numbers `[n]`, in random order; nothing is added once the account is refuted."""
+        index = self._came + np.arange(len(numbers))
+        self._came += len(numbers)
+        shuffled = np.floor(self._rng.permutation(numbers) / GRID + self._offset)
+        ties = self._rng.random(len(numbers))
+        for number, tie in zip(shuffled[_looked_at(index)].tolist(), ties.tolist(), strict=False):
+            if self.is_refuted:
+                return
+            self.bet(self.rank(int(number), tie))
+
+    def rank(self, number: int, tie: float) -> float:
+        """Adds a number, and returns its rank from above among all numbers so far: uniform on [0, 1] under one law.
+
+        Args:
+            number: the next number.
+            tie: a random number in [0, 1) that places it among its equals.
+        """
+        first, last = bisect.bisect_left(self._sorted, number), bisect.bisect_right(self._sorted, number)
+        above, equal = len(self._sorted) - last, last - first + 1
+        self._sorted.insert(last, number)
+        self.numbers.append(number)
+        return (above + tie * equal) / len(self._sorted)
+
+    def bet(self, rank: float) -> None:
+        """Settles the bets on a rank. New money comes with the numbers 1, 2, 4, 8, ...; in all it is at most 1."""
+        n = len(self.numbers)
+        k = n.bit_length()
+        money = 1 / (k * (k + 1)) if n & (n - 1) == 0 else 0.0
+        spread = (JUMP * self.wealth + money) / len(TILTS)
+        self._wealth = [
+            ((1 - JUMP) * wealth + spread) * (1 + tilt * (rank - 0.5))
+            for tilt, wealth in zip(TILTS, self._wealth, strict=True)
+        ]
+
+    def halves(self) -> tuple[float, float]:
+        """Returns the means of the earlier and the later half of the numbers."""
+        middle = len(self.numbers) // 2
+        early, late = (GRID * float(np.mean(part)) for part in (self.numbers[:middle], self.numbers[middle:]))
+        return early, late
+
+
+class Repeats:
+    """An account against "the episodes of a batch could have come in any order": do they repeat the batch before?"""
+
+    def __init__(self, share: Share):
+        """Takes the probability with which the account may ever reach its limit though the order is random."""
+        self.limit = death(share)
+        self.wealth = 1.0
+        self.last = (0, 0)  # repeated and compared episodes of the last batch
+        self._before: Sequence[bytes] = ()
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether batches repeat each other."""
+        return self.wealth >= self.limit
+
+    def add(self, keys: Sequence[bytes]) -> None:
+        """Bets on a batch of episodes, each given by what it is compared by; given the batch, its order is random."""
+        counts = Counter(keys)
+        expected = sum(counts[key] for key in self._before[: len(keys)]) / len(keys)
+        repeated = sum(a == b for a, b in zip(keys, self._before, strict=False))
+        if expected > 0:
+            self.wealth *= 1 + REPEAT_BET * (repeated / expected - 1)
+            self.last = (repeated, min(len(keys), len(self._before)))
+        self._before = keys
+
+
+class Checks:
+    """All checks of one run."""
+
+    def __init__(self, seed: int, ranges: Ranges):
+        """Splits the probability of a false alarm.
+
+        Args:
+            seed: of the ties between equal numbers.
+            ranges: of rewards.
+        """
+        starts, returns, first, whole = Share(FALSE_ALARM).split(0.4, 0.4, 0.1, 0.1)
+        self._rng = keyed_generator(seed, "checks")
+        self._ranges = ranges
+        self._starts = OneLaw(starts, self._rng)
+        self._series = Series(returns)
+        self._returns: dict[int, OneLaw] = {}  # by the number of the candidate
+        self._repeats = (Repeats(first), Repeats(whole))
+
+    def look(self, candidate: int, played: Episodes) -> None:
+        """Looks at a batch.
+
+        Args:
+            candidate: number of the candidate whose policy was played; it is always played in the same way.
+            played: its episodes.
+
+        Raises:
+            BrokenPromise: the episodes are not independent, or not of one law.
+        """
+        self._starts.add(observation_numbers(played.observations[0]))
+        if self._starts.is_refuted:
+            self._stop(
+                f"first observations changed in the course of {len(self._starts.numbers):,} episodes, though they have one "
+                "law whatever is played. The environment changes from episode to episode."
+            )
+        if candidate not in self._returns:
+            self._returns[candidate] = OneLaw(self._series.next(), self._rng)
+        own = self._returns[candidate]
+        own.add(self._ranges.unit_totals(played.returns))
+        if own.is_refuted:
+            early, late = (self._ranges.least + self._ranges.span * mean for mean in own.halves())
+            self._stop(
+                f"the same policy earned {early:.4g} on average in the first half of its {len(own.numbers):,} episodes and "
+                f"{late:.4g} in the second half. The environment changes from episode to episode."
+            )
+        some = played.part(0, COMPARED)
+        columns = (*some.observations, some.paths, np.stack(some.rewards, axis=1))
+        whole = [b"".join(column[i].tobytes() for column in columns) for i in range(some.n)]
+        keys = ([row.tobytes() for row in columns[0]], whole)
+        for account, key in zip(self._repeats, keys, strict=True):
+            account.add(key)
+            if account.is_refuted:
+                repeated, compared = account.last
+                self._stop(
+                    f"batches repeat each other: {repeated} of the first {compared} episodes of the last batch are those of "
+                    "the batch before, in the same places. The environment does not draw its episodes anew; `play` must "
+                    "take all randomness from the generator that it is given."
+                )
+
+    def _stop(self, what: str) -> None:
+        raise BrokenPromise(
+            f"{what} Every claim needs independent episodes of one law; with those such a check stops a run with "
+            f"probability at most {FALSE_ALARM:g}, which is not part of delta (docs/honesty.md)."
+        )
+
+
+def observation_numbers(x: Observations) -> Floats:
+    """Returns `[n]` one number for each observation `[n, ...]`, the same whatever else is in the batch."""
+    rows = np.asarray(x).reshape(len(x), -1)
+    if rows.dtype.kind not in "fiub":
+        return GRID * np.array([zlib.crc32(row.tobytes()) for row in rows], dtype=np.float64)
+    some, weights = _direction(rows.shape[1])
+    squeezed = np.arcsinh(np.nan_to_num(rows[:, some].astype(np.float64)))  # a relative grid for large numbers
+    return np.array([math.fsum(row) for row in (squeezed * weights).tolist()])  # exact: sums may not depend on n
+
+
+@functools.lru_cache(maxsize=64)
+def _direction(size: int) -> tuple[Ints, Floats]:
+    """Returns which coordinates of an observation of so many are looked at, and with which weights they are added."""
+    rng = keyed_generator(0, "checks", "coordinates", size)
+    some = rng.permutation(size)[:COORDINATES]
+    return some, rng.uniform(0.5, 1.5, len(some)) * rng.choice([-1.0, 1.0], len(some))
+
+
+def _looked_at(index: Ints) -> Ints:
+    """Returns the places of the numbers that are looked at: all of the first, then ALL / 2 in every doubling."""
+    step = np.left_shift(1, np.maximum(np.log2(np.maximum(index, 1) / ALL).astype(np.int64) + 1, 0))
+    return np.flatnonzero((index < ALL) | (index % step == 0))

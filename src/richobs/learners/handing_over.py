@@ -1,0 +1,59 @@
+"""What takes over from a search that does not end: an algorithm whose number of episodes is known in advance."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from richobs.core.events import Event, event
+from richobs.core.outcome import Outcome
+
+
+class Fallback(NamedTuple):
+    """An algorithm that is known to end; it takes over from a search that has not ended."""
+
+    name: str  # in words, "LSVEE as printed"
+    after: int  # episodes of the search
+    learn: Callable[[], Outcome]  # with the share of delta that the search keeps for it
+
+    def takes_over(self, phase: str, log_size: float, spent: int) -> "HandedOver":
+        """Returns the event of taking over from a search that has spent so many episodes."""
+        return HandedOver(
+            phase=phase,
+            log_size_before=log_size,
+            log_size_after=log_size,
+            to=self.name,
+            spent=spent,
+            allowed=self.after,
+        )
+
+
+@event("search")
+@dataclass(frozen=True, kw_only=True)
+class HandedOver(Event):
+    """A search did not end within its allowance, and an algorithm that surely ends takes over."""
+
+    kind: ClassVar[str] = "handover"
+    question: ClassVar[str] = "an algorithm that surely ends takes over"
+    statistic_name: ClassVar[str] = "episodes until then"
+    threshold_name: ClassVar[str] = "allowed"
+    statistic_field: ClassVar[str] = "spent"
+    threshold_field: ClassVar[str] = "allowed"
+
+    to: str
+    spent: int
+    allowed: int
+
+    @property
+    def verdict(self) -> str:
+        """It has taken over."""
+        return "taken over"
+
+    @property
+    def is_trouble(self) -> bool:
+        """The search struggles."""
+        return True
+
+    @property
+    def sentence(self) -> str:
+        """What it means for somebody who waits."""
+        return f"{self.to} takes over after {self.spent:,} episodes without an end"

@@ -1,0 +1,204 @@
+"""What a betting search notices beside its bets: environments that drift, and episodes that repeat."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+import richobs
+from richobs.core.environment import Environment, Episodes
+from richobs.core.errors import BrokenPromise
+from richobs.core.policies import Policy, Uniform
+from richobs.learners.betting import checks
+from richobs.learners.betting.checks import Checks, OneLaw, Repeats, observation_numbers
+from richobs.learners.betting.ranges import Ranges
+from richobs.stats.intervals import binomial_interval
+from richobs.stats.shares import Share
+
+
+def one_law(seed: int = 0, share: float = 1e-3) -> OneLaw:
+    return OneLaw(Share(share), np.random.default_rng(seed))
+
+
+# One law.
+
+
+def test_ranks_count_from_above_and_ties_are_broken_at_random() -> None:
+    account = one_law()
+    assert [account.rank(n, t) for n, t in ((5, 0.3), (7, 0.5), (5, 0.25), (9, 0.0), (5, 0.5))] == [
+        0.3,  # alone
+        0.25,  # above all: 0.5 of 1 of 2
+        0.5,  # one of three is above, then 0.25 of two equal ones
+        0.0,
+        0.7,  # two of five are above, then half of three
+    ]
+
+
+def test_the_money_of_an_account_is_at_most_1() -> None:
+    """At rank 1/2 no bet wins or loses, so the wealth is the money so far: 1/2 + 1/6 + 1/12 + 1/20 after 8 numbers."""
+    account = one_law()
+    for n in range(1, 9):
+        account.rank(n, 0.0)
+        account.bet(0.5)
+    assert account.wealth == pytest.approx(0.8)
+
+
+def test_one_rank_pays_back_what_it_costs_on_average() -> None:
+    """The mean over ranks k/10 + 1/20, whose mean is 1/2, is the wealth before plus the money."""
+    results = []
+    for k in range(10):
+        account = one_law()
+        for rank in (0.9, 0.8, 0.1, k / 10 + 0.05):
+            account.rank(0, 0.0)
+            account.bet(rank)
+            if len(account.numbers) == 3:
+                before = account.wealth
+        results.append(account.wealth)
+    assert np.mean(results) == pytest.approx(before + 1 / 12)
+
+
+@pytest.mark.parametrize("law", ["constant", "two values", "normal"])
+def test_false_alarms_are_as_rare_as_was_said(law: str) -> None:
+    """With a share of 0.2, at most a fifth of 200 sequences of one law may ever alarm."""
+    draw = {
+        "constant": lambda rng: np.full(60, 0.5),
+        "two values": lambda rng: rng.integers(2, size=60).astype(float),
+        "normal": lambda rng: rng.normal(size=60),
+    }[law]
+    alarms = 0
+    for seed in range(200):
+        account = one_law(seed, share=0.2)
+        for part in np.split(draw(np.random.default_rng([seed, 1])), [4, 12, 20, 40]):
+            account.add(part)
+        alarms += account.is_refuted
+    assert binomial_interval(alarms, 200, 0.999)[0] <= 0.2
+
+
+def test_a_change_is_noticed_in_both_directions_and_after_a_long_time() -> None:
+    for before, low, high in ((50, 0.2, 0.8), (50, 0.8, 0.2), (1_000, 0.2, 0.8)):
+        account, rng = one_law(), np.random.default_rng(3)
+        account.add((rng.random(before) < low).astype(float))
+        assert not account.is_refuted
+        account.add((rng.random(200) < high).astype(float))
+        assert account.is_refuted
+        assert (account.halves()[0] < account.halves()[1]) == (low < high)
+
+
+def test_the_order_within_a_batch_does_not_matter() -> None:
+    """Episodes that come sorted, as they do from copies that end early, are not a change of the law."""
+    account, rng = one_law(), np.random.default_rng(0)
+    for _ in range(12):
+        account.add(np.sort(rng.random(64)))
+    assert not account.is_refuted
+
+
+def test_of_long_sequences_fewer_are_looked_at() -> None:
+    account = one_law()
+    account.add(np.random.default_rng(0).random(4 * checks.ALL))
+    assert len(account.numbers) == 2 * checks.ALL
+
+
+def test_numbers_of_observations_do_not_depend_on_the_batch() -> None:
+    x = np.random.default_rng(0).normal(size=(40, 7, 30)).astype(np.float32)
+    together = observation_numbers(x)
+    assert together.shape == (40,)
+    assert [observation_numbers(row[None])[0] for row in x] == together.tolist()
+    assert len(set(together.tolist())) == 40
+    words = np.array(["left", "right", "left"])
+    one, two, three = observation_numbers(words)
+    assert one == three != two
+
+
+# Repeats.
+
+
+def test_given_a_batch_the_bet_on_repeats_is_fair() -> None:
+    """The mean over all orders of a batch is 1, whatever was played before."""
+    for before, batch in ((b"abcd", b"abcd"), (b"aab", b"abca"), (b"abcde", b"aab")):
+        results = []
+        for order in itertools.permutations(batch):
+            account = Repeats(Share(0.1))
+            account.add([bytes([k]) for k in before])
+            account.add([bytes([k]) for k in order])
+            results.append(account.wealth)
+        assert np.mean(results) == pytest.approx(1.0)
+        assert max(results) > 1
+
+
+def test_repeated_batches_are_noticed_and_equal_episodes_are_not() -> None:
+    """Of 8 different episodes 1 is expected in its place: a repetition multiplies by 1 + 0.5 (8 - 1) = 4.5."""
+    account = Repeats(Share(0.01))
+    keys = [bytes([k]) for k in range(8)]
+    for _ in range(4):
+        account.add(keys)
+    assert account.wealth == pytest.approx(4.5**3)
+    assert not account.is_refuted
+    account.add(keys)
+    assert account.is_refuted
+    alike = Repeats(Share(0.01))
+    for _ in range(50):
+        alike.add([b"x"] * 8)
+    assert alike.wealth == 1.0
+
+
+# Whole runs.
+
+
+class Strange:
+    """An environment of one's own around a world: one that drifts, or draws the same episodes in every call."""
+
+    def __init__(self, problem: richobs.Problem, kind: str):
+        self._inner, self.kind = problem.env, kind
+        self.horizon, self.n_actions, self.reward_range = problem.horizon, problem.n_actions, (0.0, 1.0)
+        self.at_once, self.played = 8, 0
+
+    def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
+        played = self._inner.play(policy, n, np.random.default_rng(7) if self.kind == "repeats" else rng, levels)
+        self.played += n
+        if self.kind == "starts drift" and self.played > 40:
+            return dataclasses.replace(played, observations=(played.observations[0] + 1, *played.observations[1:]))
+        if self.kind == "pay drifts" and self.played > 40:
+            return dataclasses.replace(played, rewards=tuple(0 * r for r in played.rewards))
+        return played
+
+
+def look_often(watch: Checks, env: Environment, rng: np.random.Generator) -> None:
+    for _ in range(60):
+        watch.look(1, env.play(Uniform(2), 8, rng))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("starts drift", "first observations changed in the course of"),
+        ("pay drifts", "the same policy earned .* in the first half"),
+        ("repeats", "batches repeat each other"),
+    ],
+)
+def test_a_strange_environment_stops_the_checks(kind: str, words: str) -> None:
+    """The policy does not matter here: every batch is one of the same candidate."""
+    problem = richobs.make("random", seed=2)
+    env = Strange(problem, kind)
+    watch = Checks(0, Ranges.plain(problem.functions))
+    rng = np.random.default_rng(0)
+    with pytest.raises(BrokenPromise, match=words):
+        look_often(watch, env, rng)
+    look_often(Checks(0, Ranges.plain(problem.functions)), problem.env, rng)
+
+
+def test_learn_notices_an_environment_that_repeats_itself() -> None:
+    problem = richobs.make("random", seed=2)
+    with pytest.raises(BrokenPromise, match="`play` must take all randomness from the generator") as stopped:
+        richobs.learn(Strange(problem, "repeats"), problem.functions, epsilon=0.02)
+    assert stopped.value.ledger.total < 200
+    assert "not part of delta" in str(stopped.value)
+
+
+@pytest.mark.parametrize("world", ["random/4", "frozen-lake,n_maps=10,horizon=12"])
+def test_nothing_changes_where_nothing_is_noticed(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = richobs.learn(richobs.make(world), epsilon=0.2)
+    monkeypatch.setattr(Checks, "look", lambda self, candidate, played: None)
+    unwatched = richobs.learn(richobs.make(world), epsilon=0.2)
+    assert watched.trace == unwatched.trace
+    assert (watched.claim, watched.claims) == (unwatched.claim, unwatched.claims)
