@@ -2,8 +2,9 @@
 
 Run with `python benchmarks/betting_soundness.py --runs 20000 --workers 2` (about an hour on two cores). Processes are
 deterministic or random, classes products or lists, with copies, perturbed copies and near copies of Q*; delta is large, so
-that claims that fail too often would show. Whatever is claimed is checked exactly: that Q* survives, U, W of every candidate
-that was looked at, and the gap between V* and the policy's value.
+that claims that fail too often would show. In one run of five rewards have any sign and unit and episodes may end early, and
+one run of four also reads recorded episodes. Whatever is claimed is checked exactly: that Q* survives, U, W of every
+candidate that was looked at, and the gap between V* and the policy's value.
 """
 
 import os
@@ -14,28 +15,35 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import argparse
 import dataclasses
 import multiprocessing
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import richobs
 from measure import publish
-from richobs.classes import Listed, TableLevel
+from richobs.classes import Layered, Listed, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import BrokenPromise
 from richobs.core.events import nobody
 from richobs.core.ledger import Ledger
+from richobs.core.policies import Uniform
 from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Member
 from richobs.engines import StreamEngine
 from richobs.learners.betting import Tuning
+from richobs.learners.betting.ranges import Ranges
 from richobs.learners.betting.search import run
 from richobs.learners.betting.state import BettingSearch
 from richobs.stats.intervals import binomial_interval
 from richobs.worlds.simulator import table_problem
+
+sys.path.append(str(Path(__file__).parents[1]))
+from tests.signed import SignedProcess
 
 DELTAS = (0.5, 0.3, 0.1, 0.05, 0.01)
 LIMIT = 600  # episodes; a run that spends them still makes claims
@@ -69,6 +77,8 @@ def tables_around(truth: np.ndarray[Any, Any], size: int, rng: np.random.Generat
 
 def problem_of(seed: int, rng: np.random.Generator) -> tuple[str, Problem]:
     """Returns a random problem with its kind in words."""
+    if rng.random() < 0.2:
+        return signed_problem(rng)
     if rng.random() < 0.3:
         config: dict[str, Any] = {
             "horizon": int(rng.integers(1, 5)),
@@ -94,15 +104,35 @@ def problem_of(seed: int, rng: np.random.Generator) -> tuple[str, Problem]:
     return f"{kind}, listed", dataclasses.replace(plain, functions=listed, truth=truth)
 
 
+def signed_problem(rng: np.random.Generator) -> tuple[str, Problem]:
+    """Returns a problem whose rewards have any sign and unit, and whose episodes may end early."""
+    env = SignedProcess.random(rng)
+    low, high = env.reward_range
+    size = int(rng.integers(2, 25))
+    levels = []
+    for q in env.q:
+        tables = low + (high - low) * tables_around((q - low) / (high - low), size, rng)
+        tables[0] = q
+        levels.append(TableLevel(tables, value_range=(float(tables.min()), float(tables.max()))))
+    is_product = rng.random() < 0.5
+    functions = (Layered if is_product else Listed)(levels)
+    truth = Truth(env.optimum, (0,) * env.horizon if is_product else 0, None)
+    return f"signed rewards, {'product' if is_product else 'listed'}", Problem(env, functions, truth=truth)
+
+
 def value_of(problem: Problem, member: Member) -> float:
     """Returns the exact value of a function's greedy policy."""
+    policy = LearnedPolicy(problem.functions, member)
+    if isinstance(problem.env, SignedProcess):
+        return problem.env.value(policy)
     assert problem.process is not None
-    return problem.process.value(LearnedPolicy(problem.functions, member))
+    return problem.process.value(policy)
 
 
 def false_claim(problem: Problem, search: BettingSearch) -> str:
     """Returns what was claimed falsely, or ""."""
     assert problem.optimal_function is not None
+    tolerance = TOLERANCE * search.ranges.scale
     try:
         found = run(search)
     except BrokenPromise:
@@ -110,13 +140,13 @@ def false_claim(problem: Problem, search: BettingSearch) -> str:
     best = problem.optimal_value
     if problem.optimal_function not in search.survivors:
         return "Q* was refuted"
-    if best > search.upper + TOLERANCE:
+    if best > search.upper + tolerance:
         return "V* exceeds U"
     for candidate in search.opened:
         assert candidate.accounts is not None
-        if candidate.accounts.lower > value_of(problem, candidate.member) + TOLERANCE:
+        if candidate.accounts.lower > value_of(problem, candidate.member) + tolerance:
             return "a policy is worse than W"
-    if best - value_of(problem, found.member) > max(found.gap, 0.0) + TOLERANCE:
+    if best - value_of(problem, found.member) > max(found.gap, 0.0) + tolerance:
         return f"false claim by {found.by}"
     return ""
 
@@ -134,7 +164,13 @@ def one_run(seed: int) -> tuple[float, str, str]:
         idle=("explore", "follow")[int(rng.integers(2))],
     )
     engine = StreamEngine(problem.env, problem.functions, seed=seed, ledger=Ledger(LIMIT))
-    search = BettingSearch(engine, problem.functions, epsilon, delta, seed, nobody, tuning)
+    ranges = Ranges.of(problem.env, problem.functions)
+    recorded = None
+    if rng.random() < 0.25:
+        recorded = problem.env.play(Uniform(problem.n_actions), int(rng.integers(1, 100)), rng)
+    search = BettingSearch(
+        engine, problem.functions, epsilon * ranges.span, delta, seed, nobody, tuning, recorded, ranges
+    )
     return delta, kind, false_claim(problem, search)
 
 

@@ -42,6 +42,12 @@ def publish(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequen
     for row in rows:
         table.add_row(*(f"{v:,.3g}" if isinstance(v, float) else str(v) for v in row))
     Console(width=None if sys.stdout.isatty() else 160).print(table)
+    target = write(name, title, columns, rows, note)
+    print(f"written to {target.relative_to(Path(__file__).parents[1])}")
+
+
+def write(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str) -> Path:
+    """Writes the rows to `benchmarks/results/NAME.json` and returns its path."""
     RESULTS.mkdir(exist_ok=True)
     result = {
         "title": title,
@@ -54,4 +60,4 @@ def publish(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequen
     }
     target = RESULTS / f"{name}.json"
     target.write_text(json.dumps(result, indent=2) + "\n")
-    print(f"written to {target.relative_to(Path(__file__).parents[1])}")
+    return target

@@ -12,8 +12,10 @@ ROOMS = {
     "spaces",
     "classes",
     "engines",
+    "learners/betting",
     "learners/certified",
     "learners/lsvee",
+    "learners/olive",
     "runs",
 }
 

@@ -41,6 +41,12 @@ class Config:
     """The one assumption to break, besides the one that `stochastic` breaks."""
     class_size: int = 20
     """Number of functions per level, Q* among them unless realizability is to be broken."""
+    near: float = 0.0
+    """Above 0: the other functions lie within this of Q* everywhere, instead of being permuted and perturbed copies."""
+    rewards: Literal["mixed", "bernoulli"] = "mixed"
+    """Laws of rewards: constant, two-point or three-point at random, or all on 0 and the most that the level pays."""
+    twin_gap: float = 0.0
+    """Above 0: actions 2k and 2k + 1 lead to the same states, and 2k + 1 is worth less by at most this."""
     seed: int = 0
     """Chooses everything."""
 
@@ -48,7 +54,15 @@ class Config:
         for name in ("horizon", "n_states", "n_actions", "class_size"):
             require_range(self, name, low=1, high=1_000_000)
         require_range(self, "n_observations", low=0)
-        require_range(self, "overlap", low=0.0, high=1.0)
+        for name in ("overlap", "near", "twin_gap"):
+            require_range(self, name, low=0.0, high=1.0)
+        if self.twin_gap and self.n_actions % 2:
+            raise InvalidInput(f"random: twin_gap pairs the actions, so n_actions must be even; got {self.n_actions}.")
+        if self.twin_gap and self.violate != "none":
+            raise InvalidInput(
+                f"random: twin_gap is for processes that keep all assumptions; violate={self.violate} breaks one. "
+                "Give one of the two."
+            )
         if self.stochastic and self.violate == "deterministic":
             raise InvalidInput(
                 "random: stochastic=True already makes transitions random; violate=deterministic asks for one random "
@@ -69,7 +83,10 @@ def build(config: Config) -> Problem:
     """Returns the process with a class around its Q*."""
     rng = keyed_generator(config.seed, "random", "secret", config.violate)
     process = _recurring(config, rng) if config.violate == "layered" else _layered(config, rng)
-    levels, places = hidden_tables(process, config.class_size, rng)
+    if config.near:
+        levels, places = _near_tables(process, config, rng)
+    else:
+        levels, places = hidden_tables(process, config.class_size, rng)
     if config.violate == "realizable":
         _spoil(levels, process.q_tables, process.seen, rng)
     return table_problem(process, levels, None if config.violate in ("realizable", "reactive") else places)
@@ -78,7 +95,10 @@ def build(config: Config) -> Problem:
 def _layered(config: Config, rng: np.random.Generator) -> TabularProcess:
     """Draws transitions forwards, then observations and rewards backwards so that shared observations agree on Q*."""
     H, K = config.horizon, config.n_actions
-    start, moves = _stochastic_transitions(config, rng) if config.stochastic else _transitions(config, rng)
+    twins = 2 if config.twin_gap else 1
+    draw = _stochastic_transitions if config.stochastic else _transitions
+    start, moves = draw(config, K // twins, rng)
+    moves = [np.repeat(move, twins, axis=1) for move in moves]
     sizes = [len(start)] + [t.shape[2] for t in moves]
     budgets = 0.5 / H + 0.5 * rng.dirichlet([1.0] * H)  # the most a level may pay; they sum to 1
     broken = None
@@ -96,7 +116,7 @@ def _layered(config: Config, rng: np.random.Generator) -> TabularProcess:
         mean = np.where(support[:, :, None], np.clip(mean, 0, budgets[h]), 0)
         law = np.where(support, rng.gamma(2.0, size=support.shape), 0)
         emissions.insert(0, law / law.sum(axis=1, keepdims=True))
-        rewards.insert(0, _laws(mean, budgets[h], rng))
+        rewards.insert(0, _laws(mean, budgets[h], config, rng))
         value = np.einsum("sx,sx->s", emissions[0], (mean + future[:, None, :]).max(axis=2))
     if config.violate == "reward range":
         _overpay(start, moves, emissions, rewards, rng)
@@ -109,9 +129,9 @@ def _layered(config: Config, rng: np.random.Generator) -> TabularProcess:
     )
 
 
-def _transitions(config: Config, rng: np.random.Generator) -> tuple[Floats, list[Floats]]:
+def _transitions(config: Config, n_actions: int, rng: np.random.Generator) -> tuple[Floats, list[Floats]]:
     """Returns the start distribution and the transitions; every state of every level is reached."""
-    H, K = config.horizon, config.n_actions
+    H, K = config.horizon, n_actions
     needs_two = config.violate in ("reactive", "deterministic")
     roll_the_start = config.violate == "deterministic" and (min(H, K, config.n_states) < 2 or rng.random() < 0.5)
     start = rng.dirichlet([5.0, 5.0]) if roll_the_start else np.ones(1)
@@ -133,12 +153,12 @@ def _transitions(config: Config, rng: np.random.Generator) -> tuple[Floats, list
     return start, moves
 
 
-def _stochastic_transitions(config: Config, rng: np.random.Generator) -> tuple[Floats, list[Floats]]:
+def _stochastic_transitions(config: Config, n_actions: int, rng: np.random.Generator) -> tuple[Floats, list[Floats]]:
     """Returns a random start and random transitions, all probabilities positive; one level at least has two states."""
     sizes = rng.integers(1, config.n_states + 1, size=config.horizon)
     wide = rng.integers(config.horizon)
     sizes[wide] = max(2, sizes[wide])
-    moves = [rng.dirichlet(np.ones(b), (a, config.n_actions)) for a, b in itertools.pairwise(sizes)]
+    moves = [rng.dirichlet(np.ones(b), (a, n_actions)) for a, b in itertools.pairwise(sizes)]
     return rng.dirichlet(np.ones(sizes[0])), moves
 
 
@@ -163,7 +183,10 @@ def _observations(future: Floats, budget: float, config: Config, rng: np.random.
             if rng.random() < config.overlap and np.ptp(together, axis=0).max() <= budget:
                 support[s, x] = True
         shown = future[support[:, x]]
-        q[x] = rng.uniform(shown.max(axis=0), shown.min(axis=0) + budget)
+        least = shown.max(axis=0)
+        q[x] = rng.uniform(least, shown.min(axis=0) + budget)
+        if config.twin_gap:
+            q[x, 1::2] = np.maximum(q[x, ::2] - rng.uniform(0, config.twin_gap, q[x, ::2].shape), least[::2])
     return support, q
 
 
@@ -177,9 +200,9 @@ def _disagree(support: Mask, mean: Floats, future: Floats, budget: float, rng: n
     mean[one, x, a], mean[other, x, a] = (budget, 0.0) if raise_one else (0.0, budget)
 
 
-def _laws(mean: Floats, top: float, rng: np.random.Generator) -> Rewards:
-    """Returns laws on [0, top] with the given means `[S, X, K]`: constant, two-point or three-point, at random."""
-    kind = rng.integers(3, size=mean.shape)
+def _laws(mean: Floats, top: float, config: Config, rng: np.random.Generator) -> Rewards:
+    """Returns laws on [0, top] with the given means `[S, X, K]`: constant, two-point or three-point, or all two-point."""
+    kind = rng.integers(3, size=mean.shape) if config.rewards == "mixed" else np.ones(mean.shape, dtype=np.int64)
     middle = rng.uniform(0.2 * top, 0.8 * top, mean.shape)
     most = np.minimum(mean / middle, (top - mean) / (top - middle))  # what the middle point may weigh
     weight = np.select([kind == 0, kind == 1], [np.ones_like(mean), np.zeros_like(mean)], most * rng.random(mean.shape))
@@ -204,6 +227,30 @@ def _overpay(
         law.probs[state, x, a] = [1 - mean[x, a] / peak, 0, mean[x, a] / peak]
         if level < len(moves):
             state = int(moves[level][state, a].argmax())
+
+
+def _near_tables(
+    process: TabularProcess, config: Config, rng: np.random.Generator
+) -> tuple[list[Floats], tuple[int, ...]]:
+    """Hides Q* among tables that lie within `near` of it at every observation and action.
+
+    The tables of a level are uniform around one centre, within near/2 of it, and so is Q*: the tables alone do not tell
+    which one it is (but for values that are cut to [0, 1]).
+
+    Returns:
+        Per level `[N, X, K]` the tables, and per level the place of Q* among them.
+    """
+    half = config.near / 2
+    levels, places = [], []
+    for q in process.q_tables:
+        truth = np.clip(q, 0, 1)
+        centre = truth + rng.uniform(-half, half, truth.shape)
+        tables = np.clip(centre + rng.uniform(-half, half, (config.class_size, *truth.shape)), 0, 1)
+        place = int(rng.integers(config.class_size))
+        tables[place] = truth
+        levels.append(tables)
+        places.append(place)
+    return levels, tuple(places)
 
 
 def _spoil(levels: list[Floats], tables: tuple[Floats, ...], seen: tuple[Mask, ...], rng: np.random.Generator) -> None:
