@@ -513,3 +513,84 @@ def test_values_of_a_class_of_ones_own_are_checked(change, sentence):
     ):
         with pytest.raises(InvalidInput, match=sentence):
             ask()
+
+
+def test_values_in_other_units_are_declared():
+    class Own(LevelClass):
+        size, n_actions, value_range = 2, 2, (-100.0, 0.0)
+
+        def values(self, x, members=None, /):
+            every = np.full((2, len(x), 2), -75.0)
+            return every if members is None else every[members]
+
+    functions, x = Listed([Own()]), np.arange(3)
+    assert functions.values(0, x).min() == -75.0
+    assert functions.value_range(0) == (-100.0, 0.0)
+    assert [bound.tolist() for bound in functions.value_bounds(0)] == [[-100.0, -100.0], [0.0, 0.0]]
+    assert Chosen(Own(), np.array([1])).value_range == (-100.0, 0.0)
+
+    class Wider(Own):
+        def values(self, x, members=None, /):
+            return super().values(x, members) - 26.0
+
+    with pytest.raises(InvalidInput, match=r"Wider.values returned -101.0 to -101.0; values must lie in \[-100, 0\]"):
+        Listed([Wider()]).values(0, x)
+
+
+@pytest.mark.parametrize("value_range", [(1.0, 0.0), (0.0, math.inf), (math.nan, 1.0), (0.0,)])
+def test_a_range_is_two_numbers_in_order(value_range):
+    with pytest.raises(InvalidInput, match="value_range must be"):
+        TableLevel([[[0.5]]], value_range=value_range)
+
+
+def test_tables_in_other_units():
+    level = TableLevel([[[-3.0, 8.0]]], value_range=(-3.0, 8.0))
+    assert level.value_bounds()[0].tolist() == [8.0]
+    again = from_arrays(*to_arrays(level))
+    assert again.value_range == (-3.0, 8.0)
+    assert digest_of([to_arrays(level)]) != digest_of([to_arrays(TableLevel([[[-3.0, 8.0]]], value_range=(-3.0, 9.0)))])
+    with pytest.raises(InvalidInput, match=r"function 0 has value -3.0 .* must lie in \[-2, 8\]"):
+        TableLevel([[[-3.0, 8.0]]], value_range=(-2.0, 8.0))
+    with pytest.raises(InvalidFile, match="damaged"):
+        from_arrays("table", {"tables": np.zeros((1, 1, 1)), "value_range": np.array([1.0, 0.0])})
+    assert Tables(np.full((1, 1, 1), 4.0), 2, value_range=(0.0, 4.0)).value_range(1) == (0.0, 4.0)
+
+
+def test_tables_in_single_precision():
+    given = np.array([[[0.5, 0.1], [0.3, 1.0]], [[0.0, 0.2], [0.7, 0.9]]])
+    tables = Tables((t for t in [given, given]), single_precision=True)
+    level = tables.levels[0]
+    assert isinstance(level, TableLevel)
+    assert level.tables.dtype == np.float32
+    values = tables.values(0, np.array([1, 0]))
+    assert values.dtype == np.float64
+    np.testing.assert_array_equal(values, given.astype(np.float32).astype(np.float64)[:, [1, 0]])
+    np.testing.assert_array_equal(tables.values(0, np.array([1]), np.array([1, 1, 0])), values[[1, 1, 0]][:, :1])
+    assert [b.dtype for b in tables.value_bounds(0)] == [np.float64] * 2
+    assert tables.digest != Tables([given, given]).digest
+    assert TableLevel(level.tables).tables is level.tables  # float32 that is given is not copied
+
+
+def test_single_precision_that_loses_too_much_is_refused():
+    Tables(np.array([[[1.0, 0.1]]]), 1, single_precision=True)
+    with pytest.raises(
+        InvalidInput, match=r"single precision changes a value of these tables by 1.5e-06, more than 1e-07"
+    ):
+        Tables(np.array([[[100.1, 0.1]]]), 1, value_range=(0.0, 101.0), single_precision=True)
+
+
+def test_whole_classes_come_back(tmp_path):
+    for functions in (
+        Layered([TableLevel(FIRST), Chosen(Constants(FIRST[0]), np.array([1]))]),
+        Listed([TableLevel(FIRST), TableLevel(FIRST, Codebook(np.array(["a", "b"])))]),
+    ):
+        functions.save(tmp_path / "class.npz")
+        again = type(functions).load(tmp_path / "class.npz")
+        assert again.digest == functions.digest
+    with pytest.raises(InvalidFile, match=r"not hold a richobs.Layered class; richobs.Listed.load reads"):
+        Layered.load(tmp_path / "class.npz")
+    with pytest.raises(InvalidInput, match="Python code"):
+        Callables([lambda h, x: x], 1, 2).save(tmp_path / "class.npz")
+    (tmp_path / "class.npz").write_bytes(b"PK")
+    with pytest.raises(InvalidFile, match="not a richobs-functions file"):
+        Listed.load(tmp_path / "class.npz")

@@ -5,9 +5,14 @@ from richobs.classes.callables import CallableLevel, Callables
 from richobs.classes.codecs import CODECS, codec
 from richobs.classes.constants import Constants
 from richobs.classes.decoders import Decoders
+from richobs.classes.dynamics import Model
+from richobs.classes.family import Family
 from richobs.classes.layered import Layered, LevelwiseFunction, Listed, listed_product
 from richobs.classes.learned_policy import LearnedPolicy, open_loop_policy, table_policy
+from richobs.classes.linear import Linear, LinearLevel, parameter_grid
+from richobs.classes.networks import NetworkLevel, Networks
 from richobs.classes.prototypes import Prototypes
+from richobs.classes.simulators import Simulators
 from richobs.classes.tables import TableLevel, Tables, copies_around
 
 __all__ = [
@@ -17,17 +22,25 @@ __all__ = [
     "Chosen",
     "Constants",
     "Decoders",
+    "Family",
     "Layered",
     "LearnedPolicy",
     "LevelClass",
     "LevelwiseFunction",
+    "Linear",
+    "LinearLevel",
     "Listed",
+    "Model",
+    "NetworkLevel",
+    "Networks",
     "Prototypes",
+    "Simulators",
     "TableLevel",
     "Tables",
     "codec",
     "copies_around",
     "listed_product",
     "open_loop_policy",
+    "parameter_grid",
     "table_policy",
 ]

@@ -3,7 +3,9 @@
 Shapes: N functions of the level, n observations, K actions.
 """
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -14,6 +16,8 @@ from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Ints, Observations
 
 AT_ONCE_VALUES = 8_000_000  # values of functions that `LevelClass.moments` holds in memory at once
+
+UNIT = (0.0, 1.0)  # range of values where nothing else is declared
 
 Arrays = dict[str, NDArray[Any]]  # what a class consists of, by name
 
@@ -28,6 +32,33 @@ def checked_members(members: Ints | None, size: int) -> Ints:
     return index.astype(np.int64, copy=False)
 
 
+def checked_range(value_range: tuple[float, float] | Sequence[float]) -> tuple[float, float]:
+    """Returns a declared range of values as two numbers.
+
+    Raises:
+        InvalidInput: it is not (low, high), two finite numbers in this order.
+    """
+    pair = tuple(float(v) for v in value_range)
+    if len(pair) != 2 or not (math.isfinite(pair[0]) and math.isfinite(pair[1]) and pair[0] <= pair[1]):
+        raise InvalidInput(f"value_range must be (low, high), two finite numbers in this order; got {value_range!r}.")
+    return pair[0], pair[1]
+
+
+def range_words(value_range: tuple[float, float]) -> str:
+    """Returns a range of values in words for messages, such as "[0, 1]"."""
+    return f"[{value_range[0]:g}, {value_range[1]:g}]"
+
+
+def range_arrays(value_range: tuple[float, float]) -> Arrays:
+    """Returns the range as an array to be written; nothing for UNIT, as files had it before ranges were declared."""
+    return {} if value_range == UNIT else {"value_range": np.array(value_range)}
+
+
+def range_from(arrays: Arrays) -> tuple[float, float]:
+    """Returns the range that `range_arrays` wrote."""
+    return checked_range(np.asarray(arrays.get("value_range", UNIT), dtype=np.float64).ravel().tolist())
+
+
 class LevelClass(ABC):
     """The functions available at one level. A subclass writes `size`, `n_actions` and `values`; the rest has defaults.
 
@@ -40,7 +71,11 @@ class LevelClass(ABC):
     """Name of the class in files; None where it is Python code, which is not written. It is never inherited."""
 
     values_are_checked: ClassVar[bool] = False
-    """Whether `values` is known to return [N, n, K] numbers in [0, 1]; else every answer is checked."""
+    """Whether `values` is known to return [N, n, K] numbers in `value_range`; else every answer is checked."""
+
+    value_range: tuple[float, float] = UNIT
+    """Smallest and largest value that a function of the class may take, in the units of the rewards. A class whose values
+    lie elsewhere declares its own, as a class attribute or in its constructor."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Gives a subclass the defaults in place of what it must not inherit."""
@@ -66,7 +101,7 @@ class LevelClass(ABC):
 
     @abstractmethod
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
-        """Returns `[N, n, K]` the values at `x`, all in [0, 1], of all functions or of those listed in `members`.
+        """Returns `[N, n, K]` the values at `x`, all in `value_range`, of all functions or of those in `members`.
 
         Args:
             x: `[n, ...]` observations.
@@ -74,7 +109,7 @@ class LevelClass(ABC):
         """
 
     def checked_values(self, x: Observations, members: Ints | None = None, /) -> Floats:
-        """Returns what `values` does, once it is known to be `[N, n, K]` numbers in [0, 1].
+        """Returns what `values` does, once it is known to be `[N, n, K]` numbers in `value_range`.
 
         Raises:
             InvalidInput: it is something else.
@@ -88,8 +123,12 @@ class LevelClass(ABC):
             raise InvalidInput(
                 f"{name} must return numbers [N, n, K] = {shape}; it returned {values.dtype} of shape {values.shape}."
             )
-        if values.size and not (values.min() >= 0 and values.max() <= 1):  # NaN included
-            raise InvalidInput(f"{name} returned {values.min()} to {values.max()}; values must lie in [0, 1].")
+        low, high = self.value_range
+        if values.size and not (values.min() >= low and values.max() <= high):  # NaN included
+            raise InvalidInput(
+                f"{name} returned {values.min()} to {values.max()}; values must lie in {range_words(self.value_range)}. "
+                "A class with other values declares its `value_range`."
+            )
         return values.astype(np.float64, copy=False)
 
     @property
@@ -108,8 +147,9 @@ class LevelClass(ABC):
         return members, np.arange(len(members))
 
     def value_bounds(self) -> tuple[Floats, Floats]:
-        """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x; by default 0 and 1."""
-        return np.zeros(self.size), np.ones(self.size)
+        """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x; by default `value_range`."""
+        low, high = self.value_range
+        return np.full(self.size, low), np.full(self.size, high)
 
     def moments(self, batch: Batch, members: Ints | None = None, /) -> Moments:
         """Returns the moments of a batch, of all functions or of those listed.
@@ -174,6 +214,7 @@ class Chosen(LevelClass):
         self.level_class = level_class
         if isinstance(level_class, Chosen):  # some of some functions are some functions
             self.members, self.level_class = level_class.members[self.members], level_class.level_class
+        self.value_range = self.level_class.value_range
 
     @property
     def size(self) -> int:

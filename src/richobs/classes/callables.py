@@ -1,31 +1,60 @@
 """Callables: any Python functions of (level, x), for observations of any type."""
 
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from richobs.classes.base import LevelClass, checked_members
+from richobs.classes.base import UNIT, LevelClass, checked_members, checked_range, range_words
 from richobs.classes.layered import Listed
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Observations
 
-ValueCallable = Callable[[int, Observations], Floats]  # (level, [n, ...]) to [n, K] values in [0, 1]
+
+@runtime_checkable
+class Tensor(Protocol):
+    """What is used of a PyTorch tensor to read its numbers."""
+
+    def detach(self) -> Any:
+        """Returns the same numbers without their gradient."""
+        ...
+
+    def cpu(self) -> Any:
+        """Returns the same numbers in the memory of the computer."""
+        ...
+
+
+def as_array(given: Any) -> Any:
+    """Returns what NumPy can read: a tensor without its gradient and off its device, anything else as it is."""
+    return given.detach().cpu() if isinstance(given, Tensor) else given
+
+
+ValueCallable = Callable[[int, Observations], Floats]  # (level, [n, ...]) to [n, K] values in the range of the class
 
 
 class Callables(Listed):
     """A list of vectorised Python functions, each used at every level."""
 
-    def __init__(self, functions: Sequence[ValueCallable], horizon: int, n_actions: int):
+    def __init__(
+        self,
+        functions: Sequence[ValueCallable],
+        horizon: int,
+        n_actions: int,
+        *,
+        value_range: tuple[float, float] = UNIT,
+    ):
         """Takes the functions.
 
         Args:
-            functions: each maps (level, observations `[n, ...]`) to values `[n, K]` in [0, 1].
+            functions: each maps (level, observations `[n, ...]`) to values `[n, K]` in `value_range`. They may be PyTorch
+                tensors, on any device and with gradients.
             horizon: number of levels H.
             n_actions: number of actions K.
+            value_range: smallest and largest value that a function may return.
         """
         if horizon < 1:
             raise InvalidInput(f"horizon must be at least 1; got {horizon}.")
-        super().__init__([CallableLevel(functions, h, n_actions) for h in range(horizon)])
+        super().__init__([CallableLevel(functions, h, n_actions, value_range=value_range) for h in range(horizon)])
 
 
 class CallableLevel(LevelClass):
@@ -33,13 +62,21 @@ class CallableLevel(LevelClass):
 
     values_are_checked = True
 
-    def __init__(self, functions: Sequence[ValueCallable], level: int, n_actions: int):
+    def __init__(
+        self,
+        functions: Sequence[ValueCallable],
+        level: int,
+        n_actions: int,
+        *,
+        value_range: tuple[float, float] = UNIT,
+    ):
         """Takes the functions.
 
         Args:
-            functions: each maps (level, observations `[n, ...]`) to values `[n, K]` in [0, 1].
+            functions: each maps (level, observations `[n, ...]`) to values `[n, K]` in `value_range`.
             level: the level that is passed to them, counted from 0.
             n_actions: number of actions K.
+            value_range: smallest and largest value that a function may return.
         """
         if not functions:
             raise InvalidInput("a class needs at least one function; the list is empty.")
@@ -51,6 +88,7 @@ class CallableLevel(LevelClass):
         self.functions = tuple(functions)
         self.level = level
         self._n_actions = n_actions
+        self.value_range = checked_range(value_range)
 
     @property
     def size(self) -> int:
@@ -66,7 +104,7 @@ class CallableLevel(LevelClass):
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`.
 
         Raises:
-            InvalidInput: a function returned another shape, or something else than numbers in [0, 1].
+            InvalidInput: a function returned another shape, or something else than numbers in `value_range`.
         """
         chosen = checked_members(members, self.size).tolist()
         result = np.empty((len(chosen), len(x), self.n_actions))
@@ -79,7 +117,7 @@ class CallableLevel(LevelClass):
         name = getattr(self.functions[i], "__name__", f"function {i}")  # a partial or an object has none
         given = self.functions[i](self.level, x)
         try:
-            values = np.asarray(given, dtype=np.float64)
+            values = np.asarray(as_array(given), dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"{name} must return an array of numbers at level {self.level}: {error}") from error
         if values.shape != (len(x), self.n_actions):
@@ -87,11 +125,12 @@ class CallableLevel(LevelClass):
                 f"{name} must return [n, K] = {(len(x), self.n_actions)} values at level {self.level}; it returned "
                 f"shape {values.shape}."
             )
-        bad = ~((values >= 0) & (values <= 1))  # NaN included
+        low, high = self.value_range
+        bad = ~((values >= low) & (values <= high))  # NaN included
         if bad.any():
             n, a = np.unravel_index(int(bad.argmax()), values.shape)
             raise InvalidInput(
                 f"{name} returned {values[n, a]} at level {self.level} for action {a} and observation {x[n]}; values "
-                "must lie in [0, 1]."
+                f"must lie in {range_words(self.value_range)}."
             )
         return values

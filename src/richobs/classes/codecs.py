@@ -2,13 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import TypeVar
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any, TypeVar
 
 import numpy as np
 
 from richobs.classes.base import Arrays, Chosen, LevelClass, checked_members
 from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.files import write_atomically
 
 CODECS: dict[str, type[LevelClass]] = {}  # code -> class; filled by `@codec` where the class is written
 CHOSEN = "chosen "  # a kind that begins with this word is some members of the class that the rest names
@@ -74,6 +77,49 @@ def from_arrays(kind: str, arrays: Arrays) -> LevelClass:
         raise InvalidFile(f"the arrays of a {kind} class are damaged: {error}") from error
 
 
+def write_parts(
+    file: str | os.PathLike[str],
+    format: str,
+    parts: Sequence[tuple[str, Arrays]],
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes kinds and arrays to a `.npz` file: plain arrays and a JSON header, no pickle.
+
+    Args:
+        file: where to.
+        format: what the file holds, in a word.
+        parts: kind and arrays of each part, as `to_arrays` returns them.
+        more: further plain values for the header.
+    """
+    header = {"format": format, "version": 1, "kinds": [kind for kind, _ in parts], **(more or {})}
+    arrays: dict[str, Any] = {f"{h}/{name}": a for h, (_, part) in enumerate(parts) for name, a in part.items()}
+    with write_atomically(FilePath(file)) as stream:
+        np.savez(stream, header=np.array(json.dumps(header)), **arrays)
+
+
+def read_parts(file: str | os.PathLike[str], format: str) -> tuple[dict[str, Any], list[tuple[str, Arrays]]]:
+    """Returns the header, and kind and arrays of each part, that `write_parts` wrote.
+
+    Raises:
+        InvalidFile: the file is damaged or holds something else.
+    """
+    try:
+        with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            header = json.loads(str(stored["header"]))
+            arrays = {name: stored[name] for name in stored.files if name != "header"}
+        if header["format"] != format or header["version"] != 1:
+            raise InvalidFile(f"{file} is not a {format} file of version 1: its header says {header}.")
+        parts = []
+        for h, kind in enumerate(list(header["kinds"])):
+            prefix = f"{h}/"
+            parts.append((str(kind), {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}))
+        return header, parts
+    except (FileNotFoundError, InvalidFile):
+        raise
+    except Exception as error:  # whatever else a damaged or hostile file leads to
+        raise InvalidFile(f"{file} is not a {format} file that richobs wrote: {error}") from error
+
+
 def digest_of(levels: Sequence[tuple[str, Arrays]]) -> str:
     """Returns a SHA-256 over kinds, names, types, shapes and contents of every array, in order."""
     sha = hashlib.sha256()
@@ -81,5 +127,5 @@ def digest_of(levels: Sequence[tuple[str, Arrays]]) -> str:
         for name in sorted(arrays):
             array = np.ascontiguousarray(arrays[name])
             sha.update(json.dumps([kind, name, array.dtype.str, array.shape]).encode())
-            sha.update(array.tobytes())
+            sha.update(array.reshape(-1).view(np.uint8).data)  # the bytes themselves, not a copy of them
     return sha.hexdigest()

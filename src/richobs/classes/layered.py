@@ -4,16 +4,19 @@ Shapes: H levels, N members of a level, n observations, K actions.
 """
 
 import math
+import os
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from richobs.classes.base import Chosen, LevelClass
-from richobs.classes.codecs import digest_of, to_arrays
-from richobs.core.errors import InvalidInput
+from richobs.classes.codecs import digest_of, from_arrays, read_parts, to_arrays, write_parts
+from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Ints, Member, Observations
+
+FORMAT = "richobs-functions"
 
 
 class ByLevel:
@@ -67,6 +70,14 @@ class ByLevel:
             return None
         return digest_of([("product" if self.is_product else "list", {"levels": np.array(self.horizon)}), *parts])
 
+    def save(self, file: str | os.PathLike[str], /) -> None:
+        """Writes the class to a `.npz` file: plain arrays and a JSON header, no pickle.
+
+        Raises:
+            InvalidInput: a level is Python code.
+        """
+        write_parts(file, FORMAT, [to_arrays(c) for c in self.levels], {"is_product": self.is_product})
+
     def level_size(self, level: int, /) -> int:
         """Returns how many members `level` has."""
         return self.levels[level].size
@@ -91,11 +102,41 @@ class ByLevel:
         """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x, for the members of `level`."""
         return self.levels[level].value_bounds()
 
+    def value_range(self, level: int, /) -> tuple[float, float]:
+        """Returns the smallest and the largest value that the members of `level` may take, as declared."""
+        return self.levels[level].value_range
+
+
+def read_levels(file: str | os.PathLike[str], *, is_product: bool) -> list[LevelClass]:
+    """Returns the levels of a class that `ByLevel.save` wrote.
+
+    Raises:
+        InvalidFile: the file is damaged, or holds a list where a product is wanted, or the other way round.
+    """
+    header, parts = read_parts(file, FORMAT)
+    if header.get("is_product") is not is_product:
+        kinds = ("richobs.Listed", "richobs.Layered")
+        raise InvalidFile(
+            f"{file} does not hold a {kinds[is_product]} class; {kinds[not is_product]}.load reads others."
+        )
+    if not parts:
+        raise InvalidFile(f"{file} holds a class without levels.")
+    return [from_arrays(kind, arrays) for kind, arrays in parts]
+
 
 class Layered(ByLevel):
     """Any choice of one function per level is a function of the class; it has prod_h |F_h| of them."""
 
     is_product = True
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str], /) -> "Layered":
+        """Returns the product class that `save` wrote.
+
+        Raises:
+            InvalidFile: the file is damaged or holds something else.
+        """
+        return Layered(read_levels(file, is_product=True))
 
     def member(self, member: Member, /) -> "LevelwiseFunction":
         """Returns the function that uses `member[h]` at level h."""
@@ -124,6 +165,15 @@ class Listed(ByLevel):
         sizes = [c.size for c in self.levels]
         if len(set(sizes)) > 1:
             raise InvalidInput(f"listed functions have as many members at every level; got {sizes}.")
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str], /) -> "Listed":
+        """Returns the listed class that `save` wrote.
+
+        Raises:
+            InvalidFile: the file is damaged or holds something else.
+        """
+        return Listed(read_levels(file, is_product=False))
 
     def member(self, member: Member, /) -> "LevelwiseFunction":
         """Returns function number `member`."""

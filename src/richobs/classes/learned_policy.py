@@ -3,24 +3,20 @@
 Shapes: H levels, n observations, X observations of a level that are listed, K actions.
 """
 
-import json
 import os
 from collections.abc import Sequence
-from pathlib import Path as FilePath
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from richobs.classes.base import Arrays
-from richobs.classes.codecs import digest_of, from_arrays, to_arrays
+from richobs.classes.codecs import digest_of, from_arrays, read_parts, to_arrays, write_parts
 from richobs.classes.constants import Constants
 from richobs.classes.layered import Layered, LevelwiseFunction
 from richobs.classes.tables import TableLevel
 from richobs.core.codebook import Codebook
 from richobs.core.environment import checked_path
 from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.files import write_atomically
 from richobs.core.functions import FunctionClass
 from richobs.core.policies import Greedy
 from richobs.core.types import Ints, Member, Observations
@@ -110,11 +106,7 @@ class LearnedPolicy(Greedy):
         Raises:
             InvalidInput: it is made of Python code.
         """
-        parts = self._parts()
-        header = {"format": FORMAT, "version": 1, "kinds": [kind for kind, _ in parts]}
-        arrays: dict[str, Any] = {f"{h}/{name}": a for h, (_, level) in enumerate(parts) for name, a in level.items()}
-        with write_atomically(FilePath(file)) as stream:
-            np.savez(stream, header=np.array(json.dumps(header)), **arrays)
+        write_parts(file, FORMAT, self._parts())
 
     @classmethod
     def load(cls, file: str | os.PathLike[str], /) -> "LearnedPolicy":
@@ -123,19 +115,11 @@ class LearnedPolicy(Greedy):
         Raises:
             InvalidFile: the file is damaged or holds something else.
         """
+        _, parts = read_parts(file, FORMAT)
         try:
-            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
-                header = json.loads(str(stored["header"]))
-                arrays = {name: stored[name] for name in stored.files if name != "header"}
-            if header["format"] != FORMAT or header["version"] != 1:
-                raise InvalidFile(f"{file} is not a {FORMAT} file of version 1: its header says {header}.")
-            levels = []
-            for h, kind in enumerate(list(header["kinds"])):
-                prefix = f"{h}/"
-                mine = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-                levels.append(from_arrays(kind, mine))
+            levels = [from_arrays(kind, arrays) for kind, arrays in parts]
             return cls(Layered(levels), (0,) * len(levels))
-        except (FileNotFoundError, InvalidFile):
+        except InvalidFile:
             raise
         except Exception as error:  # whatever else a damaged or hostile file leads to
             raise InvalidFile(f"{file} is not a policy that richobs wrote: {error}") from error

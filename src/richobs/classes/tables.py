@@ -1,42 +1,62 @@
 """Tables: functions on finitely many observations, listed value by value."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.classes.base import Arrays, LevelClass, checked_members
+from richobs.classes.base import (
+    UNIT,
+    Arrays,
+    LevelClass,
+    checked_members,
+    checked_range,
+    range_arrays,
+    range_from,
+    range_words,
+)
 from richobs.classes.codecs import codec
 from richobs.classes.layered import Listed
 from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Observations
+from richobs.stats.bets import ZETA
+
+BLOCK = 16_384  # tables that are converted at once
 
 
 @codec
 class TableLevel(LevelClass):
-    """The functions of one level as a `[N, X, K]` array."""
+    """The functions of one level as a `[N, X, K]` array.
+
+    An array of float32 is kept as it is, which takes half of the memory; `values` returns the same numbers as float64.
+    Everything else is kept as float64. An array of either type is not copied, so it must not be changed afterwards.
+    """
 
     values_are_checked = True
 
     code = "table"
 
-    def __init__(self, tables: ArrayLike, codebook: Codebook | None = None):
+    def __init__(self, tables: ArrayLike, codebook: Codebook | None = None, *, value_range: tuple[float, float] = UNIT):
         """Checks and keeps the tables.
 
         Args:
-            tables: `[N, X, K]` values in [0, 1].
+            tables: `[N, X, K]` values in `value_range`.
             codebook: the X observations; by default an observation is its own number.
+            value_range: smallest and largest value that a table may hold.
         """
-        array = np.asarray(tables, dtype=np.float64)
+        given = np.asarray(tables)
+        array: NDArray[Any] = given if given.dtype == np.float32 else np.asarray(given, dtype=np.float64)
         if array.ndim != 3 or 0 in array.shape:
             raise InvalidInput(f"tables must be [N, X, K] with every size at least 1; got shape {array.shape}.")
-        bad = ~((array >= 0) & (array <= 1))  # NaN included
-        if bad.any():
+        self.value_range = low, high = checked_range(value_range)
+        if not (float(array.min()) >= low and float(array.max()) <= high):  # NaN included; no array of bits is made
+            bad = ~((array.astype(np.float64) >= low) & (array.astype(np.float64) <= high))
             n, x, a = np.unravel_index(int(bad.argmax()), array.shape)
             raise InvalidInput(
-                f"function {n} has value {array[n, x, a]} at observation {x}, action {a}; values must lie in [0, 1]."
+                f"function {n} has value {array[n, x, a]} at observation {x}, action {a}; values must lie in "
+                f"{range_words(self.value_range)}."
             )
         if codebook is not None and len(codebook) != array.shape[1]:
             raise InvalidInput(f"the tables have {array.shape[1]} observations and the codebook {len(codebook)}.")
@@ -61,25 +81,36 @@ class TableLevel(LevelClass):
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
         rows = self.codebook.encode(x)
-        return (self.tables if members is None else self.tables[checked_members(members, self.size)])[:, rows]
+        if self.tables.dtype == np.float64:
+            return (self.tables if members is None else self.tables[checked_members(members, self.size)])[:, rows]
+        chosen = None if members is None else checked_members(members, self.size)
+        size = self.size if chosen is None else len(chosen)
+        result = np.empty((size, len(rows), self.n_actions))
+        for first in range(0, size, BLOCK):  # so that no second array of all values is needed
+            part = slice(first, first + BLOCK)
+            result[part] = (self.tables[part] if chosen is None else self.tables[chosen[part]])[:, rows]
+        return result
 
     def value_bounds(self) -> tuple[Floats, Floats]:
         """Returns `[N]` the smallest and `[N]` the largest value that max_a f(x, a) takes."""
         top = self.tables.max(axis=2)
-        return top.min(axis=1), top.max(axis=1)
+        return top.min(axis=1).astype(np.float64), top.max(axis=1).astype(np.float64)
 
     def singleton(self, member: int, /) -> "TableLevel":
         """Returns the class that holds one of these tables."""
-        return TableLevel(self.tables[checked_members(np.array([member]), self.size)], self.codebook)
+        one = checked_members(np.array([member]), self.size)
+        return TableLevel(self.tables[one], self.codebook, value_range=self.value_range)
 
     def to_arrays(self) -> Arrays:
-        """Returns `tables` `[N, X, K]`, and `codebook` `[X, ...]` where an observation is not its own number."""
-        return {"tables": self.tables, **({} if self.codebook.is_plain else {"codebook": self.codebook.rows})}
+        """Returns `tables` `[N, X, K]`, and where they are not the usual, `codebook` `[X, ...]` and `value_range`."""
+        codebook = {} if self.codebook.is_plain else {"codebook": self.codebook.rows}
+        return {"tables": self.tables, **codebook, **range_arrays(self.value_range)}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
         """Returns the class that `to_arrays` took apart."""
-        return cls(arrays["tables"], Codebook(arrays["codebook"]) if "codebook" in arrays else None)
+        codebook = Codebook(arrays["codebook"]) if "codebook" in arrays else None
+        return cls(arrays["tables"], codebook, value_range=range_from(arrays))
 
 
 class Tables(Listed):
@@ -87,28 +118,64 @@ class Tables(Listed):
 
     def __init__(
         self,
-        tables: Sequence[ArrayLike] | NDArray[Any],
+        tables: Iterable[ArrayLike] | NDArray[Any],
         horizon: int | None = None,
         codebooks: Sequence[Codebook] | None = None,
+        *,
+        value_range: tuple[float, float] = UNIT,
+        single_precision: bool = False,
     ):
         """Checks and keeps the tables.
 
         Args:
-            tables: `[N, X, K]` values in [0, 1], the same at all of `horizon` levels; or one such array per level.
+            tables: `[N, X, K]` values in `value_range`, the same at all of `horizon` levels; or one such array per level.
+                Levels may come from a generator, one at a time.
             horizon: number of levels, where one array serves them all.
             codebooks: the observations of each level; by default an observation is its own number.
+            value_range: smallest and largest value that a table may hold.
+            single_precision: keep float32, half of the memory. It is refused where rounding changes a value by more than
+                half of the error that the betting search declares (`richobs.stats.bets.ZETA`). Other learners do not
+                account for the rounding.
         """
         if horizon is not None:
-            tables = [np.asarray(tables)] * horizon
-        levels = []
-        for h, t in enumerate(tables):
+            every: NDArray[Any] = np.asarray(tables)
+            tables = [in_single_precision(every) if single_precision else every] * horizon
+        levels: list[TableLevel] = []
+        for t in tables:
+            h = len(levels)
             if np.ndim(t) != 3:
                 raise InvalidInput(
                     f"level {h}: tables must be [N, X, K], got shape {np.shape(t)}. One array for all levels needs "
                     "`horizon`."
                 )
-            levels.append(TableLevel(t, None if codebooks is None else codebooks[h]))
+            kept = in_single_precision(t) if single_precision else t
+            levels.append(TableLevel(kept, None if codebooks is None else codebooks[h], value_range=value_range))
+            del t, kept  # no float64 of this level may stay while a generator makes the next
         super().__init__(levels)
+
+
+def in_single_precision(tables: ArrayLike) -> NDArray[np.float32]:
+    """Returns tables `[N, ...]` as float32; an array that is float32 already is not copied.
+
+    Raises:
+        InvalidInput: rounding changes a value by more than ZETA / 2. A value of Q* and the one that follows it then differ
+            by at most ZETA from what they were, which the betting search has declared.
+    """
+    given = np.asarray(tables)
+    if given.dtype == np.float32:
+        return given
+    result = np.empty(given.shape, dtype=np.float32)
+    for first in range(0, len(given), BLOCK):
+        part = np.asarray(given[first : first + BLOCK], dtype=np.float64)
+        with np.errstate(over="ignore"):
+            result[first : first + BLOCK] = part
+        moved = float(np.abs(result[first : first + BLOCK] - part).max(initial=0.0))
+        if not moved <= ZETA / 2:  # NaN and infinity included
+            raise InvalidInput(
+                f"single precision changes a value of these tables by {moved:.2g}, more than {ZETA / 2:g}. Keep them as "
+                "float64, or give values in units in which they lie between -1 and 1."
+            )
+    return result
 
 
 def copies_around(truth: Floats, size: int, rng: np.random.Generator) -> tuple[Floats, int]:

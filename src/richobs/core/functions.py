@@ -3,10 +3,14 @@
 `richobs.classes` holds the base classes from which every class gets all of this by writing `size`, `n_actions` and `values`.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Ints, Member, Observations
+
+if TYPE_CHECKING:
+    from richobs.core.environment import Episodes
+    from richobs.core.policies import Policy
 
 
 class ValueFunction(Protocol):
@@ -73,6 +77,39 @@ class FunctionClass(Protocol):
         """Returns `[N]` the smallest and the largest value that max_a f(x, a) takes for the members of `level`."""
         ...
 
+    def value_range(self, level: int, /) -> tuple[float, float]:
+        """Returns the declared range of f(x, a) for all members of `level`: (0, 1) unless the class says otherwise."""
+        ...
+
     def member(self, member: Member, /) -> ValueFunction:
         """Returns one function of the class."""
+        ...
+
+
+@runtime_checkable
+class ModelFamily(Protocol):
+    """What a class offers beside its functions where member i is Q* of a model that says how likely everything is.
+
+    `richobs.Simulators` is one. Shapes: N models, m of them listed in `models` (any order, repeats allowed), n episodes.
+    """
+
+    @property
+    def n_models(self) -> int:
+        """Number of models N; member i of the class is Q* of model i."""
+        ...
+
+    def log_likelihood(self, episodes: "Episodes", models: Ints | None = None, /) -> Floats:
+        """Returns `[m]` the logarithm of how likely each model shows and pays what the episodes saw, given their actions.
+
+        It counts the first observation, every reward, every next observation and every early end. It is -inf for a model
+        that holds something in the episodes impossible. What was drawn to choose actions does not count.
+        """
+        ...
+
+    def optimal_values(self) -> Floats:
+        """Returns `[N]` V* of each model, by exact planning, in the units of the rewards."""
+        ...
+
+    def policy_values(self, policy: "Policy", models: Ints | None = None, /) -> Floats:
+        """Returns `[m]` the value of a reactive policy in each model, exactly."""
         ...
