@@ -1,0 +1,147 @@
+"""The search among models as a learner: what it needs, promises and costs."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.environment import step_range
+from richobs.core.errors import InvalidInput
+from richobs.core.events import Callback
+from richobs.core.functions import ModelFamily
+from richobs.core.outcome import Outcome, StopReason, exact_words, number_words
+from richobs.core.problem import Problem
+from richobs.core.queries import Engine
+from richobs.core.settings import Settings
+from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan
+from richobs.learners.models.search import models
+from richobs.learners.models.state import Tuning, planning_error
+
+EXACT = 1e-12  # relative difference that planning again may show
+
+
+def _models_missing(problem: Problem, settings: Settings) -> str | None:
+    if isinstance(problem.functions, ModelFamily):
+        return None
+    return (
+        f"a {type(problem.functions).__name__} says what actions are worth, and not how likely everything is. Give "
+        "candidate models as richobs.Simulators, or use the learner 'betting'."
+    )
+
+
+class Models(Learner):
+    """The search among models."""
+
+    name = "models"
+    about = "Search among models: elimination by likelihood, and policies planned in every model that is left."
+    cites = "docs/models.md; mixture likelihoods after Robbins 1970, posterior draws after Thompson 1933"
+    needs = (Need("a class of candidate models", _models_missing),)
+    promises = Promise(
+        "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
+        "wider epsilon that the run states.",
+        ("the real system is one of the models", "episodes are independent of each other, given what was played"),
+    )
+    costs = (
+        "Often one or two dozen episodes: they grow with the logarithm of the number of models and with how alike those are "
+        "that disagree about the best policy."
+    )
+    Tuning = Tuning
+    keeps_bounds = True
+    reads_recorded = True
+
+    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
+        """Refuses what the base refuses, an engine without episodes, and an epsilon that rounding could hide."""
+        super().check(problem, settings, engine)
+        if engine == "counted":
+            raise InvalidInput(
+                "the learner 'models' reads episodes one by one, and the counted engine only draws how often each occurs. "
+                "Use engine='stream'."
+            )
+        error = 2 * _planning_error(problem)
+        if not error < settings.epsilon:
+            low, high = problem.env.reward_range
+            raise InvalidInput(
+                f"epsilon {settings.epsilon:g} is too small for the learner 'models': with totals in [{exact_words(low)}, "
+                f"{exact_words(high)}] a loss may be wrong by {error:.2g}, because rewards count as equal up to single "
+                "precision. Ask for a larger epsilon, or let rewards be smaller: subtract a constant, or declare step_range."
+            )
+
+    def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
+        """Returns the evidence that refutes a model; nothing is known of the number of episodes."""
+        self.check_needs(problem, settings)
+        family = _family(problem)
+        needed = math.log(family.n_models / settings.delta)
+        where = "docs/models.md, B4: log(N / delta)"
+        row = PlanRow(
+            "at the most", "evidence", needed, "nats of likelihood between the truth and a refuted model", where
+        )
+        return ShortPlan("models: a search that fixes no size in advance", None, (row,))
+
+    def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
+        """Searches until a policy is certified, or the episodes are spent."""
+        return models(
+            engine,
+            problem.functions,
+            _family(problem),
+            reward_range=problem.env.reward_range,
+            step_range=step_range(problem.env),
+            epsilon=settings.epsilon,
+            delta=settings.delta,
+            seed=settings.seed,
+            notify=notify,
+            tuning=self.tuning(settings),
+            recorded=problem.recorded,
+        )
+
+    def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
+        """Adds up the shares of delta, and plans the policy again in every model that the certificate says is left."""
+        claims, constants = content["claims"], content["constants"]
+        spent = math.fsum(row[3] for row in claims)
+        findings = [Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it")]
+        if constants.get("living") is None:
+            return [*findings, Finding("planning", True, "the models that are left are too many to be listed")]
+        return [*findings, _planned_again(content, problem, settings)]
+
+
+def _family(problem: Problem) -> ModelFamily:
+    family = problem.functions
+    assert isinstance(family, ModelFamily), "its need was checked"
+    return family
+
+
+def _planning_error(problem: Problem) -> float:
+    return planning_error(problem.horizon, problem.env.reward_range, step_range(problem.env))
+
+
+def _planned_again(content: Mapping[str, Any], problem: Problem, settings: Settings) -> Finding:
+    """Computes U, W and the largest regret again from the models that are left."""
+    family, constants, result = _family(problem), content["constants"], content["result"]
+    left, member = constants["living"], content["policy"]["member"]
+    listed = isinstance(left, list) and all(type(i) is int and 0 <= i < family.n_models for i in left)
+    if not listed or not left or type(member) is not int or not 0 <= member < family.n_models:
+        return Finding("planning", False, f"models {left!r} and policy {member!r} are not of this family")
+    living = np.array(left)
+    error, (least, most) = _planning_error(problem), problem.env.reward_range
+    values = family.policy_values(LearnedPolicy(problem.functions, member), living)
+    best = family.optimal_values()[living]
+    gap = max(0.0, float((best - values).max())) + 2 * error
+    upper, lower = min(most, float(best.max()) + error), max(least, float(values.min()) - error)
+    certified = gap <= settings.epsilon
+    reason = StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT
+    claimed = settings.epsilon if certified else gap
+    scale = EXACT * max(1.0, *map(abs, problem.env.reward_range))
+    same = all(
+        isinstance(stated, float | int) and abs(stated - again) <= scale
+        for stated, again in (
+            (constants.get("gap"), gap),
+            (result["upper"], upper),
+            (result["lower"], lower),
+            (result["epsilon"], claimed),
+        )
+    )
+    agrees = same and result["reason"] == reason.value and constants.get("n_living") == len(left)
+    where = "the model that is left" if len(left) == 1 else f"the {len(left):,} models that are left"
+    lost, most_earned = number_words(gap, up=True), number_words(upper, up=True)
+    return Finding("planning", agrees, f"in {where} the policy loses at most {lost}; V* <= {most_earned}")
