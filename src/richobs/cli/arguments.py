@@ -10,11 +10,14 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from richobs.cli.gymnasium_options import WORLD as GYMNASIUM
 from richobs.cli.world_options import WORLD_OPTIONS, option
 from richobs.core.errors import InvalidInput
+from richobs.worlds.gymnasium_ids import PREFIX, is_gymnasium_id
 from richobs.worlds.registry import WORLDS, config_class, configure
 
-Takes = Literal["nothing", "one value", "many values"]
+Takes = Literal["nothing", "one value", "two values", "many values"]
+REPEATED = {"--env-arg"}  # options that the parser wants once for each value
 ALIASES = {"--schedule": "--learner"}  # what options used to be called
 
 
@@ -50,9 +53,18 @@ def _options(kinds: Iterable[type[Any]]) -> dict[str, Takes]:
             if dataclasses.is_dataclass(hint):
                 found |= _options([typing.cast("type[Any]", hint)])
             else:
-                many = typing.get_origin(hint) is tuple
-                found[_dashed(f"--{f.name}")] = "nothing" if hint is bool else "many values" if many else "one value"
+                found[_dashed(f"--{f.name}")] = _taken_by(hint)
     return found
+
+
+def _taken_by(hint: Any) -> Takes:
+    """Returns what an option of a type takes."""
+    if hint is bool:
+        return "nothing"
+    if typing.get_origin(hint) is tuple:
+        return "many values"
+    pair = any(typing.get_origin(part) is tuple for part in typing.get_args(hint))  # tuple[float, float] | None
+    return "two values" if pair else "one value"
 
 
 def _separated(rest: Sequence[str], takes: Mapping[str, Takes]) -> tuple[list[str], list[str]]:
@@ -71,15 +83,21 @@ def _separated(rest: Sequence[str], takes: Mapping[str, Takes]) -> tuple[list[st
         if equals:
             continue
         kind = takes.get(_dashed(flag), "one value")
-        if kind == "one value" and left:
-            options.append(left.pop(0))
-        while kind == "many values" and left and not left[0].startswith("-") and _world_in(left[0]) not in WORLDS:
-            options.append(left.pop(0))
+        for _ in range({"one value": 1, "two values": 2}.get(kind, 0)):
+            options += left[:1]
+            left = left[1:]
+        while kind == "many values" and left and not left[0].startswith("-") and not _is_world(left[0]):
+            again = [flag] if _dashed(flag) in REPEATED and options[-1] != flag else []
+            options += [*again, left.pop(0)]
     return named, options
 
 
 def _spelt_out(given: str, options: Sequence[str]) -> list[str]:
-    """Returns a world written as `lock/10,seed=3` as `lock --horizon 10 --world-seed 3`."""
+    """Returns a world written as `lock/10,seed=3` as `lock --horizon 10 --world-seed 3`; `gym:ID` as `gym ID`."""
+    if is_gymnasium_id(given):
+        return [GYMNASIUM, given.removeprefix(PREFIX)]
+    if given == GYMNASIUM:
+        return [given]
     world = _world_in(given) or given
     fields = dataclasses.fields(config_class(world))  # refuses a world that does not exist, and lists those that do
     if world == given:
@@ -95,6 +113,11 @@ def _spelt_out(given: str, options: Sequence[str]) -> list[str]:
         if value != f.default:
             result += [option(f.name)] + ([] if value is True else [str(value)])
     return result
+
+
+def _is_world(word: str) -> bool:
+    """Whether a word names a world."""
+    return is_gymnasium_id(word) or _world_in(word) in WORLDS
 
 
 def _world_in(word: str) -> str:

@@ -5,7 +5,7 @@ import dataclasses
 from rich.console import Console
 
 from richobs.cli.printing import print_assumptions
-from richobs.cli.world_options import World, build
+from richobs.cli.world_options import World, build_playable
 from richobs.show.summary import plain_console
 from richobs.worlds.audit import audit
 
@@ -29,13 +29,13 @@ class AuditCommand:
 
     def run(self, console: Console) -> int:
         """Prints what was found; the exit status is 1 if anything fails."""
-        problem = build(self.world)
+        given = build_playable(self.world)
         with plain_console(stderr=True).status(f"playing {self.sequences * self.episodes:,} episodes and testing them"):
             report = audit(
-                problem.env,
+                given,
                 sequences=self.sequences,
                 episodes=self.episodes,
                 error_rate=self.error_rate,
                 seed=self.audit_seed,
             )
-        return print_assumptions(console, problem, report, self.json)
+        return print_assumptions(console, given, report, self.json)

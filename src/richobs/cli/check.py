@@ -4,6 +4,7 @@ import dataclasses
 
 from rich.console import Console
 
+from richobs.cli.gymnasium_options import GymnasiumOptions
 from richobs.cli.printing import print_assumptions
 from richobs.cli.world_options import World, build
 from richobs.core.errors import InvalidInput
@@ -21,6 +22,11 @@ class CheckCommand:
 
     def run(self, console: Console) -> int:
         """Prints what was found; the exit status is 1 if anything fails."""
+        if isinstance(self.world, GymnasiumOptions):
+            raise InvalidInput(
+                f"gym:{self.world.environment} is not written down, so its assumptions cannot be checked exactly. `richobs "
+                "audit` tests what can be tested from outside."
+            )
         problem = build(self.world)
         if problem.process is None:
             raise InvalidInput(

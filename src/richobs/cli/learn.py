@@ -1,16 +1,22 @@
 """`richobs learn`: a run, kept in a folder."""
 
 import dataclasses
+import hashlib
 import pathlib
+import re
 
 from rich.console import Console
 
 from richobs.cli.running import Output, learn_in
 from richobs.cli.world_options import World, build
 from richobs.core.problem import Problem
+from richobs.core.recorded import load_episodes
 from richobs.core.settings import MAY_CHANGE, Settings
 from richobs.runs import session
 from richobs.runs.store import discard
+from richobs.worlds.gymnasium_ids import is_gymnasium_id
+
+LONGEST = 180  # characters of a folder's name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +31,14 @@ class LearnCommand:
     """Folder that keeps the run; by default one under `runs/` named after it. An unfinished run there goes on."""
     overwrite: bool = False
     """Start anew where the folder holds a run already."""
+    episodes: pathlib.Path | None = None
+    """Episodes that were played before (a file of richobs.save_episodes): free evidence for elimination."""
 
     def run(self, console: Console) -> int:
         """Learns, writes certificate and policy, prints the claim."""
         problem = build(self.world)
+        if self.episodes is not None:
+            problem = dataclasses.replace(problem, recorded=load_episodes(self.episodes))
         _, settings = session.check(problem, self.settings)  # before anything is removed
         folder = self.out or default_folder(problem, settings)
         if self.overwrite and folder.exists():
@@ -44,5 +54,10 @@ def default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
         for name in asked
         if name not in {*MAY_CHANGE, "tuning"} and asked[name] != plain[name]
     ]
-    parts = [problem.name, *named, *settings.tuning]
-    return pathlib.Path("runs") / ",".join(parts).replace("/", "-")
+    name = problem.name
+    if is_gymnasium_id(name):  # its marks are not for folders
+        name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", name.replace("&", ",").replace("?", ","))
+    whole = ",".join([name, *named, *settings.tuning]).replace("/", "-")
+    if len(whole) > LONGEST:
+        whole = f"{whole[:LONGEST]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+    return pathlib.Path("runs") / whole

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from richobs.cli.printing import widened
+from richobs.cli.printing import Trimmed, widened
 from richobs.learners import LEARNERS, Learner, learner, tuning_fields
 
 
@@ -31,7 +31,7 @@ class LearnersCommand:
             for title, lines in _facts(each):
                 for i, line in enumerate(lines):
                     table.add_row(Text(f"  {title}" if i == 0 else "", style="dim"), Text(line))
-            widened(console).print(table)
+            widened(console).print(Trimmed(table))
             console.print()
         return 0
 

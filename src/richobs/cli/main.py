@@ -23,6 +23,7 @@ from richobs.cli.report import ReportCommand
 from richobs.cli.resume import ResumeCommand
 from richobs.cli.runs import RunsCommand
 from richobs.cli.show import ShowCommand
+from richobs.cli.value import ValueCommand
 from richobs.cli.verify import VerifyCommand
 from richobs.cli.worlds import WorldsCommand
 from richobs.core.errors import RichObsError, RunStopped
@@ -37,6 +38,7 @@ COMMANDS: dict[str, type[Any]] = {
     "show": ShowCommand,
     "report": ReportCommand,
     "verify": VerifyCommand,
+    "value": ValueCommand,
     "check": CheckCommand,
     "audit": AuditCommand,
     "worlds": WorldsCommand,

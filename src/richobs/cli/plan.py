@@ -9,14 +9,15 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from richobs.cli.printing import headline, widened
+from richobs.cli.printing import Trimmed, headline, widened
 from richobs.cli.world_options import World, build
 from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings
 from richobs.learners import Plan, learner
+from richobs.runs.rescaling import as_served
 from richobs.show import words
 
-USUAL = ("certified", "lsvee")  # the learners whose plans are printed unless one is named
+USUAL = (Settings.learner, "lsvee")  # the learners whose plans are printed unless one is named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,7 @@ class PlanCommand:
     delta: float = Settings.delta
     """Probability that the claim is false."""
     learner: str | None = None
-    """Whose plan to print; by default those of `certified` and `lsvee`. `richobs learners` lists all."""
+    """Whose plan to print; by default those of `betting` and `lsvee`. `richobs learners` lists all."""
     n_states: int | None = None
     """Bound M on the latent states per level; by default what the world says."""
     max_episodes: int | None = None
@@ -46,6 +47,7 @@ class PlanCommand:
         if self.tuning and self.learner is None:
             raise InvalidInput("--tuning belongs to one learner; say which with --learner.")
         plans: dict[str, Plan] = {}
+        left_out: list[InvalidInput] = []  # why learners that nobody named cannot serve here
         for name in USUAL if self.learner is None else (self.learner,):
             chosen = learner(name)
             settings = Settings(
@@ -57,8 +59,14 @@ class PlanCommand:
                 tuning=self.tuning,
             )
             settings.check()
-            chosen.check_needs(problem, settings)
-            plans[chosen.name] = chosen.plan(problem, settings)
+            try:
+                chosen.check_needs(problem, settings)
+            except InvalidInput as error:
+                left_out.append(error)
+                continue
+            plans[chosen.name] = chosen.plan(*as_served(chosen, problem, settings))
+        if not plans:
+            raise left_out[0]
         if self.json:
             content = {"id": problem.id, **{name: plan.as_json() for name, plan in plans.items()}}
             console.print_json(json.dumps(content))
@@ -66,7 +74,9 @@ class PlanCommand:
         console.print(headline(problem))
         for plan in plans.values():
             console.print(f"\n[bold]{escape(plan.title)}[/]")
-            widened(console).print(_table(plan))
+            widened(console).print(Trimmed(_table(plan)))
+        for why in left_out:
+            console.print(Text(f"\nleft out: {why}"), style="dim")
         return 0
 
 

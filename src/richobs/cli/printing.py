@@ -3,14 +3,21 @@
 import json
 from collections.abc import Sequence
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.environment import Environment, environment_identity
 from richobs.core.problem import Problem
+from richobs.runs.store import POLICY, StoredRun
 from richobs.show import words
+from richobs.show.summary import summary
 from richobs.worlds.assumptions import AssumptionReport
+from richobs.worlds.gymnasium_ids import is_gymnasium_id
+from richobs.worlds.registry import make
 
 WIDE = 200  # columns of a table that is not printed on a terminal
 
@@ -22,13 +29,48 @@ def widened(console: Console) -> Console:
     return console
 
 
+class Trimmed:
+    """A table or a text without the spaces at the ends of its lines."""
+
+    def __init__(self, content: RenderableType):
+        self.content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yields the lines."""
+        for line in console.render_lines(self.content, options, pad=False):
+            while line and not line[-1].text.rstrip():
+                line.pop()
+            if line:
+                line[-1] = Segment(line[-1].text.rstrip(), *line[-1][1:])
+            yield from line
+            yield Segment.line()
+
+
 def headline(problem: Problem) -> str:
     """Returns a sentence about a problem, as markup."""
-    states = f", at most {problem.n_states} hidden states a level" if problem.n_states is not None else ""
-    return (
-        f"[bold]{escape(problem.name)}[/]: {problem.horizon} levels, {problem.n_actions} actions{states}, "
-        f"a class of {words.functions(problem.functions.log_size)} functions"
-    )
+    size = words.problem_size(problem.horizon, problem.n_actions, problem.n_states, problem.functions.log_size)
+    return f"[bold]{escape(problem.name)}[/]: {size}"
+
+
+def print_claim(console: Console, claim: Text) -> None:
+    """Prints a claim on as many lines as it needs, without breaking a word."""
+    console.print(Trimmed(claim), soft_wrap=False)
+
+
+def print_summary(console: Console, stored: StoredRun) -> None:
+    """Prints what is known of a stored run.
+
+    Some learners do not estimate the value of their policy. It is then computed, where the world is written down.
+    """
+    console.print(Trimmed(summary(stored)))
+    if stored.certificate is None or stored.world is None or is_gymnasium_id(stored.world):
+        return
+    result = stored.certificate.content["result"]
+    problem = make(stored.world) if result["value_hat"] is None and result["lower"] is None else None
+    if problem is not None and problem.process is not None:
+        worth = problem.value(LearnedPolicy.load(stored.folder / POLICY))
+        best = f"; V* is {problem.optimal_value:.6g}" if problem.knows_optimum else ""
+        console.print(Text(f"\nthe policy's value, computed from the world itself: {worth:.6g}{best}"))
 
 
 def print_findings(console: Console, rows: Sequence[tuple[str, str, str]]) -> None:
@@ -38,17 +80,20 @@ def print_findings(console: Console, rows: Sequence[tuple[str, str, str]]) -> No
     table.add_column(no_wrap=True)
     table.add_column()
     for name, mark, found in rows:
-        table.add_row(Text(f"  {name}"), mark, Text(found))
-    console.print(table)
+        table.add_row(Text(f"  {name}"), mark, Text(found, overflow="fold"))
+    console.print(Trimmed(table))
 
 
-def print_assumptions(console: Console, problem: Problem, report: AssumptionReport, as_json: bool) -> int:
+def print_assumptions(console: Console, given: Problem | Environment, report: AssumptionReport, as_json: bool) -> int:
     """Prints what was found for each assumption; returns the exit status, 1 if anything fails."""
+    name = given.id if isinstance(given, Problem) else environment_identity(given)
     if as_json:
         checks = {c.name: {"holds": c.holds, "finding": c.finding} for c in report.checks}
-        console.print_json(json.dumps({"id": problem.id, "holds": report.holds, "checks": checks}))
+        console.print_json(json.dumps({"id": name, "holds": report.holds, "checks": checks}))
     else:
-        console.print(headline(problem))
+        console.print(
+            headline(given) if isinstance(given, Problem) else Text(environment_identity(given), style="bold")
+        )
         marks = {True: "[green]holds[/]", False: "[bold red]fails[/]", None: "[yellow]not judged[/]"}
         print_findings(console, [(c.name, marks[c.holds], c.finding) for c in report.checks])
     return 0 if report.holds else 1

@@ -6,10 +6,10 @@ import pathlib
 import tyro
 from rich.console import Console
 
+from richobs.cli.gymnasium_options import make_stored
 from richobs.cli.running import Output, learn_in
 from richobs.core.errors import InvalidInput
-from richobs.runs.store import StoredRun
-from richobs.worlds.registry import make
+from richobs.runs.store import CONFIG, StoredRun, recorded_beside
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +23,8 @@ class ResumeCommand:
     """Allow this many episodes in all; by default as many as before."""
     workers: int | None = None
     """Threads that share the episodes; by default as many as before."""
+    trust: bool = False
+    """Import the modules that the folder names, where the run plays an environment of Gymnasium."""
 
     def run(self, console: Console) -> int:
         """Goes on and prints the claim."""
@@ -37,4 +39,6 @@ class ResumeCommand:
             settings = dataclasses.replace(settings, max_episodes=self.max_episodes)
         if self.workers is not None:
             settings = dataclasses.replace(settings, workers=self.workers)
-        return learn_in(console, self.folder, make(stored.world), settings, self.output)
+        problem = make_stored(stored.world, self.folder / CONFIG, self.trust)
+        problem = dataclasses.replace(problem, recorded=recorded_beside(self.folder / CONFIG))
+        return learn_in(console, self.folder, problem, settings, self.output)

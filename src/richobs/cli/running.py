@@ -7,14 +7,17 @@ import pathlib
 from rich.console import Console
 from rich.text import Text
 
+from richobs.cli.gymnasium_options import trusting
+from richobs.cli.printing import print_claim, print_summary
 from richobs.core.errors import RichObsError
 from richobs.core.events import Callback, Progress
 from richobs.core.problem import Problem
 from richobs.core.settings import Settings
 from richobs.runs import session
+from richobs.runs.rescaling import as_served
 from richobs.runs.store import CERTIFICATE, POLICY, REPORT, StoredRun
 from richobs.show import write_report
-from richobs.show.summary import claim_text, gives_what_was_asked, plain_console, summary
+from richobs.show.summary import claim_text, gives_what_was_asked, plain_console
 from richobs.show.tensorboard import TensorBoard
 from richobs.show.terminal import watched
 
@@ -35,12 +38,6 @@ class Output:
 
 def learn_in(console: Console, folder: pathlib.Path, problem: Problem, settings: Settings, output: Output) -> int:
     """Learns in a folder, going on where it stopped, and says what was found."""
-    if problem.truth is not None and not problem.truth.world.is_deterministic:
-        plain_console(stderr=True).print(
-            "warning: transitions of this world are random; a claim that assumes deterministic ones means nothing here. "
-            "The learners betting and olive do not assume that.",
-            style="yellow",
-        )
     was_finished = _holds_finished(folder, settings)
     _run(folder, problem, settings, output)
     stored = StoredRun.read(folder)
@@ -51,25 +48,27 @@ def learn_in(console: Console, folder: pathlib.Path, problem: Problem, settings:
     if output.json:
         console.file.write(stored.certificate.to_json())
         return 0
-    console.print(claim_text(stored))
     if output.quiet:
+        console.print(claim_text(stored))
         return 0
-    console.print(summary(stored))
+    print_claim(console, claim_text(stored))
+    print_summary(console, stored)
     if was_finished:
         console.print("\nnothing was played: the folder held this run already", style="dim")
     console.print(Text(f"\nwrote {', '.join(map(str, written[:-1]))} and {written[-1]}"))
     if stored.certificate.content["result"]["guaranteed"] and not gives_what_was_asked(stored):
-        console.print(
-            Text(f"asked for was {settings.epsilon:g}; go on: richobs resume {folder} --max-episodes N"),
-        )
-    console.print(Text(f"check it again: richobs verify {folder / CERTIFICATE}"), style="dim")
+        again = f"richobs resume {folder} --max-episodes N{trusting(stored.world)}"
+        console.print(Text(f"asked for was {settings.epsilon:g}; go on: {again}"))
+    console.print(Text(f"check it again: richobs verify {folder / CERTIFICATE}{trusting(stored.world)}"), style="dim")
     return 0
 
 
 def _run(folder: pathlib.Path, problem: Problem, settings: Settings, output: Output) -> None:
     """Runs, shows how it goes, and says how to go on where it is interrupted."""
     chosen, asked = session.check(problem, settings)
-    expected = asked.max_episodes if asked.max_episodes is not None else chosen.plan(problem, asked).max_episodes
+    expected = asked.max_episodes
+    if expected is None:
+        expected = chosen.plan(*as_served(chosen, problem, asked)).max_episodes
     with contextlib.ExitStack() as stack:
         quiet = output.quiet or output.json
         shown = watched(problem.name, problem.functions.log_size, expected, quiet=quiet)
@@ -86,7 +85,7 @@ def _run(folder: pathlib.Path, problem: Problem, settings: Settings, output: Out
         except KeyboardInterrupt:
             stack.close()
             plain_console(stderr=True).print(
-                Text(f"stopped; what was drawn is kept. Go on: richobs resume {folder}"),
+                Text(f"stopped; what was drawn is kept. Go on: richobs resume {folder}{trusting(problem.id)}"),
             )
             raise
 

@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from richobs.cli.printing import widened
+from richobs.cli.printing import Trimmed, widened
 from richobs.core.errors import InvalidInput, RichObsError
 from richobs.runs.store import StoredRun, find_runs
 from richobs.show.summary import runs_table
@@ -37,7 +37,7 @@ class RunsCommand:
         if self.json:
             console.print_json(json.dumps([as_plain(name, run) for name, run in found]))
         elif found:
-            widened(console).print(runs_table(found))
+            widened(console).print(Trimmed(runs_table(found)))
         else:
             console.print(Text(f"no runs in {self.folder}"))
         return 0

@@ -8,9 +8,11 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from richobs.cli.gymnasium_options import trusting
+from richobs.cli.printing import print_claim, print_summary
 from richobs.cli.runs import as_plain
 from richobs.runs.store import StoredRun
-from richobs.show.summary import claim_text, summary
+from richobs.show.summary import claim_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +32,9 @@ class ShowCommand:
             console.print_json(json.dumps({**as_plain(str(self.folder), stored), "certificate": certificate}))
             return 0
         if stored.certificate is not None:
-            console.print(claim_text(stored))
-        console.print(summary(stored))
+            print_claim(console, claim_text(stored))
+        print_summary(console, stored)
         limited = stored.state == "stopped" and "--max-episodes" in stored.message
         if (stored.state == "unfinished" or limited) and stored.world is not None:
-            console.print(Text(f"go on: richobs resume {self.folder}"), style="dim")
+            console.print(Text(f"go on: richobs resume {self.folder}{trusting(stored.world)}"), style="dim")
         return 0

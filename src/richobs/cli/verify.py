@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.text import Text
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.cli.printing import print_findings
-from richobs.core.errors import InvalidInput
+from richobs.cli.gymnasium_options import make_stored, trusting
+from richobs.cli.printing import print_claim, print_findings
+from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.runs.certificate import Certificate
-from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, keep_verification
+from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, keep_verification, recorded_beside
 from richobs.runs.verify import verify
 from richobs.show import write_report
 from richobs.show.terminal import watched
-from richobs.worlds.registry import make
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,21 +29,24 @@ class VerifyCommand:
     """Print JSON instead of a table."""
     quiet: bool = False
     """Print nothing while it runs."""
+    trust: bool = False
+    """Import the modules that the certificate names, where it is about an environment of Gymnasium."""
 
     def run(self, console: Console) -> int:
         """Prints what agrees; the exit status is 1 if anything does not."""
         file = self.file / CERTIFICATE if self.file.is_dir() else self.file
         if not file.exists():
-            raise InvalidInput(f"there is no certificate {file}; `richobs learn` writes one.")
+            raise InvalidInput(_no_certificate(file))
         certificate = Certificate.load(file)
         if certificate.environment is None:
             raise InvalidInput(
                 f"{file} is about an environment that is not one of richobs's worlds, so it cannot be built again "
                 "here. Call richobs.verify(certificate, problem) from Python."
             )
-        problem = make(certificate.environment)
+        problem = make_stored(certificate.environment, file, self.trust)
+        problem = dataclasses.replace(problem, recorded=recorded_beside(file))
         beside = file.with_name(POLICY)
-        policy = LearnedPolicy.load(beside) if beside.exists() else None
+        policy = _load_policy(beside) if beside.exists() else None
         with watched(problem.name, problem.functions.log_size, quiet=self.quiet or self.json) as callback:
             checked = verify(certificate, problem, policy=policy, callback=callback)
         if file.name == CERTIFICATE and file.with_name(CONFIG).exists():
@@ -54,7 +57,37 @@ class VerifyCommand:
             findings = [dataclasses.asdict(f) for f in checked.findings]
             console.print_json(json.dumps({"agrees": checked.agrees, "findings": findings}))
         else:
-            console.print(Text(certificate.claim, style="bold"))
+            print_claim(console, Text(certificate.claim, style="bold"))
             marks = {True: "[green]agrees[/]", False: "[bold red]differs[/]"}
             print_findings(console, [(f.what, marks[f.agrees], f.detail) for f in checked.findings])
         return 0 if checked.agrees else 1
+
+
+def _no_certificate(file: pathlib.Path) -> str:
+    """Returns why there is no such certificate, in a sentence: a run beside it may not have ended."""
+    folder = file.parent
+    if file.name != CERTIFICATE or not (folder / CONFIG).exists():
+        return f"there is no certificate {file}; `richobs learn` writes one."
+    stored = StoredRun.read(folder)
+    so_far = f"the run in {folder} has no certificate: it is {stored.state} after {stored.ledger.total:,} episodes"
+    if stored.state == "running":
+        return f"{so_far}. Wait until it has ended."
+    if stored.state == "stopped":
+        return f"{so_far}. It said: {stored.message}"
+    again = (
+        f"`richobs resume {folder}{trusting(stored.world)}`"
+        if stored.world is not None
+        else "the same call of richobs.learn"
+    )
+    return f"{so_far}. Let it end first: {again}."
+
+
+def _load_policy(file: pathlib.Path) -> LearnedPolicy:
+    """Returns the policy beside a certificate; the error says what can be done about a damaged one."""
+    try:
+        return LearnedPolicy.load(file)
+    except InvalidFile as error:
+        raise InvalidFile(
+            f"{error}. The file is damaged, or not the one that the run wrote. Copy the right one back, or move this one "
+            "away: then the certificate is checked without it."
+        ) from error

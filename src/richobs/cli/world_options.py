@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from richobs.cli.gymnasium_options import WORLD, GymnasiumOptions
+from richobs.core.environment import Environment
 from richobs.core.problem import Problem
 from richobs.core.settings import Settings, field_docs
 from richobs.worlds.registry import WORLDS, config_class, make
@@ -33,8 +35,15 @@ def about(world: str) -> str:
 
 def build(options: Any) -> Problem:
     """Returns the problem that the options of a world describe."""
+    if isinstance(options, GymnasiumOptions):
+        return options.build()
     names = [f.name for f in dataclasses.fields(config_class(options.world_name))]
     return make(options.world_name, **{name: getattr(options, option_name(name)) for name in names})
+
+
+def build_playable(options: Any) -> Problem | Environment:
+    """Returns what can be played: a problem, or an environment of Gymnasium without a class."""
+    return options.build_environment() if isinstance(options, GymnasiumOptions) else build(options)
 
 
 def _options_of(world: str) -> type[Any]:
@@ -53,7 +62,7 @@ def _options_of(world: str) -> type[Any]:
     return dataclasses.make_dataclass(config.__name__, fields, frozen=True, namespace=names)
 
 
-WORLD_OPTIONS = {world: _options_of(world) for world in WORLDS}
+WORLD_OPTIONS: dict[str, type[Any]] = {**{world: _options_of(world) for world in WORLDS}, WORLD: GymnasiumOptions}
 
 if TYPE_CHECKING:
     World = Any

@@ -1,15 +1,18 @@
 """`richobs worlds`: which worlds there are."""
 
 import dataclasses
+import inspect
 import json
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from richobs.cli.printing import widened
+from richobs.cli.gymnasium_options import GymnasiumOptions
+from richobs.cli.printing import Trimmed, widened
 from richobs.cli.world_options import about, option
 from richobs.core.settings import field_docs
+from richobs.worlds.gymnasium_ids import PREFIX
 from richobs.worlds.registry import WORLDS, config_class
 
 
@@ -37,6 +40,7 @@ class WorldsCommand:
             meanings = field_docs(config_class(world))
             for f in dataclasses.fields(config_class(world)):
                 table.add_row(f"  {option(f.name)}", Text(str(f.default)), Text(meanings.get(f.name, "")))
-            widened(console).print(table)
+            widened(console).print(Trimmed(table))
             console.print()
+        console.print(Text.assemble((f"{PREFIX}ID", "bold"), f": {inspect.getdoc(GymnasiumOptions)}"))
         return 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from richobs.core.environment import Environment, Episodes, at_once, checked_episodes
+from richobs.core.environment import Environment, Episodes, at_once, checked_episodes, declares_deterministic
 from richobs.core.errors import InvalidInput, RewardOutOfRange
 from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem
@@ -23,6 +23,7 @@ Singles = NDArray[np.float32]  # precise enough for a test, and half the work
 MAX_FEATURES = 32  # features of an observation; wider observations are hashed into as many signed sums
 MAX_OBSERVATIONS = 10_000_000  # that one audit keeps
 MAX_LAG = 2  # how many levels apart two observations may be and still be compared
+INDEPENDENT, SAME = "independent levels", "same in every replay"  # names of checks
 MAX_REWARD = 1e9  # rewards beyond it are out of any range; tests see them cut, so that sums stay finite
 
 
@@ -44,7 +45,8 @@ def audit(
 
     What it cannot see: dependence that only shows more than two levels apart, on sequences that were not played, or in
     ways that no correlation of features shows; a random state that shows at one level only, because the next levels or
-    the end forget it (such a mixture is as good as one state); and anything about Q*.
+    the end forget it (such a mixture is as good as one state); and anything about Q*. An environment that is declared
+    deterministic answers known actions from memory, so that of its checks only the range of rewards is judged.
 
     Args:
         given: an environment, or a problem that has one; `sequences * episodes` episodes are spent.
@@ -79,12 +81,9 @@ def audit(
     for _ in range(2):  # all sequences once, then all again, so that a change in between shows
         for path, mine in zip(paths, plays, strict=True):
             mine += _play(env, path, episodes // 2, rng, faults)
-    z = _standardised(_features(plays, seed))
-    share = error_rate / 2
     return AssumptionReport(
         (
-            _independent_levels(z, paths, share, rng),
-            _same_in_every_replay(z, paths, share, rng),
+            *_replays(env, plays, paths, error_rate / 2, seed, rng),
             AssumptionCheck(
                 "reward range",
                 not faults,
@@ -94,6 +93,25 @@ def audit(
             ),
         )
     )
+
+
+def _replays(
+    env: Environment,
+    plays: Sequence[Sequence[Episodes]],
+    paths: Sequence[Path],
+    share: float,
+    seed: int,
+    rng: np.random.Generator,
+) -> tuple[AssumptionCheck, AssumptionCheck]:
+    """Returns what replays of the same actions show, each test with its share of the error rate."""
+    if declares_deterministic(env):
+        why = (
+            "The environment was declared deterministic, so it answers replays from memory. Make it without this "
+            "declaration to test it."
+        )
+        return AssumptionCheck(INDEPENDENT, None, why), AssumptionCheck(SAME, None, why)
+    z = _standardised(_features(plays, seed))
+    return _independent_levels(z, paths, share, rng), _same_in_every_replay(z, paths, share, rng)
 
 
 def _play(env: Environment, path: Path, n: int, rng: np.random.Generator, faults: list[str]) -> list[Episodes]:
@@ -112,6 +130,7 @@ def _play(env: Environment, path: Path, n: int, rng: np.random.Generator, faults
                 tuple(np.asarray(x) for x in played.observations),
                 tuple(np.asarray(a) for a in played.actions),
                 tuple(np.asarray(r, dtype=np.float64) for r in played.rewards),
+                tuple(np.asarray(ended, dtype=bool) for ended in played.ended),
             )
         for level, x in enumerate(checked.observations):
             if x.dtype.kind in "fc" and not np.isfinite(x).all():
@@ -127,7 +146,7 @@ def _independent_levels(z: Singles, paths: Sequence[Path], share: float, rng: np
 
     Under independence the data are as likely after reordering the episodes of every level on its own.
     """
-    name = "independent levels"
+    name = INDEPENDENT
     n_paths, H, n, _ = z.shape
     if H == 1:
         return AssumptionCheck(name, True, "There is only one level.")
@@ -172,7 +191,7 @@ def _same_in_every_replay(z: Singles, paths: Sequence[Path], share: float, rng: 
     p_value = _p_value(float(observed.max()), lambda: float(differences(rng.permuted(signs, axis=1)).max()), share)
     i, h = np.unravel_index(int(observed.argmax()), observed.shape)
     place = f"on the action sequence {paths[int(i)]}, level {h}, the first pass differs from the second"
-    return _verdict("same in every replay", p_value, share, place)
+    return _verdict(SAME, p_value, share, place)
 
 
 NEARLY = 1e-5  # relative difference that single precision may put between equal sums
@@ -203,14 +222,14 @@ def _verdict(name: str, p_value: float, share: float, place: str) -> AssumptionC
 
 
 def _features(plays: Sequence[Sequence[Episodes]], seed: int) -> Floats:
-    """Returns `[S, H, n, F]` features of every observation, and the reward as the last one.
+    """Returns `[S, H, n, F]` features of every observation, then the reward, and last whether the episode had ended.
 
     Args:
         plays: per sequence its episodes, in several parts.
         seed: of the hashes.
     """
     n, levels = sum(part.n for part in plays[0]), plays[0][0].levels
-    result = np.zeros((len(plays), levels, n, MAX_FEATURES + 1))
+    result = np.zeros((len(plays), levels, n, MAX_FEATURES + 2))
     for h in range(levels):
         seen = [part.observations[h] for parts in plays for part in parts]
         features = _LevelFeatures(seen, keyed_generator(seed, "audit", "features", h))
@@ -218,6 +237,8 @@ def _features(plays: Sequence[Sequence[Episodes]], seed: int) -> Floats:
             paid = np.concatenate([part.rewards[h] for part in parts])
             result[i, h, :, :MAX_FEATURES] = np.concatenate([features(part.observations[h]) for part in parts])
             result[i, h, :, MAX_FEATURES] = np.clip(np.nan_to_num(paid), -MAX_REWARD, MAX_REWARD)
+            over = [part.ended[h] if part.ended else np.zeros(part.n, dtype=bool) for part in parts]
+            result[i, h, :, MAX_FEATURES + 1] = np.concatenate(over)
     return result
 
 

@@ -10,11 +10,15 @@ import importlib
 import math
 import operator
 import typing
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from richobs.core.errors import InvalidInput, UnknownWorld
 from richobs.core.problem import Problem
+from richobs.worlds.gymnasium_ids import is_gymnasium_id, read_id, spec_of, write_id
+from richobs.worlds.gymnasium_in.environment import GymnasiumEnvironment
+from richobs.worlds.gymnasium_in.specs import environment_from_spec, problem_from_spec
 
 WORLDS: dict[str, str] = {  # world -> the module that defines it
     "bandit": "richobs.worlds.bandit",
@@ -97,11 +101,39 @@ def build(config: Any) -> Problem:
 def make(id: str, **params: Any) -> Problem:
     """Builds the problem that `id` names, for instance `make("lock/10", noise_bits=4)`.
 
+    An id that begins with `gym:` names a Gymnasium environment, and building it imports the modules that the id names (see
+    docs/gymnasium.md).
+
     Args:
         id: as for `configure`; `richobs worlds` lists the worlds and their parameters.
-        **params: the world's parameters by name.
+        **params: the world's parameters by name; of a Gymnasium environment those of `from_gymnasium`, and `functions`,
+            `module:name` of a function that takes the environment and returns the class.
     """
+    if is_gymnasium_id(id):
+        spec = gymnasium_spec(id, **params)
+        own = write_id(spec)  # refuses what cannot be written down before anything is made
+        return dataclasses.replace(problem_from_spec(spec), id=own)
     return build(configure(id, **params))
+
+
+def gymnasium_spec(id: str, **params: Any) -> dict[str, Any]:
+    """Returns the spec of a Gymnasium problem from its id and what else is given; nothing is imported.
+
+    Args:
+        id: begins with `gym:`.
+        **params: entries of the spec, and arguments of the environment; they may not repeat what the id says.
+    """
+    spec = read_id(id)
+    more = spec_of(spec["id"], {name: value for name, value in params.items() if value is not None})
+    repeated = sorted((spec.keys() & more.keys()) - {"id", "kwargs"} | (spec["kwargs"].keys() & more["kwargs"].keys()))
+    if repeated:
+        raise InvalidInput(f"{', '.join(repeated)}: given in the id {id!r} and again.")
+    return {**spec, **more, "kwargs": {**spec["kwargs"], **more["kwargs"]}}
+
+
+def gymnasium_environment(spec: Mapping[str, Any]) -> GymnasiumEnvironment:
+    """Returns the environment of a spec alone, without a class."""
+    return environment_from_spec({name: value for name, value in spec.items() if name != "functions"})
 
 
 @lru_cache(maxsize=64)

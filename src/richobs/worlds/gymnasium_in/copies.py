@@ -1,0 +1,229 @@
+"""Copies of a Gymnasium environment that are stepped together: one after the other, in processes, or natively.
+
+All three know only numbers of actions and raw observations. Shapes: m episodes at a time, at most as many as there are
+copies.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector.utils import iterate
+
+from richobs.core.errors import InvalidInput, Rejected
+from richobs.core.types import Floats, Ints, Mask
+from richobs.worlds.gymnasium_in.arrays import Actions
+
+Env = gymnasium.Env[Any, Any]
+CLOSING = 5.0  # seconds that processes have to answer before they are ended
+OVER = "richobs_over"  # where a copy in another process says that its episode is over
+
+
+class Stepped(NamedTuple):
+    """What m copies answered to one action each; what those say whose episode was over before means nothing."""
+
+    seen: Sequence[Any]  # m raw observations
+    rewards: Floats  # [m]
+    over: Mask  # [m] whether the episode is over now, terminated or truncated
+
+
+class Copies(Protocol):
+    """Some copies of one environment."""
+
+    @property
+    def size(self) -> int:
+        """How many episodes can be played at a time."""
+        ...
+
+    def reset(self, seeds: Sequence[int], /) -> Sequence[Any]:
+        """Starts an episode with each of at most `size` seeds, and returns the raw observations."""
+        ...
+
+    def step(self, actions: Ints, over: Mask, /) -> Stepped:
+        """Takes one action in each copy; copies whose episode is over are left alone."""
+        ...
+
+    def close(self) -> None:
+        """Closes what was made here; a second call does nothing."""
+        ...
+
+
+class LocalCopies:
+    """Copies in this process, made when they are first needed and stepped one after the other."""
+
+    def __init__(self, env: Env, actions: Actions, make: Callable[[], Env] | None, size: int):
+        """Takes the first copy.
+
+        Args:
+            env: the first copy.
+            actions: numbers its actions.
+            make: makes another one; None where there is only this one, which then belongs to the caller and stays open.
+            size: how many copies there may be.
+        """
+        self.size = size if make is not None else 1
+        self._envs, self._actions, self._make = [env], actions, make
+
+    def reset(self, seeds: Sequence[int], /) -> list[Any]:
+        """Starts an episode with each seed, and returns the raw observations."""
+        return [self.reset_one(i, seed) for i, seed in enumerate(seeds)]
+
+    def step(self, actions: Ints, over: Mask, /) -> Stepped:
+        """Takes one action in each copy whose episode goes on."""
+        seen: list[Any] = [None] * len(actions)
+        rewards, ends = np.zeros(len(actions)), over.copy()
+        for i in np.flatnonzero(~over):
+            seen[i], rewards[i], ends[i] = self.step_one(int(i), int(actions[i]))
+        return Stepped(seen, rewards, ends)
+
+    def reset_one(self, copy: int, seed: int) -> Any:
+        """Starts an episode in one copy, and returns the raw observation."""
+        while len(self._envs) <= copy:
+            if self._make is None:
+                raise InvalidInput(f"there is one environment only; copy {copy} cannot be made.")
+            self._envs.append(self._make())
+            if any(env.unwrapped is self._envs[-1].unwrapped for env in self._envs[:-1]):
+                raise InvalidInput(
+                    f"a callable must make a new environment whenever it is called; it returned {self._envs.pop()} again. "
+                    "Give that environment itself, then it is played one episode at a time."
+                )
+        answer = self._envs[copy].reset(seed=seed)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise Rejected(
+                f"{self._envs[copy]}.reset must return (observation, info), as Gymnasium asks; it returned "
+                f"{type(answer).__name__}."
+            )
+        return answer[0]
+
+    def step_one(self, copy: int, action: int) -> tuple[Any, float, bool]:
+        """Takes one action in one copy; returns the raw observation, the reward, and whether the episode is over."""
+        return _answer(self._envs[copy], self._envs[copy].step(self._actions.action(action)))
+
+    def close(self) -> None:
+        """Closes the copies that were made here."""
+        if self._make is not None:
+            while self._envs:
+                self._envs.pop().close()
+
+
+def _answer(env: Env, answer: Any) -> tuple[Any, float, bool]:
+    """Returns observation, reward and whether the episode is over, of what `step` answered."""
+    if not isinstance(answer, tuple) or len(answer) != 5:
+        raise Rejected(
+            f"{env}.step must return (observation, reward, terminated, truncated, info), as Gymnasium asks; it returned "
+            f"{f'{len(answer)} values' if isinstance(answer, tuple) else type(answer).__name__}."
+        )
+    seen, reward, terminated, truncated, _ = answer
+    try:
+        number = float(reward)
+    except (TypeError, ValueError):
+        raise Rejected(f"{env}.step returned the reward {reward!r}, which is not a number.") from None
+    return seen, number, bool(terminated) or bool(truncated)
+
+
+class Held(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment that does nothing once its episode is over, until it is reset with a seed.
+
+    Vector environments step all copies or none, and a copy whose episode is over must not be stepped. So each copy is
+    wrapped in this: it never ends for the vector environment, and says in `info` whether it has.
+    """
+
+    def __init__(self, env: Env):
+        super().__init__(env)
+        self._over = True
+        self._seen: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode; without a seed none is wanted, so the copy only shows some observation."""
+        self._over = seed is None
+        if seed is not None or self._seen is None:
+            self._seen, _ = self.env.reset(seed=seed)
+        return self._seen, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Takes an action, unless the episode is over."""
+        reward = 0.0
+        if not self._over:
+            self._seen, reward, self._over = _answer(self.env, self.env.step(action))
+        return self._seen, reward, False, False, {OVER: self._over}
+
+
+class ProcessCopies:
+    """Copies in processes of their own, stepped at the same time (`AsyncVectorEnv`)."""
+
+    def __init__(self, actions: Actions, make: Callable[[], Env], size: int):
+        """Starts the processes.
+
+        Args:
+            actions: numbers the actions.
+            make: makes a copy; it is called in each process.
+            size: number of processes.
+        """
+        self.size = size
+        self._actions = actions
+
+        def held() -> Held:
+            return Held(make())
+
+        # Shared memory shows Text observations as they were at first, for ever (Gymnasium 1.4); pipes serve every space.
+        self._vector = AsyncVectorEnv([held] * size, shared_memory=False, autoreset_mode=AutoresetMode.DISABLED)
+
+    def reset(self, seeds: Sequence[int], /) -> list[Any]:
+        """Starts an episode with each seed, and returns the raw observations."""
+        idle = [None] * (self.size - len(seeds))
+        seen, _ = self._vector.reset(seed=[*(int(seed) for seed in seeds), *idle])
+        return list(iterate(self._vector.observation_space, seen))[: len(seeds)]
+
+    def step(self, actions: Ints, over: Mask, /) -> Stepped:
+        """Takes one action in each copy whose episode goes on."""
+        m = len(actions)
+        padded = np.concatenate([actions, np.zeros(self.size - m, dtype=np.int64)])
+        seen, rewards, _, _, info = self._vector.step(self._actions.batch(padded))
+        rows = list(iterate(self._vector.observation_space, seen))
+        return Stepped(rows[:m], rewards[:m], np.asarray(info[OVER], dtype=bool)[:m])
+
+    def close(self) -> None:
+        """Ends the processes, also where one has failed or an answer is still awaited."""
+        if self._vector.closed:
+            return
+        with warnings.catch_warnings(), contextlib.suppress(Exception):  # what failed was raised when it happened
+            warnings.simplefilter("ignore")
+            self._vector.close(timeout=CLOSING)
+        self._vector.closed = True
+        for process in self._vector.processes:
+            if process.is_alive():
+                process.terminate()
+            process.join()
+
+
+class NativeCopies:
+    """Copies in one vector environment that Gymnasium makes for an id (its vector entry point).
+
+    One seed serves all copies. A copy that starts anew by itself after its end is ignored from there on.
+    """
+
+    def __init__(self, vector: VectorEnv[Any, Any, Any], actions: Actions):
+        self.size = vector.num_envs
+        self._vector, self._actions = vector, actions
+
+    def reset(self, seeds: Sequence[int], /) -> list[Any]:
+        """Starts an episode in every copy with the first of the seeds, and returns as many raw observations as seeds."""
+        seen, _ = self._vector.reset(seed=int(seeds[0]))
+        return list(iterate(self._vector.observation_space, seen))[: len(seeds)]
+
+    def step(self, actions: Ints, over: Mask, /) -> Stepped:
+        """Takes one action in each copy; answers after an episode's end mean nothing."""
+        m = len(actions)
+        padded = np.concatenate([actions, np.zeros(self.size - m, dtype=np.int64)])
+        seen, rewards, terminated, truncated, _ = self._vector.step(self._actions.batch(padded))
+        rows = list(iterate(self._vector.observation_space, seen))[:m]
+        ends = np.asarray(terminated, dtype=bool)[:m] | np.asarray(truncated, dtype=bool)[:m]
+        return Stepped(rows, np.asarray(rewards, dtype=np.float64)[:m], ends)
+
+    def close(self) -> None:
+        """Closes the vector environment."""
+        if not self._vector.closed:
+            self._vector.close()

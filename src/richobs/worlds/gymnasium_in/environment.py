@@ -1,0 +1,438 @@
+"""`from_gymnasium`: a Gymnasium environment as an environment of richobs. Shapes: n episodes, K actions."""
+
+import functools
+import importlib
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Self
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from richobs.core.environment import AT_ONCE, Episodes, checked_range, implied_step_range
+from richobs.core.errors import InvalidInput
+from richobs.core.policies import Policy, checked_actions
+from richobs.core.types import Mask
+from richobs.worlds.gymnasium_in.arrays import Actions, Rows
+from richobs.worlds.gymnasium_in.copies import Copies, Env, LocalCopies, NativeCopies, ProcessCopies
+from richobs.worlds.gymnasium_in.names import importable_name, plain_text, qualified_name
+from richobs.worlds.gymnasium_in.probes import EPISODES, noise_behind_a_start, rewards_seen
+from richobs.worlds.gymnasium_in.replay import KnownPaths
+
+Vector = int | Literal["native"] | None
+Range = tuple[float, float]
+
+
+class Declared(NamedTuple):
+    """What the caller of `from_gymnasium` said about an environment."""
+
+    env: Any  # an id, an environment, or a callable that makes one
+    kwargs: Mapping[str, Any]
+    horizon: int
+    reward_range: Range | None
+    step_range: Range | None
+    seed: int | None
+    observation: Callable[[Any], Any] | None
+    end_observation: Any
+    deterministic: bool
+    vector: Vector
+
+    @property
+    def name(self) -> str:
+        """The id, the maker's name, or the environment's own words for itself."""
+        if isinstance(self.env, str):
+            return self.env
+        return str(self.env) if isinstance(self.env, gymnasium.Env) else qualified_name(self.env)
+
+
+def from_gymnasium(
+    env: str | Env | Callable[..., Env],
+    *,
+    horizon: int,
+    reward_range: Range | None = None,
+    step_range: Range | None = None,
+    seed: int | None = None,
+    observation: Callable[[Any], Any] | None = None,
+    end_observation: Any = None,
+    deterministic: bool | None = None,
+    vector: Vector = None,
+    **kwargs: Any,
+) -> "GymnasiumEnvironment":
+    """Returns an environment that plays a Gymnasium environment.
+
+    An episode has `horizon` levels. One that ends before (terminated or truncated) earns nothing at the levels after its
+    end, `Episodes.ended` is true there, and the observation is the end marker: the zero of the observation space, or
+    `end_observation`. The levels of an episode are the environment's steps, counted from 0 at every reset.
+
+    Args:
+        env: an id, for `gymnasium.make`; or a callable that makes an environment; or one environment, which is played one
+            episode at a time and stays yours to close. An environment of bsuite (dm_env) is taken where shimmy is
+            installed.
+        horizon: number of levels H.
+        reward_range: smallest and largest possible total of an episode's rewards. By default it follows from `step_range`;
+            one of the two must be given.
+        step_range: smallest and largest possible reward of one step. By default it follows from `reward_range`.
+        seed: every reset uses this seed, so all episodes start alike, and random steps are the same in every episode too.
+            By default every reset has a fresh seed, drawn from the generator that `play` is given.
+        observation: a function of one observation; its result is what policies and function classes see. Needed for Dict
+            spaces, useful for images.
+        end_observation: what is seen after the end of an episode, if not zeros.
+        deterministic: True if the same actions always show and pay the same. Then each path is played once and remembered,
+            some are played again to check it, and `real_episodes` counts what was really played. By default False.
+        vector: number of processes that play copies at the same time (`AsyncVectorEnv`); or "native" for the vector
+            environment that Gymnasium has for the id. By default copies are stepped one after the other in this process.
+        **kwargs: for `gymnasium.make`, or for the callable.
+
+    Raises:
+        InvalidInput: a range was not declared (the message has a suggestion), the spaces cannot be used, or the arguments
+            contradict each other.
+    """
+    declared = Declared(
+        _from_dm_env(env) if _is_dm_env(env) else env,
+        kwargs,
+        _whole("horizon", horizon, 1),
+        None if reward_range is None else checked_range("reward_range", reward_range),
+        None if step_range is None else checked_range("step_range", step_range),
+        None if seed is None else _whole("seed", seed, 0),
+        observation,
+        end_observation,
+        bool(deterministic),
+        vector,
+    )
+    _check_vector(declared)
+    copies, actions, rows = _opened(declared)
+    try:
+        ranges = _ranges(declared, copies, actions.n)
+        _check_seed(declared, copies, rows, actions.n)
+        return GymnasiumEnvironment(declared, copies, actions, rows, ranges)
+    except BaseException:
+        copies.close()
+        raise
+
+
+class GymnasiumEnvironment:
+    """A Gymnasium environment that can be played; `from_gymnasium` makes it.
+
+    It closes the copies that it made when it is closed, when the `with` block that it opened ends, or when it is no longer
+    used.
+    """
+
+    def __init__(
+        self, declared: Declared, copies: Copies, actions: Actions, rows: Rows, ranges: tuple[Range, Range]
+    ) -> None:
+        """Takes what plays.
+
+        Args:
+            declared: what was said about the environment.
+            copies: of it.
+            actions: numbers its actions.
+            rows: turns its observations into rows.
+            ranges: of an episode's total, and of one reward.
+        """
+        self.horizon, self.n_actions = declared.horizon, actions.n
+        self.reward_range, self.step_range = ranges
+        self.seed, self.deterministic = declared.seed, declared.deterministic
+        self.at_once = copies.size if isinstance(copies, ProcessCopies | NativeCopies) else AT_ONCE
+        self._declared, self._copies, self._rows = declared, copies, rows
+        self._played = 0
+        self._known: KnownPaths | None = None
+        if declared.deterministic:
+            if not isinstance(copies, LocalCopies):
+                raise InvalidInput("paths are remembered in this process alone: leave vector= out.")
+            self._known = KnownPaths(declared.name, copies, rows, actions.n, declared.seed)
+        self._finalizer = weakref.finalize(self, copies.close)
+
+    @property
+    def real_episodes(self) -> int:
+        """Number of episodes that were really played; with `deterministic=True` fewer than were asked for."""
+        return self._played if self._known is None else self._known.real_episodes
+
+    @property
+    def identity(self) -> str:
+        """What the environment is, in one line: id, arguments, horizon, seed, name of the observation function."""
+        d = self._declared
+        parts = {
+            "kwargs": dict(d.kwargs) or None,
+            "horizon": d.horizon,
+            "reward_range": list(self.reward_range),
+            "step_range": list(self.step_range),
+            "seed": d.seed,
+            "observation": None if d.observation is None else qualified_name(d.observation),
+            "end_observation": None if d.end_observation is None else np.asarray(d.end_observation).tolist(),
+            "deterministic": d.deterministic or None,
+            "vector": "native" if d.vector == "native" else None,  # processes play what copies here would play
+        }
+        words = [f"{name}={plain_text(value)}" for name, value in parts.items() if value is not None]
+        return ", ".join([f"gym:{d.name}", *words])
+
+    def spec(self) -> dict[str, Any]:
+        """Returns plain values from which `environment_from_spec` makes the environment again.
+
+        Raises:
+            InvalidInput: it was not made from an id, or an argument is not a plain value or an importable function.
+        """
+        d = self._declared
+        if not isinstance(d.env, str):
+            raise InvalidInput(
+                f"{d.name} was not made from an id of Gymnasium, so it cannot be written down. Register it "
+                "(gymnasium.register) and give its id."
+            )
+        kwargs = dict(d.kwargs)
+        if unknown := [name for name, value in kwargs.items() if not _is_plain(value)]:
+            raise InvalidInput(
+                f"the argument {unknown[0]} of {d.name} is a {type(kwargs[unknown[0]]).__name__}; only numbers, texts, "
+                "True, False, None and lists or dictionaries of them can be written down."
+            )
+        return {
+            "id": d.env,
+            "kwargs": kwargs,
+            "horizon": d.horizon,
+            "reward_range": list(self.reward_range),
+            "step_range": list(self.step_range),
+            "seed": d.seed,
+            "observation": None if d.observation is None else importable_name(d.observation, "observation="),
+            "end_observation": None if d.end_observation is None else np.asarray(d.end_observation).tolist(),
+            "deterministic": d.deterministic,
+            "vector": d.vector,
+        }
+
+    def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
+        """Plays n whole episodes; the policy is asked once per level for all copies, also where an episode is over.
+
+        Args:
+            policy: what to do.
+            n: number of episodes.
+            rng: where seeds and the policy's randomness come from.
+            levels: stop after so many levels, where no more is wanted; by default after all.
+        """
+        if not self._finalizer.alive:
+            raise InvalidInput(f"{self._declared.name} was closed; make a new environment with from_gymnasium.")
+        depth = self.horizon if levels is None else levels
+        if n < 1 or not 1 <= depth <= self.horizon:
+            raise InvalidInput(
+                f"play needs at least one episode, and 1 to {self.horizon} levels; got {n} and {levels}."
+            )
+        if self._known is not None:
+            return self._known.play(policy, n, rng, depth)
+        drawn = rng.integers(2**31, size=n)  # also with a seed of its own, so that `rng` is used alike
+        seeds = [int(s) if self.seed is None else self.seed for s in drawn]
+        size = self._copies.size
+        return Episodes.concatenate([self._round(policy, seeds[i : i + size], rng, depth) for i in range(0, n, size)])
+
+    def _round(self, policy: Policy, seeds: list[int], rng: np.random.Generator, levels: int) -> Episodes:
+        """Plays one episode in each of some copies."""
+        m = len(seeds)
+        rows: list[Any] = [self._rows.row(raw) for raw in self._copies.reset(seeds)]
+        over: Mask = np.zeros(m, dtype=bool)
+        seen, taken, paid, ended = [], [], [], []
+        for level in range(levels):
+            x = self._rows.stack(rows)
+            actions = checked_actions(policy, level, x, self.n_actions, rng)
+            rewards, ends = np.zeros(m), over
+            if not over.all():
+                stepped = self._copies.step(actions, over)
+                rewards, ends = np.where(over, 0.0, stepped.rewards), over | stepped.over
+                if level + 1 < levels:
+                    rows = [None if ends[i] else self._rows.row(stepped.seen[i]) for i in range(m)]
+            seen.append(x)
+            taken.append(actions)
+            paid.append(rewards)
+            ended.append(over)
+            over = ends
+        self._played += m
+        return Episodes(tuple(seen), tuple(taken), tuple(paid), tuple(ended))
+
+    def close(self) -> None:
+        """Closes the copies that were made here; a second call does nothing."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"from_gymnasium({self.identity})"
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    """Returns a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InvalidInput(f"{name} must be a whole number, at least {least}; got {value!r}.")
+    return int(value)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON gives a value back as it is."""
+    if isinstance(value, list):
+        return all(_is_plain(v) for v in value)
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _is_plain(v) for k, v in value.items())
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def _check_vector(declared: Declared) -> None:
+    """Refuses ways to play copies together that this environment does not allow."""
+    vector, given = declared.vector, declared.env
+    if vector is None:
+        return
+    if declared.deterministic:
+        raise InvalidInput("deterministic=True plays each path once, in this process: leave vector= out.")
+    if vector == "native":
+        if not isinstance(given, str):
+            raise InvalidInput('vector="native" needs an id: Gymnasium has vector environments for some of its ids.')
+        if declared.seed is not None:
+            raise InvalidInput(
+                'vector="native" starts all copies from one seed, each at another place: leave seed= out, or vector=.'
+            )
+        return
+    _whole("vector", vector, 1)
+    if isinstance(given, gymnasium.Env):
+        raise InvalidInput("vector= needs copies of the environment: give an id, or a callable that makes one.")
+
+
+def _opened(declared: Declared) -> tuple[Copies, Actions, Rows]:
+    """Makes the environment, and decides how its actions and observations are read."""
+    given, vector = declared.env, declared.vector
+    if vector == "native":
+        many = _made(lambda: gymnasium.make_vec(given, AT_ONCE, "vector_entry_point", **declared.kwargs), declared)
+        try:
+            actions = Actions(many.single_action_space)
+            return NativeCopies(many, actions), actions, _rows(declared, many.single_observation_space)
+        except BaseException:
+            many.close()
+            raise
+    make = _maker(declared)
+    first = given if make is None else _made(make, declared)
+    try:
+        actions, rows = Actions(first.action_space), _rows(declared, first.observation_space)
+    except BaseException:
+        if make is not None:
+            first.close()
+        raise
+    if vector is None or make is None:
+        return LocalCopies(first, actions, make, AT_ONCE), actions, rows
+    first.close()
+    return ProcessCopies(actions, make, vector), actions, rows
+
+
+def _rows(declared: Declared, space: gymnasium.Space[Any]) -> Rows:
+    return Rows(space, declared.observation, declared.end_observation)
+
+
+def _maker(declared: Declared) -> Callable[[], Env] | None:
+    """Returns a function that makes a copy; None where an environment was given."""
+    given = declared.env
+    if isinstance(given, str):
+        return functools.partial(gymnasium.make, given, **declared.kwargs)
+    if isinstance(given, VectorEnv):
+        raise InvalidInput(
+            "from_gymnasium makes its own copies: give one environment, an id, or a callable, not a VectorEnv."
+        )
+    if isinstance(given, gymnasium.Env):
+        if declared.kwargs:
+            raise InvalidInput(
+                f"{', '.join(sorted(declared.kwargs))}: arguments make an environment, and this one is made already. Give "
+                "an id, or a callable that makes it."
+            )
+        return None
+    if not callable(given):
+        raise InvalidInput(
+            f"from_gymnasium takes an id, a gymnasium.Env, or a callable that makes one; got a {type(given).__name__}."
+        )
+    return functools.partial(_called, given, dict(declared.kwargs))
+
+
+def _called(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Env:
+    """Returns what a callable makes, after checking that it is an environment."""
+    made = make(**kwargs)
+    if _is_dm_env(made):
+        return _from_dm_env(made)
+    if not isinstance(made, gymnasium.Env):
+        raise InvalidInput(
+            f"{qualified_name(make)} must return a gymnasium.Env; it returned a {type(made).__name__}. For the older Gym "
+            "API, wrap it with shimmy."
+        )
+    return made
+
+
+def _made(make: Callable[[], Any], declared: Declared) -> Any:
+    """Makes an environment; what Gymnasium says against it becomes part of a sentence."""
+    try:
+        return make()
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+        raise InvalidInput(f"Gymnasium cannot make {declared.name!r}: {error}") from error
+    except TypeError as error:
+        if not isinstance(declared.env, str):
+            raise
+        raise InvalidInput(f"Gymnasium cannot make {declared.name!r} with these arguments: {error}") from error
+
+
+def _is_dm_env(given: object) -> bool:
+    return any(base.__module__.partition(".")[0] == "dm_env" for base in type(given).__mro__)
+
+
+def _from_dm_env(env: Any) -> Env:
+    """Returns a dm_env environment (bsuite) as a Gymnasium environment."""
+    try:
+        shimmy = importlib.import_module("shimmy")
+    except ImportError as error:
+        raise InvalidInput(
+            f"a {type(env).__name__} is a dm_env environment; shimmy makes a Gymnasium environment of it: pip install "
+            "'shimmy[bsuite]'."
+        ) from error
+    made: Env = shimmy.BSuiteCompatibilityV0(env)
+    return made
+
+
+def _ranges(declared: Declared, copies: Copies, n_actions: int) -> tuple[Range, Range]:
+    """Returns the ranges of an episode's total and of one reward, of which at least one was declared."""
+    total, step = _declared_ranges(declared, copies, n_actions)
+    if total[0] == total[1]:
+        raise InvalidInput(
+            f"by what was declared every episode of {declared.name} earns {total[0]:g}, so there is nothing to learn. "
+            "Declare the smallest and the largest total that an episode can have: reward_range=(low, high)."
+        )
+    return total, step
+
+
+def _declared_ranges(declared: Declared, copies: Copies, n_actions: int) -> tuple[Range, Range]:
+    """Returns both ranges; where only that of one reward was declared, that of the total follows from it."""
+    total, step, horizon = declared.reward_range, declared.step_range, declared.horizon
+    if step is None:
+        if total is not None:
+            return total, implied_step_range(total)
+        seen = rewards_seen(copies, n_actions, horizon)
+        (low, high), (least, most) = seen.step, seen.total
+        raise InvalidInput(
+            f"{declared.name} does not say which rewards it can pay, and a guarantee needs their range. Declare "
+            "step_range=(low, high) of one reward, reward_range=(low, high) of an episode's total, or both. In "
+            f"{EPISODES} episodes of random actions rewards lay in [{low:g}, {high:g}] and totals in [{least:g}, {most:g}]: "
+            f"step_range=({low:g}, {high:g}) is right if its documentation names no rewards outside."
+        )
+    # An episode has 1 to H rewards, so this holds surely.
+    surely = (step[0] * (horizon if step[0] < 0 else 1), step[1] * (horizon if step[1] > 0 else 1))
+    if total is None:
+        return surely, step
+    if total[0] > surely[1] or total[1] < surely[0]:
+        raise InvalidInput(
+            f"reward_range={total} and step_range={step} contradict each other: 1 to {horizon} such rewards add up to a "
+            f"total in [{surely[0]:g}, {surely[1]:g}]."
+        )
+    return total, step
+
+
+def _check_seed(declared: Declared, copies: Copies, rows: Rows, n_actions: int) -> None:
+    """Refuses a seed that would freeze the randomness of steps without a word about it."""
+    if declared.seed is None or declared.deterministic:
+        return
+    actions = noise_behind_a_start(copies, rows, n_actions, declared.horizon)
+    if actions is not None:
+        raise InvalidInput(
+            f"{declared.name} is random behind its start: with two seeds the actions {tuple(actions)} led from the same "
+            f"observation to different ones. With seed={declared.seed} the random steps would be the same in every episode, "
+            "and a claim would hold for these random numbers alone. Leave seed= out; or give deterministic=True, if the "
+            "environment with these random numbers fixed is what you want."
+        )
