@@ -1,0 +1,159 @@
+"""Intervals for a mean that hold at all sample sizes at once: a confidence sequence, by betting.
+
+Pure statistics. Labels in brackets are those of `docs/policy-value.md`. All that is kept of n observations in [0, 1] are
+sums, which add up over batches: neither memory nor the time of a look grows with n. Shapes: n observations, S shifts.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from richobs.core.errors import InvalidInput
+from richobs.core.types import Floats
+from richobs.stats.bets import HALVINGS, death, mixed
+from richobs.stats.shares import Share, Supposed
+
+SMALLEST_SHIFT = 2.0**-8  # a shift s bets 1/(m + s) against a mean m: far below m that is the largest bet there is
+MOST_EPISODES = 10**15  # up to which a number of observations is planned
+
+
+def shifts_for(limit: int, amount: float) -> Floats:
+    """Returns `[S]` the shifts that serve up to `limit` observations, each twice the one before [V1].
+
+    A law with variance v is bet against best with about sqrt(2 log(1/amount) / (n v)), which is the reciprocal of the shift.
+    It is smallest at the last n and at the largest variance, 1/4.
+
+    Args:
+        limit: number of observations up to which the intervals should be narrow; they hold beyond it too.
+        amount: probability that is spent on one side.
+    """
+    largest = math.sqrt(limit / (8 * -math.log(amount)))
+    doublings = max(1, math.ceil(math.log2(largest / SMALLEST_SHIFT)))
+    return np.ldexp(SMALLEST_SHIFT, np.arange(doublings + 1))
+
+
+@dataclass(frozen=True, eq=False)
+class LogSums:
+    """What is kept of n observations x in [0, 1]: sums, which add up over batches [V1]."""
+
+    n: int
+    total: float  # of x
+    logs: Floats  # [2, S] sums of log(x + s), and of log(1 - x + s), for each shift s
+
+    @classmethod
+    def of(cls, x: Floats, shifts: Floats) -> "LogSums":
+        """Returns the sums of the observations `x` `[n]`.
+
+        Raises:
+            InvalidInput: an observation is not a number in [0, 1].
+        """
+        if not ((x >= 0) & (x <= 1)).all():  # NaN included
+            raise InvalidInput(f"observations must lie in [0, 1]; got {x[~((x >= 0) & (x <= 1))][0]}.")
+        values, counts = np.unique(x, return_counts=True)  # returns are often few numbers
+        both = np.stack([values, 1 - values])
+        return cls(len(x), float(x.sum()), np.einsum("dvs,v->ds", np.log(both[:, :, None] + shifts), counts))
+
+    @classmethod
+    def at_both_ends(cls, n: int, mean: float, shifts: Floats) -> "LogSums":
+        """Returns the sums of n observations that are 0 or 1: the smallest sums that a mean allows [V3]."""
+        ends = np.stack([np.log1p(shifts), np.log(shifts)])
+        return cls(n, n * mean, n * (mean * ends + (1 - mean) * ends[::-1]))
+
+    def __add__(self, other: "LogSums") -> "LogSums":
+        """Returns the sums of both samples."""
+        return LogSums(self.n + other.n, self.total + other.total, self.logs + other.logs)
+
+
+def least_mean(logs: Floats, n: int, shifts: Floats, threshold: float) -> float:
+    """Returns the largest m in [0, 1] whose account has reached `threshold`: the mean is at least m [V1].
+
+    The account of m is the average over shifts s of the product of (x_i + s)/(m + s). It falls with m, so the largest m is
+    found by halving.
+
+    Args:
+        logs: `[S]` sums of log(x_i + s).
+        n: number of observations.
+        shifts: `[S]` the shifts s.
+        threshold: `death(share)` of the share with which the statement may fail, over all times.
+    """
+    needed = math.log(threshold)
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        refuted = mixed(logs - n * np.log(middle + shifts)) >= needed
+        low, high = (middle, high) if refuted else (low, middle)
+    return low
+
+
+class ConfidenceSequence:
+    """Lower and upper bounds on the mean of observations in [0, 1], which hold at all times but for two shares [V1].
+
+    The bounds are those of all looks together: a bound that was once stated is never taken back. If `lower` exceeds `upper`,
+    the observations contradict what is assumed, or the small probability of failure was met.
+    """
+
+    def __init__(self, limit: int, lower: Share, upper: Share):
+        """Opens the accounts; both shares are spent.
+
+        Args:
+            limit: number of observations that the bets are made for.
+            lower: probability with which the mean may ever lie below the lower bound.
+            upper: probability with which the mean may ever lie above the upper bound.
+        """
+        self._shifts = shifts_for(limit, min(lower.amount, upper.amount))
+        self._thresholds = (death(lower), death(upper))
+        self._sums = LogSums(0, 0.0, np.zeros((2, len(self._shifts))))
+        self.lower, self.upper = 0.0, 1.0
+
+    @property
+    def n(self) -> int:
+        """Observations so far."""
+        return self._sums.n
+
+    @property
+    def mean(self) -> float:
+        """Their mean; NaN before the first."""
+        return self._sums.total / self.n if self.n else math.nan
+
+    def add(self, x: Floats) -> None:
+        """Takes the next observations, `[n]` numbers in [0, 1], and looks at all of them."""
+        self._sums += LogSums.of(x, self._shifts)
+        below, above = _bounds(self._sums, self._shifts, self._thresholds)
+        self.lower, self.upper = max(self.lower, below), min(self.upper, above)
+
+
+def _bounds(sums: LogSums, shifts: Floats, thresholds: tuple[float, float]) -> tuple[float, float]:
+    """Returns the lower and the upper bound on the mean; the upper is the lower one of 1 - x."""
+    below, above = (least_mean(logs, sums.n, shifts, t) for logs, t in zip(sums.logs, thresholds, strict=True))
+    return below, 1 - above
+
+
+def enough_for(width: float, amount: float) -> int:
+    """Returns a number of observations after which the interval is narrower than `width` whatever they are [V3].
+
+    Of all samples with one mean, those with values 0 and 1 alone have the widest interval, and of these a mean of 1/2.
+
+    Args:
+        width: of the interval, in (0, 1).
+        amount: probability that is spent on each side.
+    """
+    thresholds = (death(Supposed(amount)), death(Supposed(amount)))
+
+    def suffices(n: int) -> bool:
+        shifts = shifts_for(n, amount)
+        below, above = _bounds(LogSums.at_both_ends(n, 0.5, shifts), shifts, thresholds)
+        return above - below <= width
+
+    high = 1
+    while not suffices(high):
+        high *= 2
+        if high > MOST_EPISODES:
+            raise InvalidInput(
+                f"an interval of width {width:g} of the range takes more than {MOST_EPISODES:g} episodes."
+            )
+    low = high // 2
+    while high - low > max(1, high // 1000):
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
