@@ -20,8 +20,16 @@ class Entry(NamedTuple):
 class Ledger:
     """Counts episodes, and refuses those beyond the limit before they are played."""
 
-    def __init__(self, max_episodes: int | None = None):
-        self.max_episodes = max_episodes
+    def __init__(self, max_episodes: int | None = None, assumes: tuple[str, ...] = ()):
+        """Takes the limit, and what the episodes rest on.
+
+        Args:
+            max_episodes: no more are allowed; None: as many as anybody asks for.
+            assumes: what has to be true of the environment so that its answers count as episodes, each in words that can
+                follow "that". Every claim rests on it.
+        """
+        self.max_episodes, self.assumes = max_episodes, assumes
+        self.real_episodes: int | None = None  # that a deterministic environment really played; None: all of them
         self._entries: dict[tuple[str, str, Path], list[int]] = {}
         self._visits: dict[tuple[str, Path], int] = {}
         self.total = 0

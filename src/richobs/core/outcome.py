@@ -1,16 +1,25 @@
 """What a run answers: policy, claim, and what the claim rests on."""
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from typing import Any
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any, NamedTuple, Protocol
 
+from richobs.core.environment import Environment, declares_deterministic
 from richobs.core.events import Event
 from richobs.core.ledger import Ledger
 from richobs.core.policies import SavablePolicy
 from richobs.core.settings import Settings
 from richobs.core.types import Path
+from richobs.core.units import Units
 
+REACTIVE = "the best value of an action depends on what is seen, not on what was seen before"  # assumption 1
+REALIZABLE = "Q* is in the class"  # assumption 2
+DETERMINISTIC = "the same actions lead to the same hidden state"  # assumption 3
+DETERMINISTIC_ENVIRONMENT = "the environment is deterministic"  # what answers from memory rest on
+UNIT_TOTALS = "rewards are nonnegative with totals of at most 1"
+DECLARED_TOTALS = "rewards and their totals lie in the declared ranges"  # UNIT_TOTALS in a problem's own units
 LOWER, UPPER = "V(policy) is at least", "V* is at most"  # kinds of claims that hold the bounds
 
 
@@ -21,6 +30,9 @@ class StopReason(enum.Enum):
     CERTIFIED = "the bounds on V* and on the policy's value are within epsilon"
     AGREEMENT = "all surviving functions agree that the policy loses at most epsilon"
     ONE_SURVIVOR = "one function is left, and the policy is optimal under it"
+    WORTH_IT = "the policy is certified to be worth the threshold"
+    NOT_WORTH_IT = "no policy is worth the threshold"
+    EVERY_MODEL = "the policy loses at most epsilon in every model that is left"
     EPISODES_SPENT = "the episodes allowed were spent; the bounds hold, but are farther apart than asked"
     OWN_RULE = "the learner's own rule says that nothing is left to learn"
     BUDGET_SPENT = "the episodes allowed were spent"
@@ -35,6 +47,21 @@ class Claim:
     n: int  # episodes it rests on
     share: float  # probability that it is false, at most
     value: float  # the number in it: a bound, a radius, or the reference's risk
+
+
+class Wording(Protocol):
+    """A claim without its numbers, so that it can be stated in other units."""
+
+    def __call__(self, *, epsilon: float, lower: float | None, upper: float | None) -> str:
+        """Returns the claim in words, for these numbers."""
+        ...
+
+
+class InUnits(NamedTuple):
+    """What a learner answered to the problem with rewards rescaled to [0, 1]."""
+
+    units: Units
+    answer: "Outcome"  # every number in that scale
 
 
 @dataclass(frozen=True)
@@ -57,17 +84,85 @@ class Outcome:
     claims: tuple[Claim, ...] = field(default=(), repr=False)  # what U and W rest on
     remarks: tuple[str, ...] = ()  # what the search struggled with, in words
     constants: Any = field(default=None, repr=False)  # a dataclass: the numbers that the learner began with
+    wording: Wording | None = field(default=None, repr=False)  # makes `claim` of other numbers; None: it holds none
     # What the run adds to the learner's answer:
     settings: Settings = field(default_factory=Settings, repr=False)
     ledger: Ledger = field(default_factory=Ledger, repr=False)
     trace: tuple[Event, ...] = field(default=(), repr=False)  # everything that happened, in order
+    in_units: InUnits | None = field(default=None, repr=False)  # where rewards were rescaled for the learner
 
     @property
     def episodes(self) -> int:
         """Episodes spent in all."""
         return self.ledger.total
 
+    def __str__(self) -> str:
+        """The claim, and below it the numbers of the run in one line."""
+        facts = [f"{self.learner}: {self.episodes:,} episodes"]
+        if self.upper is not None:
+            facts.append(f"V* is at most {number_words(self.upper, up=True)}")
+        known = [] if self.lower is None else [f"at least {number_words(self.lower, up=False)}"]
+        known += [] if self.value_hat is None else [f"{self.value_hat:.4g} by estimate"]
+        if known:
+            facts.append(f"the policy's value is {', '.join(known)}")
+        return "\n".join([self.claim, f"({'; '.join([*facts, self.reason.value])})"])
+
 
 def probability_words(delta: float) -> str:
     """Returns 1 - delta exactly: 1 - 1e-9 must not read as 1."""
-    return str(Decimal(1) - Decimal(repr(delta)))
+    return str(Decimal(1) - Decimal(repr(float(delta))))  # repr of a NumPy number is no number
+
+
+def number_words(value: float, *, up: bool) -> str:
+    """Returns a number with six digits, rounded up or down: a claim in words must not promise more than was shown."""
+    rounding = ROUND_CEILING if up else ROUND_FLOOR
+    short = Context(prec=6, rounding=rounding).create_decimal(repr(float(value) + 0.0))  # -0.0 reads 0
+    return f"{short.normalize():f}" if -7 < short.adjusted() < 7 else f"{short.normalize()}"
+
+
+def exact_words(value: float) -> str:
+    """Returns a number with all of its digits: what was asked or declared must not read as something else."""
+    exact = Decimal(repr(float(value) + 0.0)).normalize()
+    return f"{exact:f}" if -7 < exact.adjusted() < 16 else f"{exact}"
+
+
+def sampling_assumptions(env: Environment) -> tuple[str, ...]:
+    """Returns what has to be true of an environment so that its answers count as independent episodes, in words.
+
+    An environment that is declared deterministic answers known actions from memory, and every claim rests on that.
+    """
+    return (DETERMINISTIC_ENVIRONMENT,) if declares_deterministic(env) else ()
+
+
+def claim_words(
+    delta: float,
+    epsilon: float,
+    assumptions: Sequence[str],
+    *,
+    sampling: Sequence[str],
+    lower: float | None = None,
+    upper: float | None = None,
+) -> str:
+    """Returns a claim in words.
+
+    What the policy earns and what others could earn are two sentences, because they rest on different things.
+
+    Args:
+        delta: probability that any of it is false.
+        epsilon: how far the policy's value may be below V*.
+        assumptions: what the second sentence rests on, each in words that can follow "that".
+        sampling: what both sentences rest on, because the episodes themselves do: `ledger.assumes` of the run.
+        lower: W, the policy's value from its own episodes; None where the learner has no such bound.
+        upper: U, what no policy exceeds; None where the learner has no such bound.
+    """
+    sure, near = f"With probability at least {probability_words(delta)}", number_words(epsilon, up=True)
+    *most, last = (f"that {words}" for words in (*sampling, *assumptions))
+    provided = f"provided {', '.join([*most, f'and {last}' if most else last])}"
+    if lower is None or upper is None:
+        return f"{sure} the policy's value is at most {near} below V*, {provided}."
+    sampled = "".join(f"that {words}, " for words in sampling)
+    return (
+        f"{sure} two things hold. The policy's value is at least {number_words(lower, up=False)}: this assumes only "
+        f"{sampled}that episodes are independent and rewards in the declared ranges. And V* is at most "
+        f"{number_words(upper, up=True)} and at most {near} above the policy's value, {provided}."
+    )

@@ -8,29 +8,31 @@ from typing import Any
 
 import numpy as np
 
-from richobs.core.environment import Environment
+from richobs.core.environment import Environment, Episodes, environment_identity
 from richobs.core.errors import AssumptionViolated, InvalidInput
 from richobs.core.functions import FunctionClass
 from richobs.core.policies import Greedy, Policy
 from richobs.core.process import TabularProcess
 from richobs.core.randomness import keyed_generator
+from richobs.core.recorded import checked_recorded, joined_episodes
 from richobs.core.types import Floats, Member
 
 SMALLEST = 1e-9  # epsilon and delta below it are refused: float64 could not hold what follows from them
 ENVIRONMENT_NAMES = ("horizon", "n_actions", "reward_range", "play")
 CLASS_NAMES = (
     *("horizon", "n_actions", "is_product", "log_size", "digest", "level_size"),
-    *("values", "moments", "kinds", "value_bounds", "member"),
+    *("values", "moments", "kinds", "value_bounds", "value_range", "member"),
 )
 ROLLOUTS = 200_000  # episodes that estimate a value in a world of this package, unless told otherwise
 PART = 10_000  # of these episodes are played at once
 
 
-def check_accuracy(epsilon: Any, delta: Any) -> None:
-    """Raises `InvalidInput` unless both are numbers in [SMALLEST, 1)."""
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if not isinstance(value, numbers.Real) or not SMALLEST <= float(value) < 1:
-            raise InvalidInput(f"{name} must lie between {SMALLEST:g} and 1; got {value!r}.")
+def check_accuracy(epsilon: Any, delta: Any, largest: float = 1.0) -> None:
+    """Raises `InvalidInput` unless both are numbers from SMALLEST on, epsilon below `largest` and delta below 1."""
+    for name, value, most in (("epsilon", epsilon, largest), ("delta", delta, 1.0)):
+        if not isinstance(value, numbers.Real) or not SMALLEST <= float(value) < most:
+            end = f"{most:g}" if math.isfinite(most) else "the width of the range of an episode's total"
+            raise InvalidInput(f"{name} must lie between {SMALLEST:g} and {end}; got {value!r}.")
 
 
 class ValueReport(float):
@@ -81,8 +83,9 @@ class ValueReport(float):
     def __str__(self) -> str:
         if self.exact:
             return f"{float(self):.6g} (exact)"
+        low, high = math.floor(1e4 * self.low) / 1e4, math.ceil(1e4 * self.high) / 1e4  # outwards
         return (
-            f"{float(self):.4f}, an estimate from {self.episodes:,} episodes: in [{self.low:.4f}, {self.high:.4f}] "
+            f"{float(self):.4f}, an estimate from {self.episodes:,} episodes: in [{low:.4f}, {high:.4f}] "
             f"with probability {self.confidence:g}"
         )
 
@@ -114,6 +117,9 @@ class Problem:
     n_states: int | None = None  # bound M on the latent states per level, which LSVEE as printed needs
     truth: Truth | None = field(default=None, repr=False)  # enables `optimal_value` and tells `verify` what is true
     id: str | None = None  # `richobs.make(id)` builds the same problem again: the command line can resume and verify
+    recorded: Episodes | None = field(
+        default=None, repr=False
+    )  # played before by anybody: free evidence for elimination
 
     def __post_init__(self) -> None:
         _require("an environment", self.env, ENVIRONMENT_NAMES)
@@ -126,6 +132,8 @@ class Problem:
                     f"the {what} has {other.horizon} levels and {other.n_actions} actions; the environment has "
                     f"{shape[0]} and {shape[1]}."
                 )
+        if self.recorded is not None:
+            object.__setattr__(self, "recorded", checked_recorded(joined_episodes(self.recorded), self.env))
 
     @property
     def horizon(self) -> int:
@@ -141,6 +149,11 @@ class Problem:
     def name(self) -> str:
         """The id, or words for a problem without one."""
         return self.id if self.id is not None else "an environment of your own"
+
+    @property
+    def identity(self) -> str:
+        """Which environment is played, in a line: as it declares, or the id, or its class and facts (weak)."""
+        return environment_identity(self.env, self.id)
 
     @property
     def optimal_value(self) -> float:
@@ -236,6 +249,7 @@ def as_problem(
         given.functions if functions is None else functions,
         given.process if process is None else process,
         given.n_states,
+        recorded=given.recorded,
     )
 
 

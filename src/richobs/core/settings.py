@@ -4,6 +4,8 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import math
+import numbers
 import operator
 import typing
 from collections.abc import Mapping
@@ -24,18 +26,20 @@ class Settings:
     """Largest allowed gap between the policy's value and the optimal value V*."""
     delta: float = 0.05
     """Probability that the claim is false."""
-    learner: str = "certified"
-    """Who learns: `certified` needs few episodes, `lsvee` is the paper as printed; `richobs learners` lists all."""
+    learner: str = "betting"
+    """Who learns: `betting` takes a few hundred episodes, `lsvee` is the paper as printed; `richobs learners` lists all."""
     engine: str = "auto"
-    """Who plays: `counted` draws all episodes at once as counts, `stream` plays them one by one, `auto` chooses."""
+    """Who plays: `stream` plays episodes one by one, `counted` draws how often each occurs, `auto` asks the learner."""
     seed: int = 0
     """Seed of every draw."""
     n_states: int | None = None
     """Bound M on the latent states per level; by default what the problem says."""
     max_episodes: int | None = None
-    """Play at most so many episodes: some learners then claim what they can, others stop; a stored run can go on later."""
+    """Play at most this many episodes. Some learners then claim what they can, others stop. A stored run can go on later."""
     workers: int = 1
-    """Threads that share the episodes of a built-in world; they do not change the result, and one plays your own."""
+    """Threads that play a built-in world. They do not change the result. An environment of your own is played by one."""
+    threshold: float | None = None
+    """Stop as soon as a policy is certified to be worth this, or no policy can be; in the units of the rewards."""
     tuning: tuple[str, ...] = ()
     """Numbers of the learner's own, as name=value; `richobs learners` lists them."""
 
@@ -48,11 +52,19 @@ class Settings:
                 object.__setattr__(self, name, operator.index(value))  # NumPy's integers become Python's
             except TypeError:
                 raise InvalidInput(f"{name} must be a whole number; got {value!r}.") from None
+        for name in ("epsilon", "delta", "threshold"):
+            value = getattr(self, name)
+            # NumPy's numbers become Python's; what is no number is refused by `check`.
+            is_plain = type(value) in (int, float)
+            if not is_plain and isinstance(value, numbers.Real):
+                object.__setattr__(self, name, float(value))
         object.__setattr__(self, "tuning", tuple(sorted(write_tuning(self.tuning))))
 
     def check(self) -> None:
         """Raises `InvalidInput` where a value is impossible for every run."""
-        check_accuracy(self.epsilon, self.delta)
+        check_accuracy(self.epsilon, self.delta, math.inf)
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise InvalidInput(f"threshold must be a finite number; got {self.threshold!r}.")
         for name, value in (
             ("workers", self.workers),
             ("max_episodes", self.max_episodes),

@@ -19,9 +19,10 @@ __all__ = [
 ]
 
 LEARNERS: dict[str, str] = {  # name -> where it is defined
+    "betting": "richobs.learners.betting:Betting",
+    "models": "richobs.learners.models:Models",
     "certified": "richobs.learners.certified:Certified",
     "lsvee": "richobs.learners.lsvee:Lsvee",
-    "betting": "richobs.learners.betting:Betting",
     "olive": "richobs.learners.olive:Olive",
     "delayed-q": "richobs.learners.delayed_q:DelayedQ",
     "epsilon-greedy": "richobs.learners.epsilon_greedy:EpsilonGreedy",

@@ -180,11 +180,13 @@ class BestArmLearner(Learner):
         path = arms.path(choice.arm)
         if choice.finished:
             rounds.tell(f"the sequence {' '.join(map(str, path))} is the answer")
+        wording = near_optimal(settings, engine.ledger, "the best action sequence's")
         return Outcome(
             policy=open_loop_policy(path, problem.n_actions),
-            claim=near_optimal(settings, "the best action sequence's")
+            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
             if choice.finished
             else "No guarantee: the episodes allowed were spent before one action sequence was known to be good.",
+            wording=wording,
             learner=self.name,
             epsilon=settings.epsilon,
             delta=settings.delta,

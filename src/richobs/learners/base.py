@@ -14,6 +14,7 @@ from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings, field_docs, read_tuning
+from richobs.core.units import units_missing
 
 
 class Need(NamedTuple):
@@ -111,6 +112,8 @@ class Learner(ABC):
     counts: ClassVar[bool] = False  # whether the engine `auto` counts where the process is written down
     keeps_bounds: ClassVar[bool] = False  # whether progress carries U and W
     tests_pairs: ClassVar[bool] = False  # whether a path in its events ends with the action that was tested
+    knows_threshold: ClassVar[bool] = False  # whether it can stop once a policy is worth a threshold, or none can be
+    reads_recorded: ClassVar[bool] = False  # whether episodes that were played before are evidence for it
     levels_share_episodes: ClassVar[bool] = False  # whether an episode along a path counts at every level it passes
 
     def tuning(self, settings: Settings) -> Any:
@@ -130,6 +133,15 @@ class Learner(ABC):
         """
         self.tuning(settings)
         self.check_needs(problem, settings)
+        if settings.threshold is not None and not self.knows_threshold:
+            raise InvalidInput(
+                f"the learner {self.name!r} cannot stop at a threshold. Use learner='betting', or leave `threshold` out."
+            )
+        if problem.recorded is not None and not self.reads_recorded:
+            raise InvalidInput(
+                f"the learner {self.name!r} cannot use recorded episodes: its tests need episodes that it asked for itself. "
+                "Use learner='betting', or leave `episodes` out."
+            )
 
     def check_needs(self, problem: Problem, settings: Settings) -> None:
         """Refuses a problem that lacks something that this learner needs.
@@ -175,13 +187,20 @@ def tuning_fields(learner: Learner) -> list[tuple[str, Any, str]]:
 
 
 def _unit_rewards_missing(problem: Problem, settings: Settings) -> str | None:
-    low, high = problem.env.reward_range
-    if (low, high) == (0.0, 1.0):
+    return units_missing(problem)
+
+
+def _deterministic_missing(problem: Problem, settings: Settings) -> str | None:
+    world = None if problem.truth is None else problem.truth.world
+    known = problem.process if problem.process is not None else world
+    if known is None or known.is_deterministic:
         return None
-    return f"this environment declares totals in [{low:g}, {high:g}]. Rescale its rewards by that range."
+    return "those of this problem are random, so its claim could be false. The learner 'betting' does not need them."
 
 
-unit_rewards = Need("rewards whose totals lie in [0, 1]", _unit_rewards_missing)
+deterministic_transitions = Need("deterministic transitions", _deterministic_missing)
+# A run rescales other rewards for a learner that has this need, and scales its answer back (`runs.rescaling`).
+unit_rewards = Need("nonnegative rewards whose totals lie in [0, 1], or a range to rescale", _unit_rewards_missing)
 
 
 def first_difference(a: Any, b: Any, where: str) -> str | None:

@@ -157,11 +157,13 @@ class DelayedQ(Learner):
         process = process_of(problem)
         m, epsilon_1 = delayed_q_visits(n_pairs(process), process.horizon, settings.epsilon, settings.delta)
         learned = delayed_q(engine, process, m, epsilon_1, notify=notify)
+        wording = near_optimal(settings, engine.ledger, "optimal", "what is seen is the state")
         return Outcome(
             policy=greedy_policy(process, learned.values),
-            claim=near_optimal(settings, "optimal", "what is seen is the state")
+            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
             if learned.finished
             else "No guarantee: the episodes allowed were spent while pairs on the policy's way still learned.",
+            wording=wording,
             learner=self.name,
             epsilon=settings.epsilon,
             delta=settings.delta,

@@ -14,6 +14,7 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import EpisodeLimit, InvalidInput
 from richobs.core.events import Callback
 from richobs.core.outcome import Outcome, StopReason
+from richobs.core.policies import greedy_actions
 from richobs.core.problem import Problem
 from richobs.core.process import TabularProcess
 from richobs.core.queries import Engine
@@ -69,7 +70,7 @@ def regressor_elimination(
         raise InvalidInput("regressor elimination plays contextual bandits: one level, one state.")
     N, _, K = tables.shape
     contexts = process.emissions[0][0]  # [X]
-    greedy = tables.argmax(axis=2)  # [N, X] pi_f
+    greedy = greedy_actions(tables)  # [N, X] pi_f
     mu = min(1 / (2 * K), 1 / math.sqrt(max_rounds))
     risk = np.zeros(N)  # summed squared errors, less the sum of r^2, which is the same for all functions
     alive = np.ones(N, dtype=bool)
@@ -211,11 +212,13 @@ class RegressorElimination(Learner):
             max_rounds=self.tuning(settings).max_rounds,
             notify=notify,
         )
+        wording = near_optimal(settings, engine.ledger, "optimal", "E[r|x,a] is in the class")
         return Outcome(
             policy=LearnedPolicy(functions, (end.member,) if functions.is_product else end.member),
-            claim=near_optimal(settings, "optimal", "E[r|x,a] is in the class")
+            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
             if end.finished
             else "No guarantee: the rounds were spent before the surviving functions agreed on a policy.",
+            wording=wording,
             learner=self.name,
             epsilon=settings.epsilon,
             delta=settings.delta,

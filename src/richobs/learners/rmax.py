@@ -151,11 +151,13 @@ class Rmax(Learner):
         """Learns."""
         process = process_of(problem)
         learned = rmax(engine, process, self.visits(problem, settings), notify=notify)
+        wording = near_optimal(settings, engine.ledger, "optimal", "what is seen is the state")
         return Outcome(
             policy=greedy_policy(process, learned.values),
-            claim=near_optimal(settings, "optimal", "what is seen is the state")
+            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
             if learned.finished
             else "No guarantee: the episodes allowed were spent before every pair on the policy's way was known.",
+            wording=wording,
             learner=self.name,
             epsilon=settings.epsilon,
             delta=settings.delta,

@@ -6,6 +6,7 @@ Shapes: X observations of a level, K actions, R tables side by side.
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -13,7 +14,8 @@ import numpy as np
 from richobs.classes.learned_policy import LearnedPolicy, table_policy
 from richobs.core.environment import Episodes
 from richobs.core.errors import EpisodeLimit, InvalidInput
-from richobs.core.outcome import probability_words
+from richobs.core.ledger import Ledger
+from richobs.core.outcome import Wording, probability_words
 from richobs.core.policies import Policy
 from richobs.core.problem import Problem
 from richobs.core.process import TabularProcess
@@ -84,17 +86,25 @@ def greedy_policy(process: TabularProcess, values: Sequence[Floats]) -> LearnedP
     return table_policy(process.codebooks, best_actions(values), n_actions=process.n_actions)
 
 
-def near_optimal(settings: Settings, best: str, provided: str = "") -> str:
-    """Returns the claim of a method that proves its policy near-optimal.
+def near_optimal(settings: Settings, ledger: Ledger, best: str, provided: str = "") -> Wording:
+    """Returns the claim of a method that proves its policy near-optimal, without epsilon.
 
     Args:
-        settings: with epsilon and delta.
+        settings: with delta.
+        ledger: of the run, which knows what its episodes rest on.
         best: what the policy's value is compared with.
-        provided: what the claim rests on, beside rewards whose totals lie in [0, 1].
+        provided: what the claim rests on, beside rewards whose totals lie in the declared range.
     """
+    needed = " and ".join([*ledger.assumes, *([provided] if provided else [])])
+    return partial(_near_optimal_words, settings.delta, best, needed)
+
+
+def _near_optimal_words(
+    delta: float, best: str, needed: str, *, epsilon: float, lower: float | None, upper: float | None
+) -> str:
     return (
-        f"With probability at least {probability_words(settings.delta)} the policy's value is within "
-        f"{settings.epsilon!r} of {best}{', provided ' + provided if provided else ''}."
+        f"With probability at least {probability_words(delta)} the policy's value is within {epsilon!r} of "
+        f"{best}{', provided ' + needed if needed else ''}."
     )
 
 

@@ -17,9 +17,11 @@ from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem, as_problem
+from richobs.core.recorded import episodes_digest
 from richobs.core.settings import Settings
 from richobs.core.version import __version__
 from richobs.learners.base import Finding
+from richobs.runs.rescaling import NUMBERS, claim_row, units_part
 
 FORMAT = "richobs-certificate"
 VERSION = 2
@@ -29,7 +31,9 @@ PARTS: dict[str, tuple[type, ...]] = {  # what a certificate must hold, and of w
     "learner": (str,),
     "settings": (dict,),
     "environment.id": (str, type(None)),
+    "environment.identity": (str,),
     "functions.digest": (str, type(None)),
+    "recorded": (dict, type(None)),
     "policy.digest": (str, type(None)),
     "constants": (dict,),
     "result.reason": (str,),
@@ -37,6 +41,7 @@ PARTS: dict[str, tuple[type, ...]] = {  # what a certificate must hold, and of w
     "result.epsilon": (float, int),
     "result.episodes": (int,),
     "result.skipped": (int,),
+    "result.real_episodes": (int, type(None)),
     "result.upper": NUMBER,
     "result.lower": NUMBER,
     "result.value_hat": NUMBER,
@@ -129,7 +134,13 @@ def _check_parts(content: dict[str, Any]) -> None:
     settings = Settings.from_plain(content["settings"])
     if settings.learner != content["learner"]:
         raise TypeError(f"its learner is {content['learner']!r} and its settings name {settings.learner!r}")
-    for kind, path, n, share, value in content["claims"]:
+    units = content.get("units")
+    if units is not None:
+        for part in ("shift", "scale", *(f"result.{name}" for name in NUMBERS)):
+            found = units["result"][part.removeprefix("result.")] if "." in part else units[part]
+            if isinstance(found, bool) or not isinstance(found, NUMBER if "." in part else (float, int)):
+                raise TypeError(f"units.{part} is {found!r}")
+    for kind, path, n, share, value in [*content["claims"], *([] if units is None else units["claims"])]:
         plain = isinstance(path, list) and isinstance(kind, str) and type(n) is int
         if not plain or not 0 < share + value - value < 1:
             raise TypeError(f"a claim is {kind!r} at {path!r}")
@@ -169,11 +180,13 @@ def certify(outcome: Outcome, problem: Problem | Environment, functions: Functio
         "settings": {k: v for k, v in outcome.settings.as_plain().items() if k != "workers"},  # no part in the result
         "environment": {
             "id": given.id,
+            "identity": given.identity,
             "horizon": given.horizon,
             "n_actions": given.n_actions,
             "reward_range": list(given.env.reward_range),
         },
         "functions": {"log_size": given.functions.log_size, "digest": given.functions.digest},
+        "recorded": recorded_words(given),
         "constants": {} if outcome.constants is None else dataclasses.asdict(outcome.constants),
         "result": {
             "reason": outcome.reason.value,
@@ -185,17 +198,26 @@ def certify(outcome: Outcome, problem: Problem | Environment, functions: Functio
             "rounds": outcome.rounds,
             "tests": len(outcome.trace),
             "episodes": outcome.episodes,
+            "real_episodes": outcome.ledger.real_episodes,
             "skipped": outcome.ledger.skipped,
             "upper": outcome.upper,
             "lower": outcome.lower,
             "remarks": list(outcome.remarks),
         },
         "policy": {"member": outcome.policy.member, "digest": policy_digest(outcome.policy)},
-        "claims": [[c.kind, list(c.path), c.n, c.share, c.value] for c in outcome.claims],
+        "claims": [claim_row(c) for c in outcome.claims],
+        **units_part(outcome),
         "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
         "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
     }
     return Certificate(json.loads(json.dumps(content)))  # plain values, as a reader of the file would have them
+
+
+def recorded_words(problem: Problem) -> dict[str, Any] | None:
+    """Returns number and digest of the episodes that were played before the run; None where there are none."""
+    if problem.recorded is None:
+        return None
+    return {"episodes": problem.recorded.n, "digest": episodes_digest(problem.recorded), "used_for": "elimination"}
 
 
 def policy_digest(policy: SavablePolicy) -> str | None:

@@ -6,6 +6,7 @@ from richobs.core.functions import FunctionClass
 from richobs.core.problem import Problem, as_problem
 from richobs.core.settings import Settings
 from richobs.learners.lsvee import Lsvee, PaperConstants, SamplePlan
+from richobs.runs.rescaling import as_served
 
 
 def plan(
@@ -33,7 +34,8 @@ def plan(
     """
     if problem is not None:
         given = as_problem(problem, functions)
-        return Lsvee().plan(given, Settings(epsilon=epsilon, delta=delta, n_states=n_states))
+        settings = Settings(epsilon=epsilon, delta=delta, learner=Lsvee.name, n_states=n_states)
+        return Lsvee().plan(*as_served(Lsvee(), given, settings))
     if horizon is None or n_actions is None or n_states is None or log_size is None:
         raise InvalidInput("plan needs a problem, or all of horizon, n_actions, n_states and log_size.")
     return SamplePlan(

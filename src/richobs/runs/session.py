@@ -7,18 +7,21 @@ it, and a run that was killed goes on there.
 import dataclasses
 import os
 
-from richobs.core.environment import at_once
-from richobs.core.errors import InvalidInput, RunStopped
+from richobs.core.environment import at_once, real_episodes
+from richobs.core.errors import EpisodeLimit, InvalidInput, Rejected, RunStopped
 from richobs.core.events import Callback, Event, Progress
 from richobs.core.ledger import Ledger
-from richobs.core.outcome import Outcome
+from richobs.core.outcome import Outcome, sampling_assumptions
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
+from richobs.core.units import LABEL, UnitsChosen
 from richobs.engines import PacedEnvironment, Record, RecordedEngine, engine_kind
 from richobs.learners import Learner, learner
 from richobs.runs.certificate import certify
+from richobs.runs.rescaling import Rescaling, as_served, rescaling
 from richobs.runs.store import RunFolder, describe
+from richobs.worlds.gymnasium_ids import is_gymnasium_id
 from richobs.worlds.simulator import WorldEnvironment
 
 
@@ -53,10 +56,14 @@ def run(
         out, describe(problem, asked, None if is_simulated(problem) else at_once(problem.env))
     ) as folder:
         try:
+            if problem.recorded is not None:
+                folder.keep_recorded(problem.recorded)
+            folder.count_real_episodes(problem.env)
             outcome = _learn(problem, chosen, asked, folder.listener(callback), folder)
         except RunStopped as stopped:
             folder.end("stopped", str(stopped))
             raise
+        outcome.ledger.real_episodes = folder.real_episodes()  # those of earlier calls included
         folder.finish(outcome.policy, certify(outcome, problem))
         return outcome
 
@@ -68,6 +75,12 @@ def check(problem: Problem, settings: Settings) -> tuple[Learner, Settings]:
         The learner, and the settings with its own name in them.
     """
     settings.check()
+    low, high = problem.env.reward_range
+    if not settings.epsilon < high - low:
+        raise InvalidInput(
+            f"epsilon is in the units of the rewards, whose totals lie in [{low:g}, {high:g}] here; it must be below "
+            f"{high - low:g}, and {settings.epsilon:g} arrived."
+        )
     chosen = learner(settings.learner)
     asked = dataclasses.replace(settings, learner=chosen.name)
     engine = engine_name(problem, chosen, asked)
@@ -76,7 +89,7 @@ def check(problem: Problem, settings: Settings) -> tuple[Learner, Settings]:
         raise InvalidInput(missing)
     if not is_simulated(problem):
         at_once(problem.env)  # refuses one that is no number
-    chosen.check(problem, asked, engine)
+    chosen.check(*as_served(chosen, problem, asked), engine)
     return chosen, asked
 
 
@@ -89,33 +102,61 @@ def engine_name(problem: Problem, chosen: Learner, settings: Settings) -> str:
 
 def is_simulated(problem: Problem) -> bool:
     """Whether an environment is one that richobs simulates, so that playing it again costs nothing but time."""
+    if is_gymnasium_id(problem.id):  # it can be built again, but what it plays is somebody else's
+        return False
     return problem.id is not None or isinstance(problem.env, WorldEnvironment)
 
 
 def _learn(
     problem: Problem, chosen: Learner, settings: Settings, callback: Callback | None, record: Record | None = None
 ) -> Outcome:
-    """Builds the engine, lets the learner run, and adds trace and ledger to what it answers."""
-    ledger = Ledger(settings.max_episodes)
+    """Builds the engine, lets the learner run, and adds trace and ledger to what it answers.
+
+    Where the learner needs rewards in [0, 1] and the problem has others, it gets the problem rescaled.
+    """
+    rescaled = rescaling(chosen, problem, settings)
+    ledger, played_before = Ledger(settings.max_episodes, sampling_assumptions(problem.env)), real_episodes(problem.env)
     trace: list[Event] = []
 
     def notify(progress: Progress) -> None:
         trace.append(progress.event)
         if callback is not None:
-            callback(progress)
+            callback(progress if rescaled is None else rescaled.progress(progress))
 
-    engine = _engine(problem, chosen, settings, ledger, record)
+    engine = _engine(problem, chosen, settings, ledger, record, rescaled)
     try:
-        outcome = chosen.run(problem, engine, settings, notify)
+        if rescaled is None:
+            outcome = chosen.run(problem, engine, settings, notify)
+        else:
+            shift, scale = rescaled.units.shift, rescaled.units.scale
+            notify(Progress(UnitsChosen(phase="start", shift=shift, scale=scale), 0))
+            answer = chosen.run(rescaled.problem, engine, rescaled.settings, notify)
+            outcome = rescaled.outcome(answer, ledger.assumes)
     except RunStopped as stopped:
         stopped.ledger, stopped.trace = ledger, tuple(trace)
+        if rescaled is not None and not isinstance(stopped, EpisodeLimit | Rejected):
+            stopped.args = (f"{stopped} Values in this message are {LABEL}: {rescaled.units.words}.",)
         raise
+    played = real_episodes(problem.env)
+    if played is not None and played_before is not None:
+        ledger.real_episodes = played - played_before
     return dataclasses.replace(outcome, settings=settings, ledger=ledger, trace=tuple(trace))
 
 
-def _engine(problem: Problem, chosen: Learner, settings: Settings, ledger: Ledger, record: Record | None) -> Engine:
+def _engine(
+    problem: Problem,
+    chosen: Learner,
+    settings: Settings,
+    ledger: Ledger,
+    record: Record | None,
+    rescaled: Rescaling | None,
+) -> Engine:
     env = problem.env
     if not is_simulated(problem):  # somebody's object: a few episodes at a time, and never from two threads at once
         env, settings = PacedEnvironment(problem.env, record), dataclasses.replace(settings, workers=1)
-    engine = engine_kind(engine_name(problem, chosen, settings)).build(problem, env, settings, ledger)
+    kind = engine_kind(engine_name(problem, chosen, settings))
+    if rescaled is None:
+        engine = kind.build(problem, env, settings, ledger)
+    else:  # calls are checked and recorded in the problem's own units, answers to the learner in unit scale
+        engine = kind.build(rescaled.problem, rescaled.environment(env), settings, ledger)
     return engine if record is None else RecordedEngine(engine, record)

@@ -4,6 +4,7 @@ config.json       what is run: world, settings, class, versions
 run.sqlite        every draw and every decision, committed before the next begins
 certificate.json  what was found, once it was
 policy.npz        the policy
+recorded.npz      episodes that were played before the run, where it was given some
 verification.json what `richobs verify` said of it, if it was asked
 report.html       the page about it
 """
@@ -27,28 +28,33 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.environment import Environment, Episodes, real_episodes
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress, from_plain, to_plain
 from richobs.core.files import write_atomically
 from richobs.core.ledger import Ledger
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem
+from richobs.core.recorded import episodes_digest, load_episodes, save_episodes
 from richobs.core.settings import MAY_CHANGE, Settings
 from richobs.core.version import __version__
 from richobs.engines.recorded import Words
 from richobs.learners import Finding, learner
 from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.runs.certificate import Certificate, Verification
+from richobs.runs.rescaling import paper_epsilon
 
 FORMAT = "richobs-run"
 VERSION = 2
 CONFIG, DATABASE, LOCK = "config.json", "run.sqlite", "run.lock"
 CERTIFICATE, POLICY, VERIFICATION, REPORT = "certificate.json", "policy.npz", "verification.json", "report.html"
+RECORDED = "recorded.npz"
 SCHEMA = """
 CREATE TABLE draws (k INTEGER PRIMARY KEY, query TEXT, answer BLOB, checksum INTEGER, at REAL);
 CREATE TABLE calls (key TEXT PRIMARY KEY, answer BLOB, state TEXT, checksum INTEGER);
 CREATE TABLE events (k INTEGER PRIMARY KEY, body TEXT);
 CREATE TABLE ends (k INTEGER PRIMARY KEY, state TEXT, message TEXT, at REAL);
+CREATE TABLE real (k INTEGER PRIMARY KEY, episodes INTEGER);
 """
 
 
@@ -99,10 +105,9 @@ class StoredRun:
         }
         n_states = settings.n_states if settings.n_states is not None else about["n_states"]
         planned = None
-        if n_states is not None:
-            planned = SamplePlan(
-                PaperConstants.of(n_states=n_states, epsilon=settings.epsilon, delta=settings.delta, **sizes)
-            )
+        epsilon = config.get("paper_epsilon", settings.epsilon)
+        if n_states is not None and epsilon is not None:
+            planned = SamplePlan(PaperConstants.of(n_states=n_states, epsilon=epsilon, delta=settings.delta, **sizes))
         return cls(
             folder=place,
             world=about["id"],
@@ -180,8 +185,15 @@ def discard(folder: str | os.PathLike[str]) -> None:
     """
     place = FilePath(folder)
     with _held(place):
-        for name in (CONFIG, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", CERTIFICATE, POLICY, VERIFICATION, REPORT):
+        database = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm")
+        for name in (CONFIG, *database, CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT):
             (place / name).unlink(missing_ok=True)
+
+
+def recorded_beside(file: str | os.PathLike[str]) -> Episodes | None:
+    """Returns the recorded episodes that a run was given, from the folder of one of its files; None where it had none."""
+    recorded = FilePath(file).with_name(RECORDED)
+    return load_episodes(recorded) if recorded.exists() else None
 
 
 def describe(problem: Problem, settings: Settings, at_once: int | None) -> dict[str, Any]:
@@ -201,9 +213,12 @@ def describe(problem: Problem, settings: Settings, at_once: int | None) -> dict[
             "n_actions": problem.n_actions,
             "n_states": problem.n_states,
             "at_once": at_once,
+            "recorded": None if problem.recorded is None else episodes_digest(problem.recorded),
+            "identity": problem.identity,
         },
         "functions": {"log_size": problem.functions.log_size, "digest": problem.functions.digest},
         "settings": settings.as_plain(),
+        **({} if (epsilon := paper_epsilon(problem, settings)) == settings.epsilon else {"paper_epsilon": epsilon}),
         "made_with": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
     }
     return dict(json.loads(json.dumps(content)))
@@ -219,6 +234,7 @@ class RunFolder:
         self._events = 0  # so far, in this process
         self._decided: list[tuple[int, str]] = []  # since the last draw
         self._called = True  # whether calls of a draw may be there: those of an interrupted one, at first
+        self._real: tuple[Environment, int, int] | None = None  # whose real episodes count, its first, the row
 
     @classmethod
     @contextlib.contextmanager
@@ -255,6 +271,12 @@ class RunFolder:
                     opened.end("unfinished", "")
                 yield opened
 
+    def keep_recorded(self, episodes: Episodes) -> None:
+        """Writes down the episodes that the run was given, so that it can go on without them being given again."""
+        if not (self._place / RECORDED).exists():
+            with _as_sentence(self._place):
+                save_episodes(self._place / RECORDED, episodes)
+
     def draw(self, k: int, /) -> tuple[Words, bytes] | None:
         """Returns the k-th query and its answer, or None where there is none yet."""
         self._flush()  # decisions are kept before the next draw begins
@@ -273,6 +295,7 @@ class RunFolder:
             if self._called:
                 self._db.execute("DELETE FROM calls")
                 self._called = False
+            self._keep_real()
 
     def call(self, key: str, /) -> tuple[bytes, str] | None:
         """Returns what a call of the draw in progress gave, and the generator's state after it."""
@@ -287,6 +310,31 @@ class RunFolder:
         with self._lock, _as_sentence(self._place):
             self._called = True
             self._db.execute("INSERT INTO calls VALUES (?, ?, ?, ?)", (key, answer, state, zlib.crc32(answer)))
+            self._keep_real()
+
+    def count_real_episodes(self, env: Environment) -> None:
+        """Keeps from now on how many episodes a deterministic environment really played; each call of a run adds a row."""
+        played = real_episodes(env)
+        if played is not None:
+            with self._lock, _as_sentence(self._place):
+                row = self._db.execute("INSERT INTO real (episodes) VALUES (0)").lastrowid
+            assert row is not None, "a row was inserted"
+            self._real = (env, played, row)
+
+    def real_episodes(self) -> int | None:
+        """Returns how many episodes were really played in all calls of the run; None where all were."""
+        if self._real is None:
+            return None
+        with self._lock, _as_sentence(self._place):
+            self._keep_real()
+            return int(self._db.execute("SELECT sum(episodes) FROM real").fetchone()[0])
+
+    def _keep_real(self) -> None:
+        """Writes down how many episodes were really played since the run was opened; the lock is held."""
+        if self._real is not None:
+            env, first, row = self._real
+            played = real_episodes(env)
+            self._db.execute("UPDATE real SET episodes = ? WHERE k = ?", (0 if played is None else played - first, row))
 
     def _one(self, query: str, value: int | str) -> Any:
         with self._lock, _readable(self._place):
@@ -359,7 +407,7 @@ def _check_same(place: FilePath, there: dict[str, Any], here: dict[str, Any]) ->
                 "with that version, or start anew in another folder."
             )
     for part in ("environment", "functions", "settings"):
-        for name in there[part].keys() | here[part].keys():
+        for name in {**there[part], **here[part]}:  # `identity` repeats other facts and comes last
             old, new = there[part].get(name), here[part].get(name)
             if old != new and not (part == "settings" and name in MAY_CHANGE):
                 raise InvalidInput(
@@ -481,7 +529,7 @@ def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
         with _as_sentence(place):
             broken = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if broken != "ok" or not {"draws", "calls", "events", "ends"} <= tables:
+            if broken != "ok" or not {"draws", "calls", "events", "ends", "real"} <= tables:
                 raise InvalidFile(f"{place / DATABASE} is damaged: {broken}, tables {tables}. Nothing was overwritten.")
             if write:
                 db.execute("PRAGMA journal_mode = WAL")

@@ -8,7 +8,8 @@ from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem, as_problem
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
-from richobs.runs.certificate import Certificate, Verification, certify
+from richobs.runs.certificate import Certificate, Verification, certify, recorded_words
+from richobs.runs.rescaling import rescaling
 from richobs.runs.session import run
 
 
@@ -44,19 +45,39 @@ def verify(
         ),
         Finding("environment", certificate.environment == given.id, f"{certificate.environment}"),
     ]
+    known_identity, identity = content["environment"]["identity"], given.identity
+    if identity != known_identity:  # episodes of another environment would be spent for nothing
+        detail = (
+            f"the certificate is about another environment, so nothing was played: {known_identity!r}, not {identity!r}"
+        )
+        return Verification((*findings, Finding("identity", False, detail)))
+    if content["recorded"] is not None or given.recorded is not None:
+        known = recorded_words(given)
+        detail = (
+            "they are needed again: Problem(..., recorded=episodes)"
+            if known is None
+            else f"{known['episodes']:,} episodes"
+        )
+        findings.append(Finding("recorded episodes", known == content["recorded"], detail))
     if policy is not None:
         same = policy.digest == content["policy"]["digest"]
         findings.append(Finding("policy file", same, f"digest {policy.digest[:16]}"))
-    findings += learner(settings.learner).recheck(content, given, settings)
+    chosen = learner(settings.learner)
+    rescaled = rescaling(chosen, given, settings)
+    findings += chosen.recheck(content, given, settings) if rescaled is None else rescaled.recheck(content)
     total = sum(row[4] for row in content["ledger"])
     spent = content["result"]["episodes"]
-    findings.append(Finding("ledger", total == spent, f"its lines sum to {total:,} of {spent:,} episodes"))
+    real = content["result"]["real_episodes"]
+    played = "" if real is None else f"; {real:,} were really played"
+    findings.append(Finding("ledger", total == spent, f"its lines sum to {total:,} of {spent:,} episodes{played}"))
     try:
         outcome = run(given, settings, callback=callback)
     except RichObsError as error:
         findings.append(Finding("run", False, f"running it again stopped: {error}"))
         return Verification(tuple(findings))
     again = certify(outcome, given).content
+    if real is not None and again["result"]["real_episodes"] is not None:
+        again["result"]["real_episodes"] = real  # depends on what the environment had in its memory before
     wrong = first_difference(again, {**content, "versions": again["versions"]}, "certificate")
     agreed = f"{len(outcome.trace)} tests drawn again agree to the last byte"
     findings.append(Finding("run", wrong is None, wrong or agreed))

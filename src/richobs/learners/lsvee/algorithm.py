@@ -1,11 +1,12 @@
 """LSVEE ([KAL16] Algorithm 1): search at the root, estimate V*, then explore on demand."""
 
 import sys
+from functools import partial
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.events import Callback, nobody
 from richobs.core.functions import FunctionClass
-from richobs.core.outcome import Outcome, StopReason, probability_words
+from richobs.core.outcome import DETERMINISTIC, REACTIVE, REALIZABLE, Outcome, StopReason, Wording, claim_words
 from richobs.core.queries import Engine
 from richobs.learners.lsvee.constants import PaperConstants
 from richobs.learners.lsvee.demand import explore_on_demand
@@ -35,9 +36,11 @@ def lsvee(
     learn_from(search, (), constants.search)  # line 1
     v_star_hat = _root_value(search)  # line 2
     found = explore_on_demand(search, functions, v_star_hat)  # lines 3 to 9
+    wording = _wording(constants, engine)
     return Outcome(
         policy=LearnedPolicy(functions, found.member),
-        claim=_claim(constants),
+        claim=wording(epsilon=constants.epsilon, lower=None, upper=None),
+        wording=wording,
         learner="lsvee",
         epsilon=constants.epsilon,
         delta=constants.delta,
@@ -51,13 +54,11 @@ def lsvee(
     )
 
 
-def _claim(constants: PaperConstants) -> str:
+def _wording(constants: PaperConstants, engine: Engine) -> Wording:
     """Returns what Theorem 1 says about these constants, in words."""
     states = "1 hidden state" if constants.n_states == 1 else f"{constants.n_states} hidden states"
-    return (
-        f"With probability at least {probability_words(constants.delta)} the policy's value is within "
-        f"{constants.epsilon!r} of optimal, provided assumptions 1-3 and at most {states} a level."
-    )
+    assumptions = (REACTIVE, REALIZABLE, DETERMINISTIC, f"no level has more than {states}")
+    return partial(claim_words, constants.delta, assumptions=assumptions, sampling=engine.ledger.assumes)
 
 
 def _root_value(search: LsveeSearch) -> float:

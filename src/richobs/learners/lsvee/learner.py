@@ -9,11 +9,19 @@ from typing import Any, Literal
 
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
-from richobs.core.outcome import Outcome
+from richobs.core.outcome import DETERMINISTIC, REACTIVE, REALIZABLE, Outcome
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
-from richobs.learners.base import Finding, Learner, Need, Promise, first_difference, unit_rewards
+from richobs.learners.base import (
+    Finding,
+    Learner,
+    Need,
+    Promise,
+    deterministic_transitions,
+    first_difference,
+    unit_rewards,
+)
 from richobs.learners.lsvee.algorithm import lsvee
 from richobs.learners.lsvee.constants import PaperConstants
 from richobs.learners.lsvee.plan import SamplePlan
@@ -50,13 +58,13 @@ class Lsvee(Learner):
     name = "lsvee"
     about = "LSVEE as printed, at the paper's own constants: every sample size is fixed in advance."
     cites = "Krishnamurthy, Agarwal and Langford 2016, Algorithms 1 to 3"
-    needs = (unit_rewards, N_STATES)
+    needs = (unit_rewards, deterministic_transitions, N_STATES)
     promises = Promise(
         "With probability 1 - delta the policy's value is within epsilon of V*.",
         (
-            "the best value of an action depends on what is seen, not on what was seen before (assumption 1)",
-            "Q* is in the class (assumption 2)",
-            "the same actions lead to the same hidden state (assumption 3)",
+            REACTIVE,
+            REALIZABLE,
+            DETERMINISTIC,
             "there are at most n_states hidden states a level",
         ),
     )

@@ -6,12 +6,13 @@ large error: there, reached by the same policy, every survivor is tested.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import BrokenPromise
 from richobs.core.events import Callback, Event, Progress, nobody
 from richobs.core.functions import FunctionClass
-from richobs.core.outcome import Outcome, StopReason, probability_words
+from richobs.core.outcome import REALIZABLE, UNIT_TOTALS, Outcome, StopReason, claim_words
 from richobs.core.policies import Greedy, Switch, Uniform
 from richobs.core.queries import Engine, LevelSteps, Query
 from richobs.core.types import Floats, Member
@@ -150,14 +151,14 @@ class OliveSearch:
     def outcome(self, member: Member, predicted: float, evaluation: Evaluation, rounds: int) -> Outcome:
         """Returns the answer: the policy of a survivor whose errors sum to little."""
         c = self.constants
+        rank = f"the Bellman rank is at most {c.n_states} (as where no level has more hidden states)"
+        wording = partial(
+            claim_words, c.delta, assumptions=(REALIZABLE, rank, UNIT_TOTALS), sampling=self.engine.ledger.assumes
+        )
         return Outcome(
             policy=LearnedPolicy(self.functions, member),
-            claim=(
-                f"With probability at least {probability_words(c.delta)} the policy's value is within {c.epsilon!r} of "
-                f"optimal, provided that Q* is in the class, that the Bellman rank is at most {c.n_states} (it is where no "
-                f"level has more than {c.n_states} hidden states), and that rewards are nonnegative with totals at most 1. "
-                "Transitions may be random."
-            ),
+            claim=wording(epsilon=c.epsilon, lower=None, upper=None),
+            wording=wording,
             learner="olive",
             epsilon=c.epsilon,
             delta=c.delta,

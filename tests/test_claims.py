@@ -1,0 +1,92 @@
+"""Claims in words: two sentences that rest on different things, and numbers that never promise more than was shown."""
+
+import io
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from richobs.core.events import Progress
+from richobs.core.outcome import claim_words, exact_words, number_words
+from richobs.core.units import UnitsChosen
+from richobs.show.live import Watch
+from richobs.show.words import at_least, at_most
+
+
+@pytest.mark.parametrize(
+    ("value", "down", "up"),
+    [
+        (0.1, "0.1", "0.1"),
+        (0.40602799999, "0.406027", "0.406028"),
+        (1 / 3, "0.333333", "0.333334"),
+        (-13.0, "-13", "-13"),
+        (-2 / 3, "-0.666667", "-0.666666"),
+        (1234567.8, "1234560", "1234570"),
+        (0.0, "0", "0"),
+    ],
+)
+def test_lower_bounds_are_rounded_down_and_upper_bounds_up(value, down, up):
+    assert (number_words(value, up=False), number_words(value, up=True)) == (down, up)
+
+
+def test_numbers_of_numpy_read_as_numbers():
+    words = claim_words(np.float64(0.05), np.float32(0.5), ["Q* is in the class"], sampling=())
+    assert words.startswith("With probability at least 0.95 the policy's value is at most 0.5 below V*")
+    assert number_words(-0.0, up=False) == "0"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.1, "0.1"),
+        (500.0, "500"),
+        (-0.0, "0"),
+        (0.12345678901, "0.12345678901"),
+        (1e-9, "1E-9"),
+        (1e6 + 0.5, "1000000.5"),
+    ],
+)
+def test_what_was_asked_or_declared_keeps_its_digits(value, words):
+    assert exact_words(value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "most"),
+    [
+        (0.50004, "0.5", "0.5001"),
+        (0.99996, "0.9999", "1"),
+        (-0.50004, "-0.5001", "-0.5"),
+        (0.0, "0", "0"),
+        (-0.0, "0", "0"),
+        (1234567.0, "1.23·10^6", "1.24·10^6"),
+        (1.2345e-7, "1.23·10^-7", "1.24·10^-7"),
+        (999999.5, "999900", "10^6"),
+        (math.inf, "∞", "∞"),
+    ],
+)
+def test_bounds_with_four_digits_are_rounded_to_their_side(value, least, most):
+    assert (at_least(value), at_most(value)) == (least, most)
+
+
+def test_bounds_that_are_shown_while_a_run_goes_are_rounded_to_their_side():
+    console = Console(file=io.StringIO(), width=200, record=True)
+    watch = Watch("a run", 3.0, None, console, plain=False)
+    watch(Progress(UnitsChosen(phase="search", shift=0.0, scale=2.0), 10, 0.50004, 0.49996))
+    console.print(watch)
+    assert "policy at least 0.4999, V* at most 0.5001" in console.export_text()
+
+
+def test_what_the_policy_earns_and_what_others_could_are_two_sentences():
+    words = claim_words(0.05, 0.1, ["rewards are right", "Q* is in the class"], sampling=(), lower=0.41, upper=0.5)
+    assert words == (
+        "With probability at least 0.95 two things hold. The policy's value is at least 0.41: this assumes only that "
+        "episodes are independent and rewards in the declared ranges. And V* is at most 0.5 and at most 0.1 above the "
+        "policy's value, provided that rewards are right, and that Q* is in the class."
+    )
+
+
+def test_without_bounds_there_is_one():
+    assert claim_words(0.1, 0.2, ["Q* is in the class"], sampling=()) == (
+        "With probability at least 0.9 the policy's value is at most 0.2 below V*, provided that Q* is in the class."
+    )
