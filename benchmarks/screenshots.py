@@ -1,4 +1,4 @@
-"""Takes the documentation's pictures of the report: a certified run on the lock with five levels, on screen and phone.
+"""Takes the documentation's pictures of the report: a betting run on the lock with five levels, on screen and phone.
 
 Run with `python benchmarks/screenshots.py`; it writes `docs/figures/report.png` and `docs/figures/report-phone.png`. It
 needs Chromium (`apt-get install chromium`) and Playwright (`pip install playwright`), which downloads nothing here.
@@ -23,31 +23,27 @@ def main() -> None:
     if chromium is None:
         raise SystemExit("no chromium, chromium-browser or google-chrome on the PATH (apt-get install chromium)")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as tools:
-        (page,) = write_report([certified_run(Path(folder) / "lock-5")], Path(folder) / "report.html", figures=False)
+        (page,) = write_report([betting_run(Path(folder) / "lock-5")], Path(folder) / "report.html", figures=False)
         browser = tools.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        take(browser, page, "report.png", width=1280, height=1440, scale=1.25)
+        take(browser, page, "report.png", width=1280, height=1500, scale=1.25)
         take(browser, page, "report-phone.png", width=360, height=1560, scale=1.5)
         browser.close()
 
 
-def certified_run(folder: Path) -> StoredRun:
+def betting_run(folder: Path) -> StoredRun:
     problem = richobs.make("lock/5")
-    outcome = richobs.learn(problem, epsilon=0.1, delta=0.05, seed=0, out=folder, progress=False)
+    outcome = richobs.learn(problem, learner="betting", epsilon=0.1, delta=0.05, seed=0, out=folder, progress=False)
     keep_verification(folder, richobs.verify(richobs.certify(outcome, problem), problem))
     return StoredRun.read(folder)
 
 
 def take(browser: Browser, page: Path, name: str, *, width: int, height: int, scale: float) -> None:
-    """Takes one picture, with the details of a node shown where there is room beside the tree."""
+    """Takes one picture of the top of the page."""
     context = browser.new_context(
         viewport={"width": width, "height": height}, device_scale_factor=scale, color_scheme="light"
     )
     tab = context.new_page()
     tab.goto(page.as_uri())
-    if width > 1000:
-        tab.locator(".node.eliminated").nth(3).focus()
-        tab.keyboard.press("Enter")
-        tab.evaluate("document.activeElement.blur()")
     tab.evaluate("scrollTo({ top: 0, behavior: 'instant' })")
     tab.wait_for_timeout(300)
     tab.screenshot(path=TARGET / name)

@@ -1,6 +1,7 @@
 """The report in a real browser: what is shown, what answers to mouse, touch and keys, and that nothing is loaded."""
 
 import dataclasses
+import itertools
 import math
 import re
 import shutil
@@ -33,7 +34,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def certified():
-    return stored("lock/5", verify=True)
+    return stored("lock/5", learner="certified", verify=True)
 
 
 def rounds(run):
@@ -52,9 +53,10 @@ def pages(certified, tmp_path_factory):
         "certified": [certified],
         "paper": [paper],
         "large": [large(tests=10_000)],
-        "several": [*(stored("lock/3", seed=s) for s in range(3)), paper, cut_short(certified, 9)],
+        "several": [*(stored("lock/3", learner="certified", seed=s) for s in range(3)), paper, cut_short(certified, 9)],
         "stopped": [cut_short(certified, 20, "stopped", "no function is consistent with what was seen.")],
         "rounds": [rounds(cut_short(certified, 0))],
+        "betting": [stored("mdp/4", learner="betting")],
     }
     return {name: write_report(r, folder / f"{name}.html", figures=False)[0].as_uri() for name, r in runs.items()}
 
@@ -73,7 +75,7 @@ def visit(browser, pages):
         page.on("pageerror", lambda e: trouble.append(str(e)))
         page.on("request", lambda r: trouble.append(r.url) if not r.url.startswith(("file:", "data:")) else None)
         page.goto(pages[name] + fragment)
-        if name != "several":  # there the trees are folded away at first
+        if name not in ("several", "betting"):  # there trees are folded away at first, or there is none
             page.wait_for_selector("svg.tree[data-zoom]", state="attached")
         return page
 
@@ -415,7 +417,7 @@ class TestSeveral:
 
 class TestEverywhere:
     @pytest.mark.parametrize("width", WIDTHS)
-    @pytest.mark.parametrize("name", ["certified", "large", "several"])
+    @pytest.mark.parametrize("name", ["certified", "large", "several", "betting"])
     def test_nothing_sticks_out_sideways(self, visit, name, width):
         page = visit(name, width, 800)
         page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
@@ -431,7 +433,7 @@ class TestEverywhere:
         )
         assert outside == []
 
-    @pytest.mark.parametrize("name", ["certified", "several"])
+    @pytest.mark.parametrize("name", ["certified", "several", "betting"])
     def test_everything_that_acts_has_a_name_and_takes_the_focus(self, visit, name):
         page = visit(name)
         page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
@@ -465,3 +467,38 @@ class TestEverywhere:
         page.emulate_media(media="print")
         assert page.locator("details:not([open])").count() == 0
         assert not page.locator("nav").is_visible()
+
+
+class TestCandidates:
+    def test_they_can_be_sorted_and_searched(self, visit):
+        page = visit("betting")
+        table = page.locator('[data-table="candidates"]')
+        assert table.locator("tbody tr").first.locator("th").inner_text() == "1"
+        table.get_by_role("button", name="episodes").click()
+        table.get_by_role("button", name="episodes").click()
+        assert "certified" in table.locator("tbody tr").first.inner_text()
+        table.locator("input").fill("certified")
+        assert table.locator("tbody tr").count() == 1
+
+    def test_every_band_ends_where_the_next_begins(self, visit):
+        page = visit("betting")
+        bands = page.locator(".plot.banded").first.locator(".band")
+        boxes = [bands.nth(i).bounding_box() for i in range(bands.count())]
+        assert len(boxes) > 2
+        for one, other in itertools.pairwise(boxes):
+            assert one["x"] + one["width"] == pytest.approx(other["x"], abs=0.5)
+
+    def test_the_numbers_of_a_chart_open_with_a_key(self, visit):
+        page = visit("betting")
+        numbers = page.locator("details.numbers").first
+        numbers.locator("summary").focus()
+        page.keyboard.press("Enter")
+        assert numbers.locator("tbody tr").count() == 4
+        assert numbers.locator("tbody").is_visible()
+
+    def test_levels_have_colours_of_their_own_in_both_themes(self, visit):
+        for scheme in ("light", "dark"):
+            page = visit("betting", color_scheme=scheme)
+            lines = page.locator(".plot").first.locator(".line.level:not(.dots)")
+            colours = [lines.nth(i).evaluate("(e) => getComputedStyle(e).stroke") for i in range(lines.count())]
+            assert len(set(colours)) == 4

@@ -69,7 +69,7 @@ def data_of(html, run=1):
 
 @pytest.fixture(scope="module")
 def certified():
-    return stored("lock/5", verify=True)
+    return stored("lock/5", learner="certified", verify=True)
 
 
 @pytest.fixture(scope="module")
@@ -412,7 +412,7 @@ class TestPage:
         assert "ledger agrees: sums up" in Page(html).said
 
     def test_a_wider_claim_says_what_was_asked_for(self):
-        run = stored("lock/4", max_episodes=600)
+        run = stored("lock/4", learner="certified", max_episodes=600)
         said = Page(page.page([run])).said
         assert "the episodes allowed were spent" in said
         assert "Asked for was 0.1; the claim is the wider one that holds." in said
@@ -593,7 +593,7 @@ class TestFiles:
 
 
 def test_what_a_run_struggled_with_is_on_the_page_and_no_test_of_a_node():
-    short = stored("random/4", max_episodes=20_000, epsilon=0.02)
+    short = stored("random/4", learner="certified", max_episodes=20_000, epsilon=0.02)
     assert any(isinstance(p.event, StageDoubled) for p in short.steps)
     text = page.page([short])
     for remark in short.certificate.content["result"]["remarks"]:

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from richobs.show import words
+from richobs.show.readings import Series
 
 Points = Sequence[tuple[float, float]]
+LOG_10 = math.log(10)
 SCALE = 1000  # the drawing is a square of this size, stretched to what the page has room for
 MOST_POINTS = 500
+MOST_IN_ALL = 8000  # points of all curves of one chart together
+MOST_DOTS = 1500
+NARROWEST = 0.8  # percent: narrower bands would only be stripes
+ROOM = 1.3  # percent that a digit of a band's number takes; the number has no room in a narrower band
 
 
 class Tick(NamedTuple):
@@ -27,6 +33,22 @@ class Line(NamedTuple):
     style: str  # class in the style sheet
     path: str  # SVG
     start: float  # percent of the height at which it starts, where its name is written
+    mix: float | None = None  # percent, from the first of several numbered curves to the last; None for any other curve
+
+
+class Band(NamedTuple):
+    """A part of the chart that belongs together, such as the episodes of one candidate."""
+
+    left: float  # percent
+    width: float
+    label: str  # empty where there is no room for it
+
+
+class Cross(NamedTuple):
+    """A place where curves ended."""
+
+    x: float  # percent
+    y: float
 
 
 @dataclass(frozen=True)
@@ -40,6 +62,12 @@ class Chart:
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     summary: str  # what it shows, in words
+    bands: tuple[Band, ...] = ()
+    crosses: tuple[Cross, ...] = ()
+    key: tuple[str, str] = ("", "")  # names of the first and the last of several numbered curves
+    about: str = ""  # how to read it
+    head: tuple[str, ...] = ()  # of a table with the numbers, where there is one
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 def ticks(low: float, high: float, wanted: int = 4) -> list[float]:
@@ -73,8 +101,9 @@ def step_chart(
     *,
     show_x: Callable[[float], str],
     top: float | None = None,
+    bottom: float = 0.0,
 ) -> Chart:
-    """Returns a chart of step curves that start at x = 0, the y axis at 0.
+    """Returns a chart of step curves that start at x = 0.
 
     Args:
         title: what is drawn, with its unit.
@@ -83,13 +112,17 @@ def step_chart(
         summary: the chart in words.
         show_x: writes a number on the x axis.
         top: of the y axis, where it should not follow the data.
+        bottom: of the y axis.
     """
     right = max((points[-1][0] for _, _, points in curves if points), default=0.0) or 1.0
     highest = max((y for _, _, points in curves for _, y in points), default=0.0)
-    top = top if top is not None else highest * 1.06 or 1.0
+    top = top if top is not None else bottom + ((highest - bottom) * 1.06 or 1.0)
 
     def at(x: float, y: float) -> str:
-        return f"{SCALE * x / right:.1f} {SCALE * (1 - y / top):.1f}"
+        return f"{SCALE * x / right:.1f} {SCALE * (1 - share(y)):.1f}"
+
+    def share(y: float) -> float:
+        return (y - bottom) / (top - bottom)
 
     drawn, corners = [], []
     for name, style, points in curves:
@@ -101,10 +134,10 @@ def step_chart(
             steps += [at(x, before), at(x, y)]
         steps.append(at(right, seen[-1][1]))
         corners.append(steps)
-        drawn.append(Line(name, style, "M" + "L".join(steps), 100 * seen[0][1] / top))
+        drawn.append(Line(name, style, "M" + "L".join(steps), 100 * share(seen[0][1])))
     area = ""
     if corners:
-        floor = [at(0.0, 0.0), at(right, 0.0)]
+        floor = [at(0.0, bottom), at(right, bottom)]
         area = "M" + "L".join([*corners[0], *reversed(corners[1] if len(corners) > 1 else floor)]) + "Z"
     return Chart(
         title,
@@ -112,7 +145,7 @@ def step_chart(
         tuple(drawn),
         area,
         tuple(Tick(100 * x / right, show_x(x)) for x in ticks(0.0, right)),
-        tuple(Tick(100 * y / top, f"{y:.6g}") for y in ticks(0.0, top)),
+        tuple(Tick(100 * share(y), f"{y:.6g}") for y in ticks(bottom, top)),
         summary,
     )
 
@@ -120,3 +153,130 @@ def step_chart(
 def episodes_axis(x: float) -> str:
     """Writes a number of episodes on an axis."""
     return f"{x:,.0f}" if x < 10**6 else words.scientific(x)
+
+
+def log_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
+    """Returns log10 of round numbers between two given ones: powers of ten, and numbers between them where these are few."""
+    step = next(m * 10**k for k in itertools.count() for m in (1, 2, 5) if (high - low) / (m * 10**k) <= wanted)
+    powers = [float(p) for p in range(math.ceil(low / step) * step, math.floor(high) + 1, step)]
+    if high - low > 2:
+        return powers
+    steps = range(math.floor(low), math.floor(high) + 1)
+    return [at for p in steps for m in (1, 2, 5) if low <= (at := p + math.log10(m)) <= high]
+
+
+def log_chart(one: Series, episodes: float) -> Chart:
+    """Returns a chart of what events drew, on a logarithmic scale.
+
+    Numbered curves hold their value until the next number. Curves that begin anew with every candidate are joined by
+    straight lines, with a dot at every number, a band for every candidate, and a cross where a candidate was refuted.
+
+    Args:
+        one: the numbers.
+        episodes: of the whole run, where the x axis ends.
+    """
+    right = max(episodes, 1.0)
+    everything = [y for curve in one.curves for part in curve for _, y in part] + [y for _, y in one.limit]
+    everything += [0.0] if one.limit else []  # a wealth of 1, from which bets are made
+    low, high = (f(everything, default=0.0) / LOG_10 for f in (min, max))
+    room = 0.06 * max(high - low, 1.0)
+    low, high = low - room, high + room
+
+    def at(x: float, y: float) -> str:
+        return f"{SCALE * x / right:.1f} {SCALE * (1 - up(y) / 100):.1f}"
+
+    def up(y: float) -> float:
+        return 100 * (y / LOG_10 - low) / (high - low)
+
+    joined, most = one.kind.by_candidate, max(60, MOST_IN_ALL // max(len(one.curves), 1))
+    several = len(one.curves) > 1
+    looks = [("level", 100 * i / (len(one.curves) - 1)) if several else ("a", None) for i in range(len(one.curves))]
+    curves = list(zip(one.curves, looks, strict=True))
+    if joined and several:
+        curves.append((one.largest, ("largest", None)))
+    drawn = [Line("", style, _parts(curve, at, joined, most), 0.0, mix) for curve, (style, mix) in curves]
+    if joined:
+        few = sum(len(part) for curve in one.curves for part in curve) <= MOST_DOTS
+        for curve, (style, mix) in curves if few else curves[-1:]:
+            dots = [point for part in curve for point in part]
+            every = math.ceil(len(dots) / MOST_DOTS) or 1
+            drawn.append(Line("", f"dots {style}", "".join(f"M{at(x, y)}h0" for x, y in dots[::every]), 0.0, mix))
+    if one.limit:
+        ends = [*one.limit, (right, one.limit[-1][1])]
+        name = f"{one.kind.limit} {_number(one.limit[-1][1])}"
+        late = min((part[0][0] for part in one.curves[0]), default=0.0) > right / 3  # the left side is empty
+        height = up(ends[0 if late else -1][1])
+        style = f"limit{'' if late else ' at-right'}{' below' if height > 85 else ''}"
+        drawn.append(Line(name, style, _steps([(0.0, ends[0][1]), *ends], at), height))
+    bands = [Band(100 * t.begin / right, 100 * (t.end - t.begin) / right, str(t.number)) for t in one.tenures]
+    return Chart(
+        title=one.title,
+        x_label="episodes",
+        lines=tuple(drawn),
+        area="",
+        x_ticks=tuple(Tick(100 * x / right, episodes_axis(x)) for x in ticks(0.0, right)),
+        y_ticks=tuple(Tick(up(p * LOG_10), _power(p)) for p in log_ticks(low, high)),
+        summary=_summary(one),
+        bands=tuple(
+            b if b.width >= ROOM * (1 + len(b.label)) else b._replace(label="") for b in bands if b.width >= NARROWEST
+        ),
+        crosses=tuple(Cross(100 * x / right, up(y)) for x, y in one.ended),
+        key=(one.name(0), one.name(len(one.curves) - 1)),
+        about=one.kind.about,
+        head=(one.kind.curves, "at first", "largest", "at the end") if len(one.curves) > 1 else (),
+        rows=tuple(_numbers(i, curve) for i, curve in enumerate(one.curves)) if len(one.curves) > 1 else (),
+    )
+
+
+def _parts(curve: Sequence[Points], at: Callable[[float, float], str], joined: bool, most: int) -> str:
+    """Returns a curve as an SVG path, its parts apart; parts of one point are drawn as dots elsewhere."""
+    total = sum(map(len, curve))
+    kept = [part if total <= most else part[:: math.ceil(total / most)] or part[:1] for part in curve]
+    kept = [part if part[-1] == whole[-1] else [*part, whole[-1]] for part, whole in zip(kept, curve, strict=True)]
+    if joined:
+        return "".join("M" + "L".join(at(x, y) for x, y in part) for part in kept if len(part) > 1)
+    return "".join(_steps(part, at) for part in kept)
+
+
+def _steps(points: Points, at: Callable[[float, float], str]) -> str:
+    """Returns a curve that holds its value until the next point, as an SVG path; points that change nothing are left out."""
+    corners = [at(*points[0])]
+    for (_, before), (x, y) in itertools.pairwise(points):
+        if y != before:
+            corners += [at(x, before), at(x, y)]
+    return "M" + "L".join([*corners, at(*points[-1])])
+
+
+def _power(p: float) -> str:
+    """Writes a number that is given by its logarithm to base 10 on an axis."""
+    return f"{10**p:,.6g}" if -3 <= p < 6 else words.scientific(10**p) if abs(p) < 300 else f"10^{p:.0f}"
+
+
+def _number(log: float) -> str:
+    """Writes a number that is given by its natural logarithm."""
+    if abs(log) >= 600:
+        return f"10^{log / LOG_10:.0f}"
+    x = math.exp(log)
+    return f"{float(f'{x:.4g}'):,.0f}" if 1000 <= x < 1e6 else words.value(x)
+
+
+def _numbers(i: int, curve: Sequence[Points]) -> tuple[str, ...]:
+    """Returns a row of the table: first, largest and last value of a curve."""
+    values = [y for part in curve for _, y in part]
+    return (str(i), *map(_number, (values[0], max(values), values[-1])))
+
+
+def _summary(one: Series) -> str:
+    """Returns what the chart shows, in words."""
+    values = [y for part in one.largest for _, y in part]
+    if not values:
+        return ""
+    first, last = ([curve[i][i][1] for curve in one.curves] for i in (0, -1))
+    spans = [
+        _number(min(v)) if _number(min(v)) == _number(max(v)) else f"{_number(min(v))} to {_number(max(v))}"
+        for v in (first, last)
+    ]
+    said = f"At first {spans[0]}, at the end {spans[1]}" if len(values) > 1 else f"At the end {spans[1]}"
+    each = f" over {len(one.curves)} {one.kind.curves}s" if len(one.curves) > 1 else ""
+    limit = f"; {one.kind.limit} {_number(one.limit[-1][1])}" if one.limit else ""
+    return f"{said}{each}{limit}."

@@ -4,6 +4,7 @@ import io
 import math
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -16,6 +17,7 @@ from richobs.core.files import write_atomically
 from richobs.runs.store import StoredRun
 from richobs.show import words
 from richobs.show.palette import LIGHT
+from richobs.show.readings import Series, series
 from richobs.show.seeds import groups, median
 from richobs.show.tree import COLUMN, ROW, SearchTree, search_tree
 
@@ -27,7 +29,11 @@ def write_figures(runs: Sequence[StoredRun], page: pathlib.Path) -> list[pathlib
     drawn: list[tuple[str, Figure]] = []
     for i, run in enumerate(runs, start=1):
         drawn.append((f"{page.stem}-run-{i}", _progress(run)))
-        drawn.append((f"{page.stem}-tree-{i}", _tree(run)))
+        tree = search_tree([p.event for p in run.steps], run.ledger, run.horizon, run.n_actions)
+        if not tree.is_bare:
+            drawn.append((f"{page.stem}-tree-{i}", _tree(run, tree)))
+        if charts := [one for one in series(run.steps) if one.curves]:
+            drawn.append((f"{page.stem}-charts-{i}", _charts(run, charts)))
     if len(runs) > 1:
         drawn.append((f"{page.stem}-comparison", _comparison(runs)))
     for _, figure in drawn:
@@ -115,9 +121,43 @@ def _progress(run: StoredRun) -> Figure:
     return figure
 
 
-def _tree(run: StoredRun) -> Figure:
+def _charts(run: StoredRun, charts: Sequence[Series]) -> Figure:
+    """Draws what events of the run draw: a panel for each chart, candidates as bands, a cross where one was refuted."""
+    figure = _figure(2.8 + 2.9 * len(charts), 3.4)
+    figure.suptitle(_title(run), fontsize=9, x=0.01, ha="left")
+    for axes, one in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True):
+        for tenure in one.tenures[::2]:
+            axes.axvspan(tenure.begin, tenure.end, color=GREY, alpha=0.12, linewidth=0)
+        for i, curve in enumerate(one.curves):
+            mix = i / max(len(one.curves) - 1, 1)
+            drawn: dict[str, Any] = {"color": _mixed(mix), "linewidth": 1.2}
+            drawn |= {"marker": ".", "markersize": 4} if one.kind.by_candidate else {"drawstyle": "steps-post"}
+            shown = one.name(i) if i in (0, len(one.curves) - 1) else ""
+            for k, part in enumerate(curve):
+                name = shown if k == 0 else ""
+                axes.plot([x for x, _ in part], [y / math.log(10) for _, y in part], **drawn, label=name or "_")
+        if one.limit:
+            x, y = [x for x, _ in one.limit], [y / math.log(10) for _, y in one.limit]
+            axes.step([0.0, *x], [y[0], *y], where="post", color=INK, linestyle=":", label=one.kind.limit)
+        if one.ended:
+            x, y = [x for x, _ in one.ended], [y / math.log(10) for _, y in one.ended]
+            axes.plot(x, y, "x", color=ORANGE, markersize=6, label="refuted")
+        axes.set_xlim(0, max(run.ledger.total, 1))
+        axes.set_xlabel("episodes", fontsize=8)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, fontsize=7)
+        _style(axes, f"{one.title.lower()} (log10)")
+    return figure
+
+
+def _mixed(share: float) -> str:
+    """Returns a colour between blue and orange."""
+    ends = ([int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (BLUE, ORANGE))
+    return "#" + "".join(f"{round((1 - share) * a + share * b):02x}" for a, b in zip(*ends, strict=True))
+
+
+def _tree(run: StoredRun, tree: SearchTree) -> Figure:
     """Draws the search tree, levels from left to right."""
-    tree: SearchTree = search_tree([p.event for p in run.steps], run.ledger, run.horizon, run.n_actions)
     figure = _figure(8.6, min(max(0.16 * tree.rows + 1.2, 2.6), 11.0))
     axes = figure.add_subplot()
     vertices: list[tuple[float, float]] = []

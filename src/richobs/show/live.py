@@ -9,6 +9,7 @@ from rich.text import Text
 
 from richobs.core.events import Progress, path_words
 from richobs.show import words
+from richobs.show.candidates import Candidates
 from richobs.show.summary import named_rows
 
 EVERY = 10.0  # seconds between plain lines
@@ -42,6 +43,7 @@ class Watch:
         self._first: int | None = None  # episodes when this process began, where a run goes on
         self._last: Progress | None = None
         self._survivors = math.nan  # natural logarithm of their number, from the last event that has one
+        self._candidates = Candidates()
         self._troubles: list[str] = []
 
     def __call__(self, progress: Progress) -> None:
@@ -52,6 +54,7 @@ class Watch:
         self._last = progress
         if not math.isnan(event.log_size_after):
             self._survivors = event.log_size_after
+        self._candidates.absorb(progress)
         if event.is_trouble:
             self._troubles.append(event.sentence)
         if self._plain and (event.is_trouble or time.monotonic() - self._printed >= EVERY):
@@ -60,11 +63,13 @@ class Watch:
 
     def _line(self, p: Progress) -> str:
         parts = [p.event.sentence]
+        if self._candidates.current is not None:
+            parts.append(f"candidate {self._candidates.current.number}")
         if not math.isnan(self._survivors):
             parts.append(f"survivors {words.functions(self._survivors)}")
         parts.append(f"{words.count(p.episodes)} episodes")
         if p.upper is not None and p.lower is not None:
-            parts.append(f"V* at most {p.upper:.4f}, policy at least {p.lower:.4f}")
+            parts.append(f"V* at most {words.at_most(p.upper)}, policy at least {words.at_least(p.lower)}")
         return "; ".join(parts)
 
     def __rich__(self) -> RenderableType:
@@ -78,15 +83,27 @@ class Watch:
         rate = (p.episodes - (self._first or 0)) / max(seconds, 1e-3)
         rows = [
             ("phase", f"{p.event.phase}: {p.event.kind}, {p.event.verdict}"),
-            ("path", path_words(p.event.path)),
             ("episodes", f"{words.count(p.episodes)}{most}, {words.count(int(rate))} a second"),
         ]
+        candidate = self._candidates.current
+        if candidate is not None:
+            told = f"{candidate.number}, {words.count(candidate.episodes)} episodes of its own, earned "
+            told += f"{words.value(candidate.earned)} of {words.value(candidate.promised)} promised"
+            rows.insert(1, ("candidate", told))
+            rows.insert(2, ("candidates", self._candidates.fates))
+        elif p.event.path or p.event.mark is not None:
+            rows.insert(1, ("path", path_words(p.event.path)))
         if not math.isnan(self._survivors):
             left = max(0.0, self._survivors) / max(self._log_size, 1e-9)
             kept = f"{words.functions(self._survivors)} of {words.functions(self._log_size)}"
-            rows.insert(2, ("survivors", f"{_bar(0, left)} {kept}"))
+            rows.insert(len(rows) - 1, ("survivors", f"{_bar(0, left)} {kept}"))
         if p.upper is not None and p.lower is not None:
-            rows.append(("value", f"{_bar(p.lower, p.upper)} policy at least {p.lower:.4f}, V* at most {p.upper:.4f}"))
+            bar = f"{_bar(p.lower, p.upper)} " if p.lower >= 0 and p.upper <= 1.001 else ""  # totals of another range
+            rows.append(
+                ("value", f"{bar}policy at least {words.at_least(p.lower)}, V* at most {words.at_most(p.upper)}")
+            )
+        if self._candidates.outlook:
+            rows.append(("outlook", self._candidates.outlook))
         if self._troubles:
             before = f" (and {len(self._troubles) - 1:,} remarks before)" if len(self._troubles) > 1 else ""
             rows.append(("struggling", f"{self._troubles[-1]}{before}"))

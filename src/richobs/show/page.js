@@ -59,6 +59,7 @@
   const COLUMNS = {
     tests: [["test", count], ["kind"], ["phase"], ["path", null, "path"], ["verdict"], ["statistic", value], ["threshold", value],
       ["episodes", (_, row) => row[11]], ["episodes so far", count], ["survivors before", functions], ["after", functions]],
+    candidates: [["candidate", count], ["outcome"], ["episodes", count], ["batches", count], ["earned", value], ["promised", value], ["because", null, "words"]],
     claims: [["claim", count], ["statement"], ["path", null, "path"], ["episodes", count], ["share of delta", value], ["number in it", value]],
   };
   function table(box, rows) {

@@ -3,6 +3,7 @@
 import functools
 import math
 import pathlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,10 +14,12 @@ from richobs.core.version import __version__
 from richobs.learners import learner
 from richobs.runs.store import StoredRun
 from richobs.show import templates, words
-from richobs.show.chart import Chart, Tick, episodes_axis, step_chart
+from richobs.show.candidates import Candidates
+from richobs.show.chart import Chart, Tick, episodes_axis, log_chart, step_chart
 from richobs.show.marks import mark_rules
 from richobs.show.palette import theme_rules
-from richobs.show.seeds import groups, median
+from richobs.show.readings import Series, series
+from richobs.show.seeds import groups, median, repeats
 from richobs.show.tree import SearchTree, search_tree
 
 HERE = pathlib.Path(__file__).parent
@@ -123,6 +126,8 @@ class RunView:
         self.content: dict[str, Any] | None = run.certificate.content if run.certificate is not None else None
         self.result: dict[str, Any] = self.content["result"] if self.content else {}
         self.tree: SearchTree = search_tree(self.events, run.ledger, run.horizon, run.n_actions)
+        self.candidates = Candidates.of(run.steps)
+        self._series: list[Series] = series(run.steps)
 
     @property
     def name(self) -> str:
@@ -166,6 +171,8 @@ class RunView:
             why = f"It stopped because {self.result['reason']}."
             if self.result["epsilon"] > s.epsilon:
                 why += f" Asked for was {s.epsilon!r}; the claim is the wider one that holds."
+            if self.guaranteed and self._bounds_are_wider:
+                why += " The gap is certified on its own: the bounds U and W are farther apart."
             return " ".join([why, *(f"It struggled: {remark.rstrip('.')}." for remark in self.result["remarks"])])
         why = f"{words.count(self.run.ledger.total)} episodes were spent in {len(self.events):,} tests until then."
         if self.run.message:
@@ -174,10 +181,31 @@ class RunView:
             assumptions = "; ".join(self.learner.promises.assumptions)
             given = f", provided these assumptions: {assumptions}" if assumptions else ""
             why += (
-                f" The bounds so far: V* is at most {words.value(self.upper)}, and the best candidate's value at least "
-                f"{words.value(self.lower)}. They hold with probability 1 - delta{given}."
+                f" The bounds so far: V* is at most {words.at_most(self.upper)}, and the best candidate's value at least "
+                f"{words.at_least(self.lower)}. They hold with probability 1 - delta{given}."
             )
         return why
+
+    @functools.cached_property
+    def totals(self) -> tuple[float, float]:
+        """The range that an episode's total may have: as the certificate has it, or as bounds so far suggest."""
+        if self.content is not None:
+            low, high = self.content["environment"]["reward_range"]
+            return float(low), float(high)
+        bounds = [b for step in self.run.steps for b in (step.lower, step.upper) if b is not None]
+        return min([0.0, *bounds]), max([1.0, *bounds])
+
+    def along(self, value: float) -> float:
+        """Returns the place of a value in the range of totals, in percent."""
+        low, high = self.totals
+        return 100 * min(max((value - low) / (high - low), 0.0), 1.0)
+
+    @property
+    def _bounds_are_wider(self) -> bool:
+        """Whether U and W are farther apart than the policy's value and V* are claimed to be."""
+        if self.upper is None or self.lower is None:
+            return False
+        return self.upper - self.lower > float(self.result["epsilon"])
 
     @property
     def upper(self) -> float | None:
@@ -215,14 +243,22 @@ class RunView:
         ]
         if self.upper is not None and self.lower is not None:
             facts += [
-                Fact("U ≥ V*", words.value(self.upper), "no policy earns more"),
-                Fact("W ≤ V(policy)", words.value(self.lower), "the policy earns as much"),
+                Fact("U ≥ V*", words.at_most(self.upper), "no policy earns more"),
+                Fact("W ≤ V(policy)", words.at_least(self.lower), "the policy earns as much"),
             ]
         elif self.finished:
             for name, key in (("V* estimate", "v_star_hat"), ("V(policy) estimate", "value_hat")):
                 if self.result[key] is not None:
                     facts.append(Fact(name, words.value(self.result[key]), "from the run's own episodes"))
-        facts.append(Fact("episodes", words.count(run.ledger.total), f"in {len(self.events):,} tests{plan}"))
+        real = self.result["real_episodes"] if self.finished else None  # of a deterministic environment
+        played = "" if real is None else f"asked for, {words.count(real)} really played; "
+        facts.append(Fact("episodes", words.count(run.ledger.total), f"{played}in {len(self.events):,} tests{plan}"))
+        if self.candidates.known:
+            facts.append(
+                Fact("candidates", f"{len(self.candidates.known):,}", self.candidates.fates.partition(": ")[2])
+            )
+        if self.content is not None and self.content.get("units") is not None:
+            facts.append(Fact("units", "rescaled", self.content["units"]["words"]))
         if not math.isnan(self.log_size):
             facts.append(Fact("functions", words.functions(run.log_size), f"{words.functions(self.log_size)} survive"))
         return facts
@@ -236,21 +272,35 @@ class RunView:
 
     @functools.cached_property
     def charts(self) -> list[Chart]:
-        """Survivors and bounds against episodes, each where the learner keeps them."""
+        """Survivors, what events draw of them, and bounds against episodes, each where the learner keeps them."""
         steps = self.run.steps
         sizes = [(float(p.episodes), p.event.log_size_after) for p in steps if not math.isnan(p.event.log_size_after)]
         charts = [self._survivors_chart(sizes)] if sizes else []
+        charts += self._drawn(by_candidate=False)
         upper = [(float(p.episodes), p.upper) for p in steps if p.upper is not None]
         lower = [(float(p.episodes), p.lower) for p in steps if p.lower is not None]
         if upper and lower:
             u, w = upper[-1][1], lower[-1][1]
             summary = (
-                f"At the end V* ≤ {words.value(u)} and V(policy) ≥ {words.value(w)}, {words.value(u - w)} apart; "
+                f"At the end V* ≤ {words.at_most(u)} and V(policy) ≥ {words.at_least(w)}, {words.at_most(u - w)} apart; "
                 f"{self.run.settings.epsilon!r} was asked for."
             )
-            curves = [("V* at most U", "b", upper), ("V(policy) at least W", "c", [(0.0, 0.0), *lower])]
-            charts.append(step_chart("The two bounds", "episodes", curves, summary, show_x=episodes_axis))
+            curves = [("V* at most U", "b", upper), ("V(policy) at least W", "c", [(0.0, self.totals[0]), *lower])]
+            bottom = min(0.0, self.totals[0])
+            charts.append(
+                step_chart("The two bounds", "episodes", curves, summary, show_x=episodes_axis, bottom=bottom)
+            )
         return charts
+
+    @functools.cached_property
+    def candidate_charts(self) -> list[Chart]:
+        """What events draw of candidates."""
+        return self._drawn(by_candidate=True)
+
+    def _drawn(self, by_candidate: bool) -> list[Chart]:
+        """Returns the charts that events draw, of candidates or of everything else."""
+        drawn = [one for one in self._series if one.curves and one.kind.by_candidate == by_candidate]
+        return [log_chart(one, float(self.run.ledger.total)) for one in drawn]
 
     def _survivors_chart(self, sizes: Sequence[tuple[float, float]]) -> Chart:
         """Draws (episodes, natural logarithm of the number of survivors)."""
@@ -309,9 +359,9 @@ class RunView:
 
     @functools.cached_property
     def levels(self) -> list[LevelRow]:
-        """What happened level by level; none where no level was tested on its own. Whole policies are left out."""
+        """What happened level by level; none where no level was tested on paths of its own. Whole policies are left out."""
         H, K = self.run.horizon, self.run.n_actions
-        if self.events and all(event.level is None for event in self.events):
+        if self.candidates.known or (self.events and all(event.level is None for event in self.events)):
             return []
         visited = [*self.tree.visited(), *([0] * (H + 1))]
         tests, dropped = [0] * H, [0.0] * H
@@ -395,7 +445,7 @@ class RunView:
                     i + 1,
                     event.kind,
                     event.phase,
-                    words.path(event.path),
+                    _where(event),
                     event.verdict,
                     _plain(event.statistic),
                     _plain(event.threshold),
@@ -424,6 +474,10 @@ class RunView:
                 ]
                 for node in self.tree.nodes
             ],
+            "candidates": [
+                [c.number, c.fate, c.episodes, c.batches, _plain(c.earned), _plain(c.promised), c.why]
+                for c in self.candidates.known.values()
+            ],
             "claims": [[i + 1, k, p, n, _plain(s), _plain(v)] for i, (k, p, n, s, v) in enumerate(self.claims)],
         }
 
@@ -446,6 +500,7 @@ class GroupRow(NamedTuple):
     cells: tuple[Cell, ...]
     dots: tuple[tuple[float, RunView], ...]  # percent of the axis of episodes
     middle: tuple[float, float, float]  # median, low, high in percent; empty groups have (0, 0, 0)
+    reasons: tuple[str, ...]  # why its finished runs ended, the most frequent first
 
 
 class Comparison:
@@ -467,6 +522,7 @@ class Comparison:
             Tick(100 * (p - low) / span, words.scientific(10**p) if p > 3 else f"{10**p:,}")
             for p in range(low, low + span + 1, step)
         ]
+        self.same_as = repeats([v.run for v in views])
         self.rows: list[GroupRow] = []
         for group in groups([v.run for v in views]):
             members = tuple(views[i] for i in group.runs)
@@ -486,7 +542,7 @@ class Comparison:
                     cells=(
                         _cell([v.run.ledger.total for v in done], lambda x: words.count(round(x))),
                         _cell([len(v.events) for v in done], lambda x: f"{x:g}"),
-                        _cell([_claimed(v) for v in done if v.guaranteed], words.value),
+                        _cell([_claimed(v) for v in done if v.guaranteed], words.at_most),
                         _cell(
                             [words.power_of_ten(v.log_size) for v in done if not math.isnan(v.log_size)],
                             lambda x: f"{x:.1f}",
@@ -494,6 +550,7 @@ class Comparison:
                     ),
                     dots=tuple((at(v.run.ledger.total), v) for v in members),
                     middle=middle,
+                    reasons=_reasons(done),
                 )
             )
 
@@ -505,9 +562,22 @@ def _cell(sample: Sequence[float], show: Callable[[float], str]) -> Cell:
     return Cell(show(found.value), f"{show(found.low)} to {show(found.high)}")
 
 
+def _reasons(views: Sequence[RunView]) -> tuple[str, ...]:
+    """Returns why runs ended, each with how many did, the most frequent first."""
+    counts = Counter(str(view.result["reason"]) for view in views)
+    return tuple(f"{n:,}: {reason}" for reason, n in counts.most_common())
+
+
 def _claimed(view: RunView) -> float:
     """Returns the largest gap between the policy's value and V* that is claimed, of a finished run."""
     return float(view.result["epsilon"])
+
+
+def _where(event: Event) -> str:
+    """Returns where an event happened: at a path, or at a level of whole policies."""
+    if event.path or event.mark is not None:
+        return words.path(event.path)
+    return words.NONE if event.level is None else f"level {event.level}"
 
 
 def _log_share(n: int, most: int) -> float:

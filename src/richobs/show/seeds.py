@@ -53,13 +53,24 @@ def groups(runs: Sequence[StoredRun]) -> list[Group]:
     The same run twice (a built-in world, the same settings) counts once: it is no second sample.
     """
     found: dict[str, list[int]] = {}
-    seen = set()
+    again = repeats(runs)
     for i, run in enumerate(runs):
-        same = (run.world, dataclasses.replace(run.settings, workers=1), run.state)
-        if run.world is None or same not in seen:
+        if i not in again:
             found.setdefault(_name_without_seed(run), []).append(i)
-        seen.add(same)
     return [Group(name, tuple(places)) for name, places in found.items()]
+
+
+def repeats(runs: Sequence[StoredRun]) -> dict[int, int]:
+    """Returns, for each run that is the same as an earlier one, the place of that one."""
+    first: dict[tuple[str, Settings, str], int] = {}
+    found = {}
+    for i, run in enumerate(runs):
+        if run.world is None:  # nothing tells whether two environments of one's own are the same
+            continue
+        place = first.setdefault((run.world, dataclasses.replace(run.settings, workers=1), run.state), i)
+        if place != i:
+            found[i] = place
+    return found
 
 
 def _name_without_seed(run: StoredRun) -> str:

@@ -8,8 +8,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from richobs.core.outcome import number_words
 from richobs.runs.store import StoredRun
 from richobs.show import words
+from richobs.show.candidates import Candidates
 
 STATES = {"finished": "green", "running": "cyan", "stopped": "red", "unfinished": "yellow"}
 
@@ -23,7 +25,7 @@ def named_rows(rows: list[tuple[str, str]]) -> Table:
     """Returns (name, words) as a table without lines."""
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, value in rows:
-        table.add_row(Text(f"  {name}"), Text(value))
+        table.add_row(Text(f"  {name}"), Text(value, overflow="fold"))  # an id may be longer than a line
     return table
 
 
@@ -51,35 +53,44 @@ def summary(run: StoredRun) -> RenderableType:
 
 def headline(run: StoredRun) -> str:
     """Returns a sentence about a run's problem."""
-    states = f", at most {run.plan.constants.n_states} hidden states a level" if run.plan is not None else ""
-    size = words.functions(run.log_size)
-    return (
-        f"{run.world or words.OWN}: {run.horizon} levels, {run.n_actions} actions{states}, a class of {size} functions"
-    )
+    n_states = None if run.plan is None else run.plan.constants.n_states
+    return f"{run.world or words.OWN}: {words.problem_size(run.horizon, run.n_actions, n_states, run.log_size)}"
 
 
 def _found(run: StoredRun, content: dict[str, Any]) -> list[tuple[str, str]]:
     """Returns what a finished run found, by name."""
     result = content["result"]
-    tried = f", {result['rounds']:,} candidates tried" if result["rounds"] else ""
-    rows = [("learner", run.settings.learner), ("episodes", f"{words.count(result['episodes'])}{tried}")]
+    candidates = Candidates.of(run.steps).fates
+    tried = result["rounds"] and not candidates
+    told = f", {words.several(result['rounds'], 'candidate')} tried" if tried else ""
+    real = result["real_episodes"]
+    played = "" if real is None else f" asked for, {words.count(real)} really played"
+    rows = [("learner", run.settings.learner), ("episodes", f"{words.count(result['episodes'])}{played}{told}")]
+    if candidates:
+        rows.append(("candidates", candidates))
     if run.plan is not None:
         rows.append(("the paper's plan", f"at most {words.count(run.plan.max_episodes)} episodes, by LSVEE as printed"))
     if result["skipped"]:
         rows.append(("repeats left out", f"{words.count(result['skipped'])} episodes or more, on paths learned before"))
     estimate = f"{result['value_hat']:.6g}" if result["value_hat"] is not None else ""
     if result["upper"] is not None:
-        rows.append(("best value V*", f"at most {result['upper']:.6g}"))
+        rows.append(("best value V*", f"at most {number_words(result['upper'], up=True)}"))
     elif result["v_star_hat"] is not None:
         rows.append(("best value V*", f"{result['v_star_hat']:.6g} (estimate)"))
     if result["lower"] is not None:
-        rows.append(
-            ("policy's value", f"at least {result['lower']:.6g}" + (f" (estimate {estimate})" if estimate else ""))
-        )
+        earned = f"at least {number_words(result['lower'], up=False)}"
+        rows.append(("policy's value", earned + (f" (estimate {estimate})" if estimate else "")))
     elif estimate:
         rows.append(("policy's value", f"{estimate} (estimate)"))
     if content["claims"]:
-        rows.append(("rests on", f"{len(content['claims']):,} claims, each with its share of delta in the certificate"))
+        rows.append(
+            (
+                "rests on",
+                f"{words.several(len(content['claims']), 'claim')}, each with its share of delta in the certificate",
+            )
+        )
+    if content.get("units") is not None:
+        rows.append(("rescaled", content["units"]["words"]))
     if result["log_size"] is not None:
         rows.append(
             ("survivors", f"{words.functions(result['log_size'])} of {words.functions(run.log_size)} functions")
@@ -97,10 +108,16 @@ def _so_far(run: StoredRun) -> list[tuple[str, str]]:
     rows = [("learner", run.settings.learner)]
     rows.append(("state", f"{run.state}: {run.message}" if run.message else run.state))
     rows.append(("episodes", f"{words.count(run.ledger.total)} so far, {len(run.steps):,} tests"))
+    candidates = Candidates.of(run.steps)
+    if candidates.known:
+        rows.append(("candidates", candidates.fates))
+    if candidates.outlook:
+        rows.append(("outlook", candidates.outlook))
     if run.steps:
         last = run.steps[-1]
         if last.upper is not None and last.lower is not None:
-            rows.append(("bounds so far", f"V* at most {last.upper:.6g}, policy at least {last.lower:.6g}"))
+            upper, lower = number_words(last.upper, up=True), number_words(last.lower, up=False)
+            rows.append(("bounds so far", f"V* at most {upper}, policy at least {lower}"))
         if not math.isnan(size := last.event.log_size_after):
             rows.append(("survivors", f"{words.functions(size)} of {words.functions(run.log_size)} functions"))
     return rows
@@ -128,9 +145,10 @@ def runs_table(runs: list[tuple[str, StoredRun | str]]) -> Table:
             table.add_row(Text(name), Text(run, style="red"))
             continue
         last = run.steps[-1] if run.steps else None
-        bounds = [f"{v:.4f}" if v is not None else "" for v in (last and last.lower, last and last.upper)]
+        least = "" if last is None or last.lower is None else words.at_least(last.lower)
+        most = "" if last is None or last.upper is None else words.at_most(last.upper)
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.last)) if run.last else ""
         state = Text(run.state, style=STATES.get(run.state, ""))
         asked = (Text(run.world or "(own)"), Text(run.settings.learner))
-        table.add_row(Text(name), *asked, state, words.count(run.ledger.total), *bounds, when)
+        table.add_row(Text(name), *asked, state, words.count(run.ledger.total), least, most, when)
     return table

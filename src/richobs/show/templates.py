@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def environment(folder: pathlib.Path) -> "jinja2.Environment":
-    """Returns what loads the templates of a folder, with filters for numbers (`count`, `value`) and powers (`raised`)."""
+    """Returns what loads the templates of a folder, with filters for numbers, bounds and powers (`raised`)."""
     import jinja2  # slow to load, and needed only where a page is written
 
     loaded = jinja2.Environment(
@@ -22,7 +22,9 @@ def environment(folder: pathlib.Path) -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    loaded.filters.update(raised=raised, count=words.count, value=words.value)
+    loaded.filters.update(
+        raised=raised, count=words.count, value=words.value, at_least=words.at_least, at_most=words.at_most
+    )
     return loaded
 
 

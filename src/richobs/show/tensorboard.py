@@ -34,6 +34,10 @@ class TensorBoard:
             scalars |= {"value/v_star_at_most": progress.upper, "value/policy_at_least": progress.lower}
         scalars[f"{event.kind}/statistic"] = event.statistic
         scalars[f"{event.kind}/threshold"] = event.threshold
+        for reading in event.readings:
+            logs = {f"{reading.chart.name}_log10/{i}": log for i, log in enumerate(reading.logs)}
+            logs |= {f"{reading.chart.name}_log10/limit": reading.limit}
+            scalars |= {name: words.power_of_ten(log) for name, log in logs.items()}
         for name, value in scalars.items():
             if math.isfinite(value):
                 self._writer.add_scalar(name, value, at)

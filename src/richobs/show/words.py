@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 NONE = "\u2013"  # a dash, where there is no number
 OWN = "an environment of your own"  # a problem without an id
@@ -37,6 +38,23 @@ def value(x: float) -> str:
     return f"{float(f'{x:.4g}'):g}"  # rounded first: 14,790 must not read 1.479e+04
 
 
+def at_least(x: float) -> str:
+    """Returns a lower bound as `value` does, rounded down: a bound in words must not promise more than was shown."""
+    return _bound(x, ROUND_FLOOR)
+
+
+def at_most(x: float) -> str:
+    """Returns an upper bound as `value` does, rounded up."""
+    return _bound(x, ROUND_CEILING)
+
+
+def _bound(x: float, rounding: str) -> str:
+    if not math.isfinite(x):
+        return value(x)
+    digits = 4 if x == 0 or 1e-4 <= abs(x) < 1e6 else 3  # as many as `value` writes
+    return value(float(Context(prec=digits, rounding=rounding).create_decimal(repr(float(x) + 0.0))))
+
+
 def number(x: float) -> str:
     """Returns a whole number as `count` does, any other as `value` does."""
     return count(x) if isinstance(x, int) else value(x)
@@ -53,6 +71,17 @@ def functions(log_size: float) -> str:
     return f"10^{power_of_ten(log_size):.1f}"
 
 
+def several(n: int, noun: str) -> str:
+    """Returns a number of things: `1 level`, `5 levels`."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def problem_size(horizon: int, n_actions: int, n_states: int | None, log_size: float) -> str:
+    """Returns the size of a problem in words."""
+    states = "" if n_states is None else f"at most {several(n_states, 'hidden state')} a level, "
+    return f"{several(horizon, 'level')}, {several(n_actions, 'action')}, {states}a class of {functions(log_size)} functions"
+
+
 def power_of_ten(log_size: float) -> float:
     """Returns log10 of a number that is given by its natural logarithm."""
     return log_size / math.log(10)
@@ -67,4 +96,5 @@ PURPOSES = {  # (phase, purpose) of episodes that no event of the same name expl
     ("certified", "pilot"): "choosing what to test",
     ("certified", "batch"): "the tests themselves",
     ("certified", "root value"): "the best value",
+    ("betting", "play"): "the candidates' policies",
 }
