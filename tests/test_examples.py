@@ -1,0 +1,198 @@
+"""The examples run, claim what is true, and are as short as the gallery says."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+import richobs
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+NAMES = sorted(file.stem for file in EXAMPLES.glob("*.py") if file.stem != "pictures")
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """Imports an example by its name; what it prints and draws is left to the test."""
+    import matplotlib
+
+    backend = matplotlib.get_backend()
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.setattr(sys, "argv", ["example"])
+    yield importlib.import_module
+    for name in (*NAMES, "pictures", "real", "measure"):
+        sys.modules.pop(name, None)
+    matplotlib.use(backend)
+
+
+def assert_right(outcome, truth):
+    """Every statement of a claim is true."""
+    value = truth.value(outcome.policy)
+    assert outcome.guaranteed
+    assert outcome.lower <= value + 1e-9
+    assert truth.optimum <= outcome.upper + 1e-9
+    assert truth.optimum - value <= outcome.epsilon + 1e-9
+
+
+def learned(example, name, epsilon, assume, env=None, **options):
+    """Learns with an example, checks the claim, and returns the outcome."""
+    made = example(name)
+    env = made.environment() if env is None else env
+    outcome = richobs.learn(env, made.candidates(**options), epsilon=epsilon, assume=assume)
+    assert_right(outcome, example("real").truth_of(made, env))
+    return outcome
+
+
+def test_a_lake_with_16384_maps_prints_two_claims(example, capsys):
+    made = example("frozen_lake")
+    made.main()
+    printed = capsys.readouterr().out
+    assert "16,384 maps, 2,870 of which differ within 10 moves" in printed
+    assert "provided that the real system is one of the 2,870 models" in printed
+    assert "that Q* is in the class" in printed
+
+
+@pytest.mark.parametrize(("assume", "at_most"), [("values", 200), ("model", 30)])
+def test_a_lake_with_16384_maps(example, assume, at_most):
+    outcome = learned(example, "frozen_lake", 0.1, assume)
+    assert outcome.episodes <= at_most
+
+
+def test_a_slippery_lake_whose_map_and_slip_are_unknown(example):
+    assert learned(example, "slippery_lake", 0.02, "model", n_maps=300).episodes <= 60
+
+
+def test_a_slippery_lake_of_which_only_values_are_trusted(example):
+    outcome = learned(example, "slippery_lake", 0.1, "values", n_maps=30)
+    assert outcome.upper < 0.7  # the optimum is 0.348
+
+
+@pytest.mark.parametrize("assume", ["values", "model"])
+def test_a_cliff_in_its_own_units(example, assume):
+    outcome = learned(example, "cliff_walking", 20.0 if assume == "values" else 1.0, assume, n=50)
+    assert -60.0 < outcome.lower <= -13.0 <= outcome.upper < -5.0
+
+
+def test_a_taxi_in_the_rain(example):
+    pytest.importorskip("gymnasium", minversion="1.3")
+    outcome = learned(example, "taxi", 1.0, "model", chances=(0.8, 1.0))
+    assert outcome.episodes <= 60
+
+
+@pytest.mark.parametrize(
+    ("name", "gym", "options", "small"),
+    [
+        ("frozen_lake", "FrozenLake-v1", {"is_slippery": False}, {}),
+        ("slippery_lake", "FrozenLake-v1", {}, {"n_maps": 50}),
+        ("cliff_walking", "CliffWalking-v1", {}, {"n": 20}),
+        ("taxi", "Taxi-v4", {"is_rainy": True}, {"chances": (0.8, 1.0)}),
+    ],
+)
+def test_the_real_system_is_one_of_the_candidates(example, name, gym, options, small):
+    """Some candidate holds what random actions show exactly as likely as the rules that Gymnasium publishes."""
+    pytest.importorskip("gymnasium", minversion="1.3")
+    made = example(name)
+    env = made.environment()
+    real = richobs.Simulators([richobs.Model.of_gymnasium(gymnasium.make(gym, **options), made.HORIZON)])
+    played = env.play(richobs.Uniform(env.n_actions), 200, np.random.default_rng(0))
+    likelihoods = made.candidates(**small).log_likelihood(played)
+    exact = real.log_likelihood(played)[0]
+    assert np.isfinite(exact)
+    assert np.abs(likelihoods - exact).min() < 1e-9 * abs(exact) + 1e-9
+
+
+def test_renaming_landmarks_gives_other_models_of_equal_worth(example):
+    """Names change what is seen, not what the best driver earns."""
+    pytest.importorskip("gymnasium", minversion="1.3")
+    functions = example("taxi").candidates(chances=(0.8,))
+    assert functions.n_models == 24
+    np.testing.assert_allclose(functions.optimal_values(), functions.optimal_values()[0])
+
+
+def test_a_machine_whose_wear_is_unknown(example, monkeypatch):
+    made = example("slow_simulator")
+    monkeypatch.setattr(made, "SECONDS", 0)
+    env = made.environment(vector=None)
+    outcome = learned(example, "slow_simulator", 0.5, "model", env=env)
+    assert outcome.episodes <= 200
+
+
+def test_the_rows_of_a_sea_have_every_assignment_of_actions(example):
+    row = example("deep_sea").row_class(2)
+    tables = row.tables
+    assert tables.shape == (8, 3, 2)
+    assert len(np.unique(tables, axis=0)) == 8
+    np.testing.assert_allclose(tables.max(axis=2), [[0, 0, 0.992]] * 8)  # 1 - 0.01 * 8 / 10 on the diagonal
+
+
+def test_a_deep_sea(example):
+    pytest.importorskip("bsuite")
+    pytest.importorskip("shimmy")
+    assert learned(example, "deep_sea", 0.1, "values").episodes <= 1000
+
+
+def test_a_door_and_a_key_from_images(example):
+    pytest.importorskip("minigrid")
+    assert learned(example, "door_key", 0.01, "model").episodes <= 10
+
+
+def test_freeway_from_ram(example):
+    pytest.importorskip("ale_py")
+    assert learned(example, "freeway", 0.1, "values", modes=(0,)).lower > 0.5
+
+
+def test_networks_of_a_training_are_certified(example):
+    pytest.importorskip("stable_baselines3")
+    pytest.importorskip("torch")
+    made = example("cart_pole")
+    functions = richobs.Networks(made.networks(2, every=500), made.HORIZON, 2, value_range=made.VALUES)
+    reports = made.certified(functions, made.environment())
+    assert len(reports) == 2
+    assert all(report.delta == pytest.approx(0.025) and report.upper < 400 for report in reports)
+
+
+def test_a_policy_of_stable_baselines3_is_certified(example):
+    pytest.importorskip("stable_baselines3")
+    _, check = example("certify_sb3").train(threshold=8.0, steps=9_000)
+    assert check.certified
+    assert "at least 8 per episode" in check.claim
+
+
+def test_examples_are_short(example):
+    lines = {name: example("real").code_lines(EXAMPLES / f"{name}.py") for name in NAMES}
+    assert {name: n for name, n in lines.items() if not 10 <= n <= 40} == {}
+
+
+def test_lines_of_code_are_counted_without_docstrings_comments_and_pictures(example, tmp_path):
+    file = tmp_path / "some.py"
+    file.write_text(
+        '"""A.\n\nB."""\n\nimport pictures  # here\n\n# a comment\nx = [\n    1,\n]\nif pictures.wanted():\n    x\n'
+    )
+    assert example("real").code_lines(file) == 3
+
+
+def test_a_false_bound_is_counted_as_wrong(example):
+    """A claim is compared with the truth on all three sides."""
+    real, made = example("real"), example("frozen_lake")
+    env = made.environment()
+    outcome = richobs.learn(env, made.candidates(), epsilon=0.1, assume="model")
+    truth = real.truth_of(made, env)
+    assert not real.is_wrong(outcome, truth)
+    assert real.is_wrong(outcome, truth._replace(optimum=1.05))  # U
+    assert real.is_wrong(outcome, truth._replace(value=lambda policy: 0.85))  # epsilon
+    assert real.is_wrong(outcome, truth._replace(value=lambda policy: -0.1, optimum=0.0))  # W
+
+
+def test_the_gallery_shows_every_example_and_the_measured_table(example):
+    gallery = (ROOT / "docs/gallery.md").read_text()
+    assert {name for name in NAMES if f"(../examples/{name}.py)" not in gallery} == set()
+    rows = json.loads((ROOT / "benchmarks/results/real.json").read_text())["rows"]
+    assert len(rows) >= 10
+    assert all(row["wrong"] == 0 for row in rows)
+    assert example("real").markdown([list(row.values()) for row in rows]) in gallery
