@@ -10,7 +10,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import json
 import math
 import multiprocessing
 import statistics
@@ -26,6 +25,7 @@ from matplotlib.figure import Figure
 
 import richobs
 from measure import publish
+from richobs.learners.similar import MEASURED, measured, write_measured
 
 DELTA = 0.05
 ROOT = Path(__file__).parents[1]
@@ -71,7 +71,7 @@ def one_run(task: tuple[str, float, int]) -> Run:
     world, epsilon, seed = task
     problem = richobs.make(f"{world},seed={seed}")
     begin = time.process_time()
-    outcome = richobs.learn(problem, epsilon=epsilon, delta=DELTA, seed=seed, progress=False)
+    outcome = richobs.learn(problem, learner="certified", epsilon=epsilon, delta=DELTA, seed=seed, progress=False)
     seconds = time.process_time() - begin
     assert outcome.upper is not None
     assert outcome.lower is not None
@@ -149,24 +149,12 @@ def draw(results: dict[Case, list[Run]]) -> None:
 
 def remember(results: dict[Case, list[Run]]) -> None:
     """Writes what `richobs plan` tells of similar worlds."""
-    rows = []
-    for case, runs in results.items():
-        problem = richobs.make(case.world)
-        episodes = sorted(r.episodes for r in runs)
-        row = {
-            "world": case.world,
-            "horizon": problem.horizon,
-            "n_actions": problem.n_actions,
-            "log_size": round(problem.functions.log_size, 2),
-            "epsilon": case.epsilon,
-            "delta": DELTA,
-            "runs": len(runs),
-            "episodes": [episodes[0], int(statistics.median(episodes)), episodes[-1]],
-        }
-        if row not in rows:
-            rows.append(row)
-    target = ROOT / "src" / "richobs" / "learners" / "certified" / "measured.json"
-    target.write_text("[\n" + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n]\n")
+    rows = [
+        measured(richobs.make(case.world), case.world, case.epsilon, DELTA, [r.episodes for r in runs])
+        for case, runs in results.items()
+    ]
+    target = ROOT / "src" / "richobs" / "learners" / "certified" / MEASURED
+    write_measured(rows, target)
     print(f"written to {target.relative_to(ROOT)}")
 
 

@@ -29,10 +29,17 @@ def test_a_certificate_says_what_was_promised_and_spent():
     certificate, problem, outcome = certificate_for(delta=0.1)
     content = certificate.content
     assert certificate.claim == (
-        "With probability at least 0.9 the policy's value is within 0.1 of optimal, provided assumptions 1-3 and "
-        "at most 3 hidden states a level."
+        "With probability at least 0.9 the policy's value is at most 0.1 below V*, provided that the best value of an "
+        "action depends on what is seen, not on what was seen before, that Q* is in the class, that the same actions "
+        "lead to the same hidden state, and that no level has more than 3 hidden states."
     )
-    assert content["environment"] == {"id": "lock/3", "horizon": 3, "n_actions": 4, "reward_range": [0.0, 1.0]}
+    assert content["environment"] == {
+        "id": "lock/3",
+        "identity": "lock/3",
+        "horizon": 3,
+        "n_actions": 4,
+        "reward_range": [0.0, 1.0],
+    }
     assert content["result"]["episodes"] == outcome.episodes == sum(row[4] for row in content["ledger"])
     assert content["constants"]["search"]["n_train"] == outcome.constants.search.n_train
     assert content["policy"]["digest"] == outcome.policy.digest
@@ -285,7 +292,7 @@ def test_a_certificate_of_another_world_or_with_too_few_states_is_found():
     assert found == {"environment", "run"}
     few, problem, _ = certificate_for("lock/2", n_states=1)
     assert {f.what for f in verify(few, problem).findings if not f.agrees} == {"hidden states"}
-    assert "at most 1 hidden state a level" in few.claim
+    assert few.claim.endswith("no level has more than 1 hidden state.")
 
 
 @pytest.mark.parametrize(("delta", "words"), [(1e-7, "0.9999999 "), (0.05, "0.95 "), (1e-9, "0.999999999 ")])

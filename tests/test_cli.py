@@ -35,13 +35,26 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path):
-    status, said = run(capsys, "learn", "lock", "--horizon", "3", "--noise-bits", "2")
+@pytest.mark.parametrize(
+    ("asked", "claim", "spent", "name"),
+    [
+        ((), "at most 0.1 above the policy's value", "betting: play", "lock-3,noise_bits=2"),
+        (
+            ("--learner", "certified"),
+            "at most 0.1 above the policy's value",
+            "certified: batch",
+            "lock-3,noise_bits=2,learner=certified",
+        ),
+    ],
+)
+def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path, asked, claim, spent, name):
+    status, said = run(capsys, "learn", "lock", "--horizon", "3", "--noise-bits", "2", *asked)
     assert status == 0
-    assert "With probability at least 0.95 the policy's value is within 0.1 of optimal" in said.out
-    assert "certified: batch" in said.out
+    assert said.out.startswith("With probability at least 0.95 ")
+    assert claim in " ".join(said.out.split())  # broken into lines
+    assert spent in said.out
     assert "at most 0.5" in said.out
-    folder = tmp_path / "runs" / "lock-3,noise_bits=2"
+    folder = tmp_path / "runs" / name
     kept = ["certificate.json", "config.json", "policy.npz", "report.html", "run.lock", "run.sqlite"]
     assert sorted(p.name for p in folder.iterdir()) == kept
     assert str(folder.relative_to(tmp_path)) in said.out
@@ -69,8 +82,8 @@ def test_learn_as_printed(capsys):
 def test_learners_are_tuned(capsys):
     tuned = ("learn", "bandit", "--learner", "lsvee", "--tuning", "repeats=verbatim", "--json", "--out", "x")
     assert json.loads(run(capsys, *tuned)[1].out)["settings"]["tuning"] == ["repeats=verbatim"]
-    run(capsys, "learn", "--tuning", "trials=8", "pilot=64", "lock/2", "--quiet")
-    assert [p.name for p in pathlib.Path("runs").iterdir()] == ["lock-2,pilot=64,trials=8"]
+    run(capsys, "learn", "--tuning", "first=8", "doubt=1.5", "lock/2", "--quiet")
+    assert [p.name for p in pathlib.Path("runs").iterdir()] == ["lock-2,doubt=1.5,first=8"]
 
 
 @pytest.mark.parametrize(
@@ -121,10 +134,40 @@ def test_names_are_printed_as_they_were_typed(capsys, monkeypatch):
     assert "no runs in empty[/b]" in run(capsys, "runs", "empty[/b]")[1].out
 
 
-def test_a_world_whose_transitions_are_random_is_learned_with_a_warning(capsys):
-    _, said = run(capsys, "learn", "lock/2", "--swap", "0.4", "--max-episodes", "300", "--quiet")
-    assert "warning: transitions of this world are random" in said.err
-    assert "warning" not in run(capsys, "learn", "lock/2", "--quiet")[1].err
+def test_a_learner_that_needs_deterministic_transitions_refuses_a_world_without_them(capsys):
+    swapped = ("learn", "lock/2", "--swap", "0.4", "--max-episodes", "300", "--quiet")
+    for learner in ("certified", "lsvee"):
+        status, said = run(capsys, *swapped, "--learner", learner)
+        assert status == 2
+        assert f"the learner '{learner}' needs deterministic transitions: those of this problem are random" in said.err
+    assert run(capsys, *swapped)[0] == 0
+
+
+def test_numbers_of_one_are_singular(capsys):
+    said = run(capsys, "learn", "bandit")[1].out
+    assert "bandit: 1 level, 4 actions, at most 1 hidden state a" in said
+    assert run(capsys, "plan", "bandit")[1].out.startswith(
+        "bandit: 1 level, 4 actions, at most 1 hidden state a level, a class of 50 functions\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "args", [("learn", "lock/2"), ("plan", "lock/2"), ("learners",), ("worlds",), ("check", "lock/2")]
+)
+def test_no_line_ends_with_spaces(capsys, args):
+    lines = run(capsys, *args)[1].out.splitlines()
+    assert len(lines) > 4
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_a_learner_without_an_estimate_has_its_policy_judged_by_the_world(capsys):
+    said = run(capsys, "learn", "mdp/2", "--learner", "ucb-q", "--tuning", "episodes=200", "--out", "here")[1].out
+    problem = richobs.make("mdp/2")
+    worth = problem.value(richobs.LearnedPolicy.load("here/policy.npz"))
+    line = f"the policy's value, computed from the world itself: {worth:.6g}; V* is {problem.optimal_value:.6g}\n"
+    assert line in said
+    assert line in run(capsys, "show", "here")[1].out
+    assert "computed from the world itself" not in run(capsys, "learn", "mdp/2")[1].out
 
 
 def test_learn_json_is_the_certificate(capsys):
@@ -182,6 +225,21 @@ def test_verify_agrees_with_what_learn_wrote_and_notices_changes(capsys):
     assert "certificate.result.value_hat" in wrong[0]["detail"]
 
 
+def test_verify_says_that_a_policy_is_damaged_and_what_to_do(capsys):
+    run(capsys, "learn", "lock/2", "--out", "here", "--quiet")
+    file = pathlib.Path("here/policy.npz")
+    file.write_bytes(file.read_bytes()[:500])
+    status, said = run(capsys, "verify", "here")
+    assert status == 2
+    assert "richobs: here/policy.npz is not a " in said.err
+    assert (
+        "The file is damaged, or not the one that the run wrote. Copy the right one back, or move this one away"
+        in said.err
+    )
+    file.unlink()
+    assert run(capsys, "verify", "here")[0] == 0
+
+
 def test_folders_may_be_called_like_worlds(capsys):
     run(capsys, "learn", "lock/2", "--out", "lock/7", "--quiet")
     with open("lock/7/certificate.json") as file:
@@ -194,7 +252,7 @@ def test_folders_may_be_called_like_worlds(capsys):
 def test_a_folder_that_cannot_be_made_is_noticed_before_the_run(capsys, monkeypatch):
     with open("afile", "w") as file:
         file.write("x")
-    monkeypatch.setattr("richobs.learners.certified.learner.certified", lambda *_, **__: pytest.fail("it ran"))
+    monkeypatch.setattr("richobs.learners.betting.learner.betting", lambda *_, **__: pytest.fail("it ran"))
     status, said = run(capsys, "learn", "lock/2", "--out", "afile")
     assert status == 2
     assert "afile" in said.err
@@ -205,9 +263,10 @@ def test_plan(capsys):
     assert status == 0
     for word in ("n_test", "n_train", "n_1", "n_2", "Theorem 1", "contextual bandits", "tabular MDPs", "worst case"):
         assert word in said.out
-    assert "similar worlds needed" in said.out
+    assert "betting: a search that fixes no size in advance" in said.out
+    assert "similar worlds needed" in run(capsys, "plan", "lock", "--learner", "certified")[1].out
     both = json.loads(run(capsys, "plan", "lock", "--json")[1].out)
-    assert list(both) == ["id", "certified", "lsvee"]
+    assert list(both) == ["id", "betting", "lsvee"]
     assert both["lsvee"]["constants"]["n_2"] == 600
     for name in ("lsvee", "paper"):
         one = json.loads(run(capsys, "plan", "lock", "--learner", name, "--json")[1].out)
@@ -277,18 +336,19 @@ def test_worlds_lists_every_parameter(capsys):
         (["learn", "lock/3,horizons=4"], "world 'lock' has no parameter 'horizons'"),
         (["learn", "lock/3", "--horizon", "4"], "--horizon: given in 'lock/3' and again as an option"),
         (["learn", "lokc"], "there is no world 'lokc'; there are bandit"),
-        (["learn", "lock", "--epsilon", "2"], "epsilon must lie between 1e-09 and 1; got 2.0"),
+        (["learn", "lock", "--epsilon", "2"], "it must be below 1, and 2 arrived"),
         (["learn", "lock", "--learner", "lsvee", "--n-states", "0"], "n_states must be at least 1; got 0"),
-        (["learn", "lock", "--learner", "nobody"], "there is no learner 'nobody'; there are certified, lsvee"),
+        (["learn", "lock", "--learner", "nobody"], "there is no learner 'nobody'; there are betting, "),
         (["plan", "lock", "--learner", "nobody"], "there is no learner 'nobody'"),
-        (["learn", "lock", "--tuning", "speed=3"], "the learner 'certified' has no tuning 'speed'"),
+        (["learn", "lock", "--tuning", "speed=3"], "the learner 'betting' has no tuning 'speed'"),
         (["learn", "lock/6", "--horizon=7"], "--horizon: given in 'lock/6' and again as an option"),
         (["learn", "lock", "--learner", "lsvee", "--noise-bits", "40"], "engine plays them one by one"),
-        (["plan", "lock", "--epsilon", "1e-160"], "epsilon must lie between 1e-09 and 1"),
+        (["plan", "lock", "--epsilon", "1e-160"], "epsilon must lie between 1e-09 and"),
         (["plan", "lock", "--delta", "1e-322"], "delta must lie between 1e-09 and 1"),
         (["learn", "lock", "--workers", "0"], "workers must be at least 1"),
         (["learn", "lock", "--max-episodes", "-5"], "max_episodes must be at least 1"),
         (["learn", "lock", "--noise-bits", "40", "--engine", "counted"], "there is none here"),
+        (["learn", "lock", "--engine", "counted"], "the learner 'betting' reads episodes one by one"),
         (["learn", "lock", "--learner", "lsvee", "--max-episodes", "1000"], "1,000 remain of the 1,000 allowed"),
         (["learn", "deep-sea/4", "--learner", "lsvee", "--n-states", "1"], "more than M H = 4 eliminations"),
         (["verify", "nothing.json"], "there is no certificate nothing.json"),
@@ -326,21 +386,24 @@ def test_the_installed_command_runs():
     assert done.stdout.startswith("richobs ")
 
 
+SEARCH = ("learn", "lock/4", "--learner", "certified", "--quiet")
+
+
 class TestStoredRuns:
     """A run that spent its episodes, listed, shown, resumed, and drawn."""
 
     @pytest.fixture
     def short(self, capsys):
-        status, said = run(capsys, "learn", "lock/4", "--max-episodes", "700", "--out", "runs/a", "--quiet")
+        status, said = run(capsys, *SEARCH, "--max-episodes", "700", "--out", "runs/a")
         assert status == 0
         return said.out
 
     def test_resume_goes_on_to_the_same_bytes(self, capsys, short):
-        assert "within 0.1 of" not in short
+        assert "at most 0.1 above" not in " ".join(short.split())
         status, said = run(capsys, "resume", "runs/a", "--max-episodes", "100000")
         assert status == 0
-        assert "within 0.1 of optimal" in said.out
-        run(capsys, "learn", "lock/4", "--max-episodes", "100000", "--out", "runs/b", "--quiet")
+        assert "at most 0.1 above" in " ".join(said.out.split())
+        run(capsys, *SEARCH, "--max-episodes", "100000", "--out", "runs/b")
         assert (
             pathlib.Path("runs/a/certificate.json").read_bytes() == pathlib.Path("runs/b/certificate.json").read_bytes()
         )
@@ -359,7 +422,7 @@ class TestStoredRuns:
         before = pathlib.Path("runs/a/config.json").read_bytes()
         status, said = run(capsys, "learn", "lock/4", "--epsilon", "7", "--out", "runs/a", "--overwrite")
         assert status == 2
-        assert "epsilon must lie between" in said.err
+        assert "it must be below 1, and 7 arrived" in said.err
         assert pathlib.Path("runs/a/config.json").read_bytes() == before
 
     def test_an_interruption_says_how_to_go_on(self, capsys, monkeypatch):
@@ -378,14 +441,14 @@ class TestStoredRuns:
 
     def test_a_wider_claim_is_yellow_and_says_how_to_go_on(self, capsys, monkeypatch):
         monkeypatch.setenv("FORCE_COLOR", "1")
-        said = run(capsys, "learn", "lock/4", "--max-episodes", "700", "--out", "wider")[1].out
+        said = run(capsys, "learn", "lock/4", "--max-episodes", "20", "--out", "wider")[1].out
         assert said.startswith("\x1b[1;33m")
         assert "go on: richobs resume wider --max-episodes N" in said
         assert run(capsys, "show", "wider")[1].out.startswith("\x1b[1;33m")
         assert run(capsys, "learn", "lock/2", "--quiet")[1].out.startswith("\x1b[1;32m")
 
     def test_another_run_is_refused_unless_told_to_overwrite(self, capsys, short):
-        other = ("learn", "lock/4", "--seed", "1", "--out", "runs/a", "--quiet")
+        other = (*SEARCH, "--seed", "1", "--out", "runs/a")
         status, said = run(capsys, *other)
         assert status == 2
         assert "runs/a holds another run" in said.err
@@ -411,7 +474,8 @@ class TestStoredRuns:
     def test_show_prints_the_summary_again(self, capsys, short):
         status, said = run(capsys, "show", "runs/a")
         assert status == 0
-        assert said.out.startswith(short.strip())
+        claim = short.split()
+        assert said.out.split()[: len(claim)] == claim  # on several lines, no word broken
         assert "struggled" in said.out  # it says what is missing
         verified = run(capsys, "verify", "runs/a/certificate.json")
         assert verified[0] == 0
@@ -428,8 +492,19 @@ class TestStoredRuns:
         assert "bounds so far" in said.out
         assert "go on: richobs resume runs/a" in said.out
 
+    def test_verify_says_that_a_run_has_not_ended(self, capsys, short):
+        pathlib.Path("runs/a/certificate.json").unlink()
+        status, said = run(capsys, "verify", "runs/a")
+        assert status == 2
+        assert "the run in runs/a has no certificate: it is unfinished after " in said.err
+        assert "Let it end first: `richobs resume runs/a`." in said.err
+        assert run(capsys, "learn", "lock/3", "--learner", "lsvee", "--max-episodes", "10", "--out", "runs/b")[0] == 2
+        said = run(capsys, "verify", "runs/b/certificate.json")[1]
+        assert "the run in runs/b has no certificate: it is stopped after 0 episodes. It said: " in said.err
+        assert "10 remain of the 10 allowed" in said.err
+
     def test_report_draws_one_or_several(self, capsys, short, monkeypatch):
-        run(capsys, "learn", "lock/4", "--seed", "1", "--out", "runs/b", "--quiet")
+        run(capsys, *SEARCH, "--seed", "1", "--out", "runs/b")
         status, said = run(capsys, "report", "runs/a", "runs/b", "--out", "both.html")
         assert status == 0
         assert "wrote both.html and 10 figures beside it" in said.out
@@ -454,7 +529,7 @@ class TestStoredRuns:
 
     def test_tensorboard_gets_the_numbers(self, capsys):
         pytest.importorskip("tensorboardX")
-        status, _ = run(capsys, "learn", "lock/2", "--quiet", "--tensorboard", "board")
+        status, _ = run(capsys, "learn", "lock/2", "--learner", "certified", "--quiet", "--tensorboard", "board")
         assert status == 0
         body = b"".join(p.read_bytes() for p in pathlib.Path("board").iterdir())
         for name in (b"survivors_log10", b"value/v_star_at_most", b"elimination/threshold"):
@@ -492,7 +567,7 @@ class TestWatching:
         for part in ("lock/4", "certified: elimination, dropped", "... (40 actions) ...", "10^6.5 of 10^8.7"):
             assert part in text
         assert "500 of at most 10,000" in text
-        assert "policy at least 0.2500, V* at most 0.7500" in text
+        assert "policy at least 0.25, V* at most 0.75" in text
         assert "·" * 10 + "━" * 20 + "·" * 10 in text  # the interval from 0.25 to 0.75
         assert "struggling" not in text
         for _ in range(3):

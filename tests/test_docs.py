@@ -48,7 +48,7 @@ def test_the_guide_to_ones_own_problem_runs(tmp_path, monkeypatch, capsys):
     code = "\n".join(python_of("docs/your-own-problem.md"))
     exec(compile(code, "your-own-problem.md", "exec"), {"__name__": "guide"})
     printed = capsys.readouterr().out
-    assert assert_prints(code, printed) == 5
+    assert assert_prints(code, printed) == 6
     assert "LSVEE as printed asks for at least 1.54e+12 episodes here" in printed
     assert (tmp_path / "corridor.npz").exists()
 

@@ -1,11 +1,15 @@
 """Problems: what makes one, what is refused at once, and values that compare."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import richobs
 from richobs.core.errors import AssumptionViolated, InvalidInput
 from richobs.core.events import EVENTS, from_plain, to_plain
+from richobs.core.outcome import Outcome, StopReason
+from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem, ValueReport, as_problem
 from richobs.core.settings import Settings, field_docs, read_tuning, write_tuning
 from richobs.learners.certified import Tuning
@@ -158,8 +162,8 @@ class TestSettings:
 
     def test_tuning_changes_a_run_and_is_part_of_its_certificate(self):
         problem = richobs.make("lock/3")
-        plain = richobs.learn(problem, epsilon=0.3)
-        tuned = richobs.learn(problem, epsilon=0.3, tuning=Tuning(verification=128))
+        plain = richobs.learn(problem, learner="certified", epsilon=0.3)
+        tuned = richobs.learn(problem, learner="certified", epsilon=0.3, tuning=Tuning(verification=128))
         assert tuned.trace != plain.trace
         content = richobs.certify(tuned, problem).content
         assert content["settings"]["tuning"] == ["verification=128"]
@@ -181,6 +185,45 @@ def test_events_survive_the_disk_and_speak_for_themselves(learner):
         assert event.verdict
         assert event.sentence
         assert event.kind in event.sentence or event.is_trouble
+
+
+def test_the_default_learner_is_betting_from_python_too():
+    assert Settings().learner == "betting"
+    assert richobs.learn(richobs.make("lock/2"), progress=False).learner == "betting"
+
+
+def test_numbers_of_numpy_become_those_of_python():
+    asked = Settings(epsilon=np.float32(0.25), delta=np.float64(0.05), threshold=np.int64(2))
+    assert asked == Settings(epsilon=0.25, delta=0.05, threshold=2.0)
+    assert [type(v) for v in (asked.epsilon, asked.delta, asked.threshold)] == [float] * 3
+    assert type(Settings(threshold=2).threshold) is int  # as it was given: certificates hold it
+    with pytest.raises(InvalidInput, match=r"delta must lie between 1e-09 and 1; got '0.1'"):
+        Settings(delta="0.1").check()
+
+
+def test_the_interval_of_an_estimate_is_rounded_outwards():
+    assert "in [0.4000, 0.6001] with" in str(ValueReport(0.5, 0.40009, 0.60001, 0.9, 100))
+
+
+def test_a_printed_outcome_is_its_claim_and_its_numbers():
+    made = Outcome(
+        policy=OpenLoop((0,)),
+        claim="It is good.",
+        learner="betting",
+        epsilon=0.1,
+        delta=0.05,
+        reason=StopReason.AGREEMENT,
+        upper=0.5000004,
+        lower=0.25304,
+        value_hat=0.59375,
+    )
+    assert str(made) == (
+        "It is good.\n(betting: 0 episodes; V* is at most 0.500001; the policy's value is at least 0.25304, 0.5938 by "
+        "estimate; "
+        "all surviving functions agree that the policy loses at most epsilon)"
+    )
+    bare = dataclasses.replace(made, upper=None, lower=None, value_hat=None, reason=StopReason.BUDGET_SPENT)
+    assert str(bare) == "It is good.\n(betting: 0 episodes; the episodes allowed were spent)"
 
 
 def test_events_of_other_versions_are_refused():

@@ -570,8 +570,8 @@ class TestFrozenLake:
         for cell in range(15):
             for action in range(4):
                 law = np.zeros(17)
-                for chance, there, paid, _ in theirs[cell][action]:
-                    law[there] += chance
+                for chance, there, paid, done in theirs[cell][action]:
+                    law[16 if done and there == cell else there] += chance  # what has ended is over
                     assert paid == (there == 15)
                 np.testing.assert_allclose(process.transitions[0][cell, action], law, atol=1e-12)
 
@@ -589,9 +589,9 @@ class TestFrozenLake:
         assert [int(x[0]) for x in played.observations] == [0, 4, 8, 9, 13, 14, 15, 16, 16]
         assert [float(r[0]) for r in played.rewards] == [0, 0, 0, 0, 0, 0, 1, 0, 0]
 
-    def test_holes_are_never_left(self):
+    def test_a_fall_is_seen_and_then_it_is_over(self):
         played = make("frozen-lake/5,slip=0.0,n_maps=2").env.play(OpenLoop((2, 1, 0, 1, 2)), 1, keyed_generator(0))
-        assert [int(x[0]) for x in played.observations] == [0, 1, 5, 5, 5]
+        assert [int(x[0]) for x in played.observations] == [0, 1, 5, 16, 16]
 
     def test_random_candidates_are_different_maps_with_a_way(self):
         lakes, place = candidate_lakes(LakeConfig(n_maps=2500), keyed_generator(1))

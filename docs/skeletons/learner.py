@@ -12,7 +12,7 @@ from typing import ClassVar
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback, Event, Progress, event
-from richobs.core.outcome import Outcome, StopReason, probability_words
+from richobs.core.outcome import REALIZABLE, Outcome, StopReason, claim_words
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine, Query
 from richobs.core.settings import Settings
@@ -99,11 +99,10 @@ class Tournament(Learner):
             told = PolicyTried(phase="search", n=each, mean=mean, is_best=best == member)
             notify(Progress(told, engine.ledger.total))
         guaranteed = complete and self.tuning(settings).share >= 1
-        sure = f"With probability at least {probability_words(settings.delta)} the policy's value is within "
         return Outcome(
             policy=LearnedPolicy(problem.functions, best),
             # Say exactly what is guaranteed, or that nothing is.
-            claim=f"{sure}{settings.epsilon!r} of optimal, provided Q* is in the class."
+            claim=claim_words(settings.delta, settings.epsilon, [REALIZABLE], sampling=engine.ledger.assumes)
             if guaranteed
             else "No guarantee: too few episodes were played.",
             learner=self.name,

@@ -3,6 +3,7 @@
 Importing this package registers its worlds with Gymnasium (`richobs/Lock-v0` and so on).
 """
 
+from richobs.certifying import PolicyReport, Verdict, certify_policy
 from richobs.classes import (
     CallableLevel,
     Callables,
@@ -11,8 +12,14 @@ from richobs.classes import (
     Layered,
     LearnedPolicy,
     LevelClass,
+    Linear,
+    LinearLevel,
     Listed,
+    Model,
+    NetworkLevel,
+    Networks,
     Prototypes,
+    Simulators,
     TableLevel,
     Tables,
     codec,
@@ -38,12 +45,13 @@ from richobs.core.errors import (
     UnknownWorld,
 )
 from richobs.core.events import Event, Progress
-from richobs.core.functions import FunctionClass, ValueFunction
+from richobs.core.functions import FunctionClass, ModelFamily, ValueFunction
 from richobs.core.outcome import Claim, Outcome, StopReason
 from richobs.core.policies import Explore, Greedy, OpenLoop, Policy, Switch, Uniform
 from richobs.core.problem import Problem, Truth, ValueReport
 from richobs.core.process import Optimum, Rewards, TabularProcess
 from richobs.core.queries import Answer, Engine, Query
+from richobs.core.recorded import load_episodes, save_episodes
 from richobs.core.settings import Settings
 from richobs.core.version import __version__
 from richobs.engines import ENGINES
@@ -57,6 +65,7 @@ from richobs.show.tensorboard import TensorBoard
 from richobs.worlds import WORLDS, make
 from richobs.worlds.assumptions import AssumptionCheck, AssumptionReport, check_assumptions
 from richobs.worlds.audit import audit
+from richobs.worlds.gymnasium_in import from_gymnasium
 from richobs.worlds.gymnasium_out import register_all as _register_all
 
 __all__ = [
@@ -90,12 +99,19 @@ __all__ = [
     "LearnedPolicy",
     "Learner",
     "LevelClass",
+    "Linear",
+    "LinearLevel",
     "Listed",
+    "Model",
+    "ModelFamily",
+    "NetworkLevel",
+    "Networks",
     "OpenLoop",
     "Optimum",
     "Outcome",
     "Overspent",
     "Policy",
+    "PolicyReport",
     "PrecisionError",
     "Problem",
     "Progress",
@@ -107,6 +123,7 @@ __all__ = [
     "RichObsError",
     "RunStopped",
     "Settings",
+    "Simulators",
     "StopReason",
     "StoreError",
     "StoredRun",
@@ -120,17 +137,22 @@ __all__ = [
     "UnknownWorld",
     "ValueFunction",
     "ValueReport",
+    "Verdict",
     "Verification",
     "__version__",
     "audit",
     "certify",
+    "certify_policy",
     "check_assumptions",
     "codec",
     "discard",
+    "from_gymnasium",
     "learn",
+    "load_episodes",
     "make",
     "open_loop_policy",
     "plan",
+    "save_episodes",
     "table_policy",
     "verify",
 ]

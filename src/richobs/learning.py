@@ -1,15 +1,18 @@
 """`learn`: one call from an environment and a class of functions to a policy with a guarantee."""
 
+import dataclasses
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
-from richobs.core.environment import Environment
+from richobs.core.environment import Environment, Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback, Progress
 from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem, as_problem
 from richobs.core.process import TabularProcess
+from richobs.core.recorded import joined_episodes
 from richobs.core.settings import Settings, write_tuning
 from richobs.runs.session import run
 from richobs.show.terminal import is_interactive, watched
@@ -22,27 +25,35 @@ def learn(
     epsilon: float = 0.1,
     delta: float = 0.05,
     learner: str | None = None,
+    assume: Literal["values", "model"] | None = None,
     tuning: Any = None,
     n_states: int | None = None,
     seed: int = 0,
     engine: str = "auto",
     max_episodes: int | None = None,
+    threshold: float | None = None,
     workers: int = 1,
     process: TabularProcess | None = None,
+    episodes: Episodes | Sequence[Episodes] | None = None,
     callback: Callback | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     schedule: str | None = None,
 ) -> Outcome:
-    """Learns a policy that is epsilon-optimal with probability at least 1 - delta ([KAL16] Theorem 1, docs/certified.md).
+    """Learns a policy that is epsilon-optimal with probability at least 1 - delta (docs/betting.md).
 
     Args:
         env: an environment, or a problem such as `richobs.make` returns, which brings class, process and n_states along.
         functions: the class F of value functions; it should hold Q*.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the claim is false.
-        learner: who learns, by default "certified", whose tests hold at any sample size; "lsvee" is the paper as printed.
-            `richobs learners` lists all with what they need and promise.
+        learner: who learns, by default "betting", which needs few episodes and allows random transitions. "certified"
+            assumes deterministic transitions, and so does "lsvee", the paper as printed. `richobs learners` lists all with
+            what they need and promise.
+        assume: what the class is trusted for where it is a family of models (`richobs.Simulators`). "values", the weaker
+            assumption, is the default: Q* of the real system is among the models' Q functions. "model" means that the real
+            system is one of the models; then likelihoods eliminate models and plans certify the policy, which takes far
+            fewer episodes. It chooses the learner "models".
         tuning: numbers of the learner's own: its Tuning, a dictionary, or a list of "name=value".
         n_states: bound M on the latent states per level; only LSVEE as printed needs it.
         seed: of every draw; the same seed gives the same result.
@@ -50,8 +61,11 @@ def learn(
             prefers that and the process is written down.
         max_episodes: no more are played. Some learners then return what they can claim, others raise `EpisodeLimit`; with
             `out`, a later call that allows more goes on from there.
+        threshold: stop as soon as a policy is certified to be worth this, or no policy can be; `outcome.reason` says which.
         workers: threads of the streaming engine.
         process: the process written down, for the counted engine.
+        episodes: episodes that were played before, by any policies, as `play` returns them: free evidence for elimination.
+            They must be whole, of this environment, and not selected by what came of them; the claim says so.
         callback: called with a `Progress` after every event.
         out: a folder to keep the run in. A run that was killed or interrupted there goes on where it stopped, to the same
             result as if it had not been, and no episode whose result was stored is played again.
@@ -66,15 +80,26 @@ def learn(
     """
     if learner is not None and schedule is not None:
         raise InvalidInput(f"learner and schedule are two names of one thing; got {learner!r} and {schedule!r}.")
+    if assume not in (None, "values", "model"):
+        raise InvalidInput(f"assume must be 'values' or 'model'; got {assume!r}.")
+    name = learner or schedule or ("models" if assume == "model" else Settings.learner)
+    if assume is not None and (assume == "model") != (name == "models"):
+        raise InvalidInput(
+            f"the learner {name!r} does not go with assume={assume!r}: the learner 'models' trusts models, all others trust "
+            "values. Give one of the two."
+        )
     problem = as_problem(env, functions, process=process)
+    if episodes is not None:
+        problem = dataclasses.replace(problem, recorded=joined_episodes(episodes))
     settings = Settings(
         epsilon=epsilon,
         delta=delta,
-        learner=learner or schedule or "certified",
+        learner=name,
         engine=engine,
         seed=seed,
         n_states=n_states,
         max_episodes=max_episodes,
+        threshold=threshold,
         workers=workers,
         tuning=write_tuning(tuning),
     )

@@ -21,8 +21,12 @@ from richobs.classes import (
     Layered,
     LearnedPolicy,
     LevelClass,
+    LinearLevel,
     Listed,
+    Model,
+    NetworkLevel,
     Prototypes,
+    Simulators,
     TableLevel,
 )
 from richobs.classes.codecs import digest_of, from_arrays, to_arrays
@@ -38,6 +42,7 @@ BITS = np.array(list(itertools.product([0, 1], repeat=3)))
 POINTS = np.random.default_rng(1).normal(0, 1, (25, 3))
 TURN = np.eye(3)[[2, 0, 1]]
 WORTH = np.array([[0.5, 0.25, 0.0], [0.0, 0.75, 0.5], [0.25, 0.0, 1.0]])
+SLOPES = np.random.default_rng(2).normal(0.1, 0.2, (4, 3, 4))
 WORDS = np.array(["up", "down", "left", "right", "in", "out", "back", "forth"])
 
 
@@ -47,6 +52,7 @@ class Example(NamedTuple):
     functions: LevelClass
     x: Observations
     rotation: Floats | None = None  # that `reads` is asked about
+    rounding: float = 0.0  # by how much values may differ between two batches
 
 
 EXAMPLES = {
@@ -64,8 +70,31 @@ EXAMPLES = {
     ),
     "chosen table": Example(Chosen(TableLevel(TABLES), np.array([5, 0, 5, 2])), np.arange(8)),
     "chosen decoders": Example(Chosen(Decoders(3, WORTH), np.array([50, 3, 3])), BITS),
+    "table in other units": Example(TableLevel(9 * TABLES - 7, value_range=(-7.0, 2.0)), np.arange(8)),
+    "table in single precision": Example(TableLevel(TABLES.astype(np.float32)), np.arange(8)),
+    "table of simulators": Example(
+        Simulators.grid(lambda p: Model.of_arrays([[[p, 1 - p]] * 3] * 2, -WORTH[:2], 3), [0.25, 0.5, 1.0]).levels[0],
+        np.arange(2),
+    ),
+    "linear": Example(LinearLevel("affine", SLOPES), POINTS, rounding=1e-14),
+    "linear, both cut": Example(
+        LinearLevel("identity", SLOPES[:, :, 1:], value_range=(-0.5, 0.25)), POINTS, None, 1e-14
+    ),
+    "linear with features": Example(
+        LinearLevel(lambda h, x: WORTH[x][:, :, None] * [1.0, 0.5], [[0.5, 0.5], [0.0, 1.0]], n_actions=3), np.arange(3)
+    ),
+    "chosen linear": Example(Chosen(LinearLevel("affine", SLOPES), np.array([2, 2, 0])), POINTS, rounding=1e-14),
     "chosen callables": Example(Chosen(CallableLevel([lambda h, x: WORTH[x]], 0, 3), np.array([0, 0])), np.arange(3)),
 }
+
+
+if util.find_spec("torch") is not None:
+    from torch import manual_seed, nn
+
+    manual_seed(0)
+    NETS = [nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3)) for _ in range(3)]
+    EXAMPLES["networks"] = Example(NetworkLevel(NETS, 3), POINTS, rounding=1e-13)
+NEED_TORCH = {"networks"}
 
 
 def some_members(functions: LevelClass, seed: int = 0):
@@ -74,13 +103,15 @@ def some_members(functions: LevelClass, seed: int = 0):
 
 
 def check_values(example: Example):
-    functions, x, _ = example
+    functions, x, _, rounding = example
     values = functions.values(x)
+    low, high = functions.value_range
     assert values.shape == (functions.size, len(x), functions.n_actions)
-    assert values.min() >= 0
-    assert values.max() <= 1
+    assert values.dtype == np.float64
+    assert values.min() >= low
+    assert values.max() <= high
     members = some_members(functions)
-    np.testing.assert_array_equal(functions.values(x, members), values[members])
+    np.testing.assert_allclose(functions.values(x, members), values[members], rtol=0, atol=rounding)
     assert functions.values(x, members[:0]).shape == (0, len(x), functions.n_actions)
     for wrong in (-1, functions.size):
         with pytest.raises(InvalidInput, match=f"functions 0 to {functions.size - 1}"):
@@ -89,7 +120,7 @@ def check_values(example: Example):
 
 def check_kinds(example: Example):
     """Members of a group have the same values of the action, and the same largest values."""
-    functions, x, _ = example
+    functions, x, _, rounding = example
     members = some_members(functions)
     for action in range(functions.n_actions):
         some, group = functions.kinds(members, action)
@@ -97,24 +128,24 @@ def check_kinds(example: Example):
         assert group.shape == members.shape
         assert set(group.tolist()) == set(range(len(some)))
         mine, theirs = functions.values(x, members), functions.values(x, some[group])
-        np.testing.assert_array_equal(mine[:, :, action], theirs[:, :, action])
-        np.testing.assert_array_equal(mine.max(axis=2), theirs.max(axis=2))
+        np.testing.assert_allclose(mine[:, :, action], theirs[:, :, action], rtol=0, atol=rounding)
+        np.testing.assert_allclose(mine.max(axis=2), theirs.max(axis=2), rtol=0, atol=rounding)
 
 
 def check_value_bounds(example: Example):
-    functions, x, _ = example
+    functions, x, _, _ = example
     low, high = functions.value_bounds()
     best = functions.values(x).max(axis=2)
     assert low.shape == high.shape == (functions.size,)
     assert (low[:, None] <= best).all()
     assert (best <= high[:, None]).all()
-    assert (low >= 0).all()
-    assert (high <= 1).all()
+    assert (low >= functions.value_range[0]).all()
+    assert (high <= functions.value_range[1]).all()
 
 
 def check_moments(example: Example):
     """A way of its own gives what the values give, also for actions that nobody took."""
-    functions, x, _ = example
+    functions, x, _, _ = example
     rng = np.random.default_rng(2)
     shown = x[rng.integers(len(x), size=60)]
     K = functions.n_actions
@@ -132,56 +163,60 @@ def check_moments(example: Example):
 
 def check_arrays(example: Example):
     """What was written comes back with the same values, the same bytes, and greedy policies that act the same."""
-    functions, x, _ = example
+    functions, x, _, rounding = example
     kind, arrays = to_arrays(functions)
     again = from_arrays(kind, arrays)
     assert to_arrays(again)[0] == kind
     assert digest_of([to_arrays(again)]) == digest_of([(kind, arrays)])
-    np.testing.assert_array_equal(again.values(x), functions.values(x))
+    np.testing.assert_allclose(again.values(x), functions.values(x), rtol=0, atol=rounding)
+    assert again.value_range == functions.value_range
     assert Layered([again]).digest == Layered([functions]).digest
     assert Layered([again]).digest != Listed([again]).digest
 
 
 def check_policies(example: Example, folder: Path):
-    functions, x, _ = example
+    functions, x, _, rounding = example
     digests = set()
     for member in range(functions.size):
         policy = LearnedPolicy(Layered([functions]), (member,))
         policy.save(folder / "policy.npz")
         again = LearnedPolicy.load(folder / "policy.npz")
         assert again.digest == policy.digest
-        np.testing.assert_array_equal(again.f.values(0, x), functions.values(x, np.array([member]))[0])
+        expected = functions.values(x, np.array([member]))[0]
+        np.testing.assert_allclose(again.f.values(0, x), expected, rtol=0, atol=rounding)
         digests.add(policy.digest)
     assert len(digests) >= len(np.unique(functions.values(x), axis=0))
 
 
 def check_only(example: Example):
-    functions, x, _ = example
+    functions, x, _, rounding = example
     for member in range(functions.size):
         one = functions.singleton(member)
         assert (one.size, one.n_actions) == (1, functions.n_actions)
-        np.testing.assert_array_equal(one.values(x)[0], functions.values(x)[member])
+        assert one.value_range == functions.value_range
+        np.testing.assert_allclose(one.values(x)[0], functions.values(x)[member], rtol=0, atol=rounding)
     for wrong in (-1, functions.size):
         with pytest.raises(InvalidInput, match=f"functions 0 to {functions.size - 1}"):
             functions.singleton(wrong)
 
 
 def check_size(example: Example):
-    functions, x, _ = example
+    functions, x, _, rounding = example
     assert Layered([functions] * 3).log_size == pytest.approx(3 * math.log(functions.size))
     assert Listed([functions] * 3).log_size == pytest.approx(math.log(functions.size))
     last = Layered([functions] * 2).member((0, functions.size - 1))
-    np.testing.assert_array_equal(last.values(1, x), functions.values(x)[-1])
+    np.testing.assert_allclose(last.values(1, x), functions.values(x)[-1], rtol=0, atol=rounding)
+    assert Layered([functions]).value_range(0) == functions.value_range
 
 
 def check_observation_ndim(example: Example):
-    functions, x, _ = example
+    functions, x, _, _ = example
     assert functions.observation_ndim in (None, x.ndim - 1)
 
 
 def check_reads(example: Example):
     """Coordinates that a function does not read do not change its values."""
-    functions, x, rotation = example
+    functions, x, rotation, _ = example
     for member in range(functions.size):
         read = functions.reads(member, rotation)
         if read is None:
@@ -208,8 +243,7 @@ CHECKS = [
 
 
 def is_written(functions: LevelClass) -> bool:
-    inner = functions.level_class if isinstance(functions, Chosen) else functions
-    return inner.code is not None
+    return Layered([functions]).digest is not None
 
 
 WRITTEN = [name for name, example in EXAMPLES.items() if is_written(example.functions)]
@@ -217,8 +251,8 @@ NOT_WRITTEN = [name for name in EXAMPLES if name not in WRITTEN]
 
 
 def test_everything_registered_has_an_example():
-    assert {e.functions.code for e in EXAMPLES.values()} - {None} == set(CODECS)
-    assert NOT_WRITTEN == ["callables", "chosen callables"]
+    assert {e.functions.code for e in EXAMPLES.values()} - {None} | NEED_TORCH == set(CODECS)
+    assert NOT_WRITTEN == ["callables", "linear with features", "chosen callables"]
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -237,7 +271,7 @@ def test_every_written_class_comes_back(name, tmp_path):
 def test_python_code_is_refused_before_it_is_written(name, tmp_path):
     functions = EXAMPLES[name].functions
     assert Layered([functions]).digest is None
-    with pytest.raises(InvalidInput, match="CallableLevel are Python code"):
+    with pytest.raises(InvalidInput, match=r"(CallableLevel|LinearLevel) are Python code"):
         to_arrays(functions)
 
 

@@ -258,10 +258,12 @@ def test_a_record_answers_without_playing():
     assert again.ledger.total == 40
 
 
-@pytest.mark.parametrize("registered", REGISTERED)
-def test_one_line_makes_an_engine_known(registered):
+@pytest.mark.parametrize(
+    ("registered", "learner"), [*((name, "certified") for name in REGISTERED), *((name, "betting") for name in PLAYING)]
+)
+def test_one_line_makes_an_engine_known(registered, learner):
     problem = richobs.make("lock/3,noise_bits=1")
-    outcome = richobs.learn(problem, epsilon=0.2, engine=registered, progress=False)
+    outcome = richobs.learn(problem, learner=learner, epsilon=0.2, engine=registered, progress=False)
     assert outcome.guaranteed
     assert problem.optimal_value - problem.value(outcome.policy) <= 0.2
     certificate = richobs.certify(outcome, problem)

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import math
 import random
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 import richobs
 from richobs.classes.base import LevelClass
+from richobs.classes.dynamics import Model
+from richobs.classes.simulators import Simulators
 from richobs.core.errors import EpisodeLimit, InvalidInput
 from richobs.core.events import EVENTS, from_plain, to_plain
 from richobs.core.settings import Settings
@@ -19,6 +22,7 @@ from richobs.learners import LEARNERS, learner, tuning_fields
 from richobs.learners.base import Learner, Promise
 from richobs.learners.uniform_exploration import UniformExploration
 from richobs.runs.session import check, run
+from richobs.worlds.model_environment import model_problem
 
 SKELETON = Path(__file__).parents[2] / "docs/skeletons/learner.py"
 EPSILON = 0.3
@@ -57,31 +61,48 @@ class Huge(LevelClass):
         raise AssertionError("these functions are too many to be looked at")
 
 
-class Doubled:
-    """An environment whose rewards are twice as large."""
+class Boundless:
+    """An environment that declares no largest total."""
 
     def __init__(self, env):
-        self.env = env
-        self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, (0.0, 2.0)
-
-    def play(self, policy, n, rng, levels=None):
-        played = self.env.play(policy, n, rng, levels)
-        return dataclasses.replace(played, rewards=tuple(2 * r for r in played.rewards))
+        self.play = env.play
+        self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, (0.0, math.inf)
 
 
 def awkward():
     """Problems each of which lacks something that some learner needs."""
     easy, bandit = (richobs.make(world) for world in SERVED)
     return [
-        richobs.Problem(Doubled(easy.env), easy.functions, n_states=2),
+        richobs.Problem(Boundless(easy.env), easy.functions, n_states=2),
         dataclasses.replace(easy, n_states=None),
         easy,
         bandit,
         richobs.make("lock/3,noise_bits=1"),
         richobs.make("lock/3,noise_bits=20"),
         richobs.make("lock/30"),
+        richobs.make("lock/3,swap=0.5"),
         richobs.Problem(bandit.env, richobs.Layered([Huge()]), bandit.process, n_states=1),
     ]
+
+
+class FromMemory:
+    """An environment that declares that it may answer from memory."""
+
+    deterministic = True
+
+    def __init__(self, env):
+        self.play, self.horizon, self.n_actions, self.reward_range = (
+            env.play,
+            env.horizon,
+            env.n_actions,
+            env.reward_range,
+        )
+
+
+def two_models():
+    """A family of two models, the second of which is true."""
+    lists = ([[(p, 0, 1.0, True), (1 - p, 0, 0.0, True)] for p in law] for law in ([0.6, 0.2], [0.3, 0.9]))
+    return model_problem(Simulators([Model.of_lists([law], 1, [1.0]) for law in lists]), 1)
 
 
 def asked(name, **more):
@@ -90,8 +111,7 @@ def asked(name, **more):
 
 def served(name):
     """The first small problem that a learner can serve."""
-    for world in SERVED:
-        problem = richobs.make(world)
+    for problem in [*map(richobs.make, SERVED), two_models()]:
         try:
             check(problem, asked(name))
         except InvalidInput:
@@ -285,3 +305,11 @@ def test_a_learner_without_facts_is_found_out():
         check_facts(Wordless())
     with pytest.raises(TypeError, match="abstract"):
         Learner()
+
+
+def test_a_claim_rests_on_what_a_deterministic_environment_declares(name):
+    problem = served(name)
+    outcome = run(dataclasses.replace(problem, env=FromMemory(problem.env)), asked(name))
+    # Once where there is one sentence, twice where what the policy earns is a sentence of its own.
+    two = outcome.guaranteed and "two things hold" in outcome.claim
+    assert outcome.claim.count("the environment is deterministic") == outcome.guaranteed + two

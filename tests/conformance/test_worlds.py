@@ -35,6 +35,8 @@ VARIANTS = [
     "mdp,stochastic=True",
     "random,violate=deterministic",
     "random,stochastic=True",
+    "random,near=0.1,rewards=bernoulli",
+    "random,n_actions=4,twin_gap=0.05",
     "frozen-lake/8,map=8x8,candidates=near,slip_unknown=True",
     "lock/1",
     "diabolical/1",
