@@ -38,6 +38,7 @@ def test_a_certificate_says_what_was_promised_and_spent():
         "identity": "lock/3",
         "horizon": 3,
         "n_actions": 4,
+        "n_states": 3,
         "reward_range": [0.0, 1.0],
     }
     assert content["result"]["episodes"] == outcome.episodes == sum(row[4] for row in content["ledger"])

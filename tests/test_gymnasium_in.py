@@ -140,7 +140,7 @@ class TestPlaying:
             assert same(play(copies, policy, 3, seed=1), play(processes, policy, 3, seed=1))
             assert (copies.at_once, processes.at_once) == (32, 2)
 
-    def test_the_policy_is_asked_once_per_level_for_all_copies(self):
+    def test_the_policy_is_asked_once_per_level_for_all_copies_that_go_on(self):
         asked = []
 
         class Watching(Uniform):
@@ -148,8 +148,13 @@ class TestPlaying:
                 asked.append((level, len(x)))
                 return super().actions(level, x, rng)
 
-        play(on_the_line(Line), Watching(2), 40)
-        assert asked == [(level, 32) for level in range(5)] + [(level, 8) for level in range(5)]
+        played = play(on_the_line(Line), Watching(2), 40)
+        going_on = [(~ended).astype(int) for ended in played.ended]
+        rounds = [
+            (level, int(row[part].sum())) for part in (slice(32), slice(32, 40)) for level, row in enumerate(going_on)
+        ]
+        assert asked == [(level, n) for level, n in rounds if n]
+        assert asked[0] == (0, 32)
 
     def test_native_vector_environments(self):
         """Episodes end as in copies, and what a copy does after its own restart is ignored."""
@@ -756,3 +761,28 @@ def test_the_guide_runs(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [words for words in promised if words not in lines] == []
     assert len(promised) >= 3
+
+
+def test_what_is_padded_after_the_end_is_never_evaluated():
+    """The codebook of this class does not hold the end marker, which is another observation than all that are seen."""
+
+    class Short(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0, 9, (2,), dtype=np.int64)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.array([1, 1]), {}
+
+        def step(self, action):
+            return np.array([2, 2]), float(action == 1), action == 1, False, {}
+
+    env = richobs.from_gymnasium(Short, horizon=3, reward_range=(0, 1))
+    rows = np.array([[1, 1], [2, 2]])
+    q = np.array([[[1.0, 1.0], [1.0, 1.0]], [[0.2, 0.9], [0.2, 0.9]]])
+    last = np.array([[[0.0, 1.0], [0.0, 1.0]], [[0.9, 0.2], [0.9, 0.2]]])
+    functions = richobs.Tables([q, q, last], codebooks=[richobs.core.codebook.Codebook(rows)] * 3)
+    played = env.play(richobs.OpenLoop((1, 1, 1)), 2, np.random.default_rng(0))
+    assert [a.tolist() for a in played.actions] == [[1, 1], [0, 0], [0, 0]]
+    outcome = richobs.learn(env, functions, epsilon=0.2, progress=False)
+    assert outcome.policy.member == 0

@@ -106,7 +106,7 @@ class TestRegistry:
             (InvalidInput, "frozen-lake", {"slip": 0.6}, "slip must be between 0.0 and 0.5; got 0.6"),
             (InvalidInput, "frozen-lake", {"n_maps": 10**6}, "at most 300,000,000. Ask for fewer maps"),
             (InvalidInput, "frozen-lake", {"n_maps": 39, "candidates": "near"}, "37 different near maps of size 4x4"),
-            (InvalidInput, "lock", {"horizon": 0}, "lock: horizon must be at least 1; got 0"),
+            (InvalidInput, "lock", {"horizon": 0}, "lock: horizon must be between 1 and 1000000; got 0"),
             (InvalidInput, "mdp,stochastic=yes", {}, "stochastic must be True or False; got 'yes'"),
             (InvalidInput, "random/1", {"violate": "reactive"}, "horizon, n_states and n_actions must be at least 2"),
         ],

@@ -11,7 +11,7 @@ import numpy as np
 
 from richobs.classes.base import Arrays, Chosen, LevelClass, checked_members
 from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.files import write_atomically
+from richobs.core.files import open_arrays, write_atomically
 
 CODECS: dict[str, type[LevelClass]] = {}  # code -> class; filled by `@codec` where the class is written
 CHOSEN = "chosen "  # a kind that begins with this word is some members of the class that the rest names
@@ -104,17 +104,20 @@ def read_parts(file: str | os.PathLike[str], format: str) -> tuple[dict[str, Any
         InvalidFile: the file is damaged or holds something else.
     """
     try:
-        with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            header = json.loads(str(stored["header"]))
-            arrays = {name: stored[name] for name in stored.files if name != "header"}
-        if header["format"] != format or header["version"] != 1:
-            raise InvalidFile(f"{file} is not a {format} file of version 1: its header says {header}.")
-        parts = []
-        for h, kind in enumerate(list(header["kinds"])):
-            prefix = f"{h}/"
-            parts.append((str(kind), {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}))
+        with open_arrays(file) as stored:
+            header = json.loads(str(stored.read("header")))
+            if header["format"] != format or header["version"] != 1:
+                raise InvalidFile(f"its header says {str(header)[:200]}; version 1 is read alone")
+            kinds = [str(kind) for kind in list(header["kinds"])]
+            parts: list[tuple[str, Arrays]] = [(kind, {}) for kind in kinds]
+            places = {str(h): part for h, (_, part) in enumerate(parts)}
+            for full_name in (each for each in stored.sizes if each != "header"):
+                level, _, name = full_name.partition("/")
+                if level not in places or not name:
+                    raise InvalidFile(f"it holds an array {full_name[:40]!r}, which belongs to none of its parts")
+                places[level][name] = stored.read(full_name)
         return header, parts
-    except (FileNotFoundError, InvalidFile):
+    except FileNotFoundError:
         raise
     except Exception as error:  # whatever else a damaged or hostile file leads to
         raise InvalidFile(f"{file} is not a {format} file that richobs wrote: {error}") from error

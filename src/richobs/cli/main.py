@@ -26,7 +26,7 @@ from richobs.cli.show import ShowCommand
 from richobs.cli.value import ValueCommand
 from richobs.cli.verify import VerifyCommand
 from richobs.cli.worlds import WorldsCommand
-from richobs.core.errors import RichObsError, RunStopped
+from richobs.core.errors import InvalidInput, RichObsError, RunStopped
 from richobs.show.summary import plain_console
 
 HINT = "A world is given as `lock --horizon 10` or as `lock/10`. `--version` prints the version."
@@ -56,6 +56,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return 0
     console, errors = plain_console(), plain_console(stderr=True)
     try:
+        _check_texts(arguments)
         command: Any = tyro.cli(
             _command_type(arguments),
             prog="richobs",
@@ -73,8 +74,22 @@ def main(args: Sequence[str] | None = None) -> int:
             spent = error.ledger.total if error.ledger is not None else 0
             errors.print(f"{spent:,} episodes were spent in {len(error.trace):,} tests until then.", style="dim")
         return 2
+    except RecursionError:  # only files from elsewhere are nested so deeply
+        errors.print("[bold red]richobs:[/] a file that was read is nested too deeply; richobs did not write it.")
+        return 2
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _check_texts(arguments: Sequence[str]) -> None:
+    """Refuses arguments that can be no name of a file and no text."""
+    for argument in arguments:
+        try:
+            is_name = b"\0" not in os.fsencode(argument)
+        except UnicodeEncodeError:
+            is_name = False
+        if not is_name:
+            raise InvalidInput(f"an argument holds characters that no name of a file can hold: {argument!a}.")
 
 
 def _first_line(documented: object) -> str:

@@ -34,6 +34,8 @@ class RunsCommand:
                 found.append((str(place), StoredRun.read(place)))
             except RichObsError as error:
                 found.append((str(place), str(error)))
+            except RecursionError:
+                found.append((str(place), "a file in it is nested too deeply; richobs did not write it."))
         if self.json:
             console.print_json(json.dumps([as_plain(name, run) for name, run in found]))
         elif found:

@@ -11,8 +11,8 @@ from rich.text import Text
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli.gymnasium_options import make_stored, trusting
 from richobs.cli.printing import print_claim, print_findings
-from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.runs.certificate import Certificate
+from richobs.core.errors import InvalidFile, InvalidInput, StoreError
+from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, keep_verification, recorded_beside
 from richobs.runs.verify import verify
 from richobs.show import write_report
@@ -49,18 +49,32 @@ class VerifyCommand:
         policy = _load_policy(beside) if beside.exists() else None
         with watched(problem.name, problem.functions.log_size, quiet=self.quiet or self.json) as callback:
             checked = verify(certificate, problem, policy=policy, callback=callback)
+        notes = []
+        if policy is None and certificate.content["policy"]["digest"] is not None:
+            notes.append(f"there is no {POLICY} beside the certificate, so the policy itself was not compared")
         if file.name == CERTIFICATE and file.with_name(CONFIG).exists():
-            keep_verification(file.parent, checked)
-            if file.with_name(REPORT).exists():
-                write_report([StoredRun.read(file.parent)], file.with_name(REPORT), figures=False)
+            notes += _keep(file, checked)
         if self.json:
             findings = [dataclasses.asdict(f) for f in checked.findings]
-            console.print_json(json.dumps({"agrees": checked.agrees, "findings": findings}))
+            console.print_json(json.dumps({"agrees": checked.agrees, "findings": findings, "notes": notes}))
         else:
             print_claim(console, Text(certificate.claim, style="bold"))
             marks = {True: "[green]agrees[/]", False: "[bold red]differs[/]"}
             print_findings(console, [(f.what, marks[f.agrees], f.detail) for f in checked.findings])
+            for note in notes:
+                console.print(Text(f"note: {note}"), style="yellow")
         return 0 if checked.agrees else 1
+
+
+def _keep(file: pathlib.Path, checked: Verification) -> list[str]:
+    """Keeps a verdict beside its certificate, and shows it in the page there; returns why not, where it cannot."""
+    try:
+        keep_verification(file.parent, checked)
+        if file.with_name(REPORT).exists():
+            write_report([StoredRun.read(file.parent)], file.with_name(REPORT), figures=False)
+    except (OSError, StoreError) as error:
+        return [f"the verdict is not kept, because {file.parent} cannot be written: {error}"]
+    return []
 
 
 def _no_certificate(file: pathlib.Path) -> str:

@@ -120,11 +120,18 @@ def checked_episodes(played: Any, env: Environment, policy: Policy, n: int, leve
     for level, x in enumerate(seen):
         if x.dtype.hasobject:
             raise Rejected(f"{name}: observations at level {level} are Python objects, not numbers or text.")
-        if x.dtype.kind == "f" and np.isnan(x).any():
-            raise Rejected(f"{name}: an observation at level {level} is not a number (NaN).")
+        if x.dtype.kind in "fc" and not np.isfinite(x).all():
+            wrong = ~np.isfinite(x)
+            raise Rejected(
+                f"{name}: an observation at level {level} is not a finite number (NaN or infinite): {x[wrong][0]} in "
+                f"episode {np.argwhere(wrong)[0][0]}."
+            )
+        if x.dtype.kind in "mM" and np.isnat(x).any():
+            raise Rejected(f"{name}: an observation at level {level} is not a time (NaT).")
     actions = _table(name, "actions", played.actions, n, levels, "iu")
     rewards = _table(name, "rewards", played.rewards, n, levels, "fiub").astype(np.float64, copy=False)
-    ended = _table(name, "ended", played.ended, n, levels, "b") if len(played.ended) else None
+    has_ends = not isinstance(played.ended, Sequence | np.ndarray) or len(played.ended)
+    ended = _table(name, "ended", played.ended, n, levels, "b") if has_ends else None
     if ended is not None and (ended[:-1] & ~ended[1:]).any():
         raise Rejected(f"{name}: an episode that had ended goes on; `ended` stays True once it is.")
     if not (actions.min() >= 0 and actions.max() < env.n_actions):
@@ -135,6 +142,8 @@ def checked_episodes(played: Any, env: Environment, policy: Policy, n: int, leve
         )
     prefix = np.array(fixed_prefix(policy)[:levels], dtype=np.int64)
     wrong = actions[: len(prefix)] != prefix[:, None]
+    if ended is not None:
+        wrong &= ~ended[: len(prefix)]  # what an episode does after its end is nothing
     if wrong.any():
         level, episode = np.argwhere(wrong)[0]
         raise Rejected(
@@ -154,17 +163,16 @@ def check_obeyed(played: Episodes, env: Environment, policy: Policy) -> None:
         Rejected: an action that the policy does not take at what was seen.
     """
     for level, (x, acted) in enumerate(zip(played.observations, played.actions, strict=True)):
-        asked = sure_actions(policy, level, x)
+        live = np.flatnonzero(~played.ended[level]) if played.ended else np.arange(played.n)
+        asked = sure_actions(policy, level, x[live]) if len(live) else None
         if asked is None:
             continue
-        wrong = acted != asked
-        if played.ended:
-            wrong &= ~played.ended[level]
+        wrong = acted[live] != asked
         if wrong.any():
             i = int(wrong.argmax())
             raise Rejected(
-                f"{type(env).__name__}.play: episode {i} took action {acted[i]} at level {level}; the policy asks for "
-                f"action {asked[i]} at what was seen there."
+                f"{type(env).__name__}.play: episode {live[i]} took action {acted[live[i]]} at level {level}; the policy "
+                f"asks for action {asked[i]} at what was seen there."
             )
 
 
@@ -174,10 +182,12 @@ def _columns(name: str, what: str, given: Any, n: int, levels: int) -> list[Any]
         raise Rejected(f"{name}: {what} must be a list with one array per level; got {type(given).__name__}.")
     try:
         columns = [np.array(column) for column in given]  # copies: an environment may use its arrays again
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise Rejected(f"{name}: {what} are not arrays: {error}") from error
     if len(columns) != levels:
         raise Rejected(f"{name} returned {what} of {len(columns)} levels; {levels} were asked for.")
+    if any(np.ma.is_masked(column) for column in given):
+        raise Rejected(f"{name}: {what} have masked entries, which are no values.")
     for level, column in enumerate(columns):
         if column.ndim < 1 or len(column) != n:
             raise Rejected(

@@ -90,6 +90,7 @@ class Outcome:
     ledger: Ledger = field(default_factory=Ledger, repr=False)
     trace: tuple[Event, ...] = field(default=(), repr=False)  # everything that happened, in order
     in_units: InUnits | None = field(default=None, repr=False)  # where rewards were rescaled for the learner
+    fingerprint: str | None = field(default=None, repr=False)  # of the class, by its values, where it is Python code
 
     @property
     def episodes(self) -> int:

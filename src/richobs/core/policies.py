@@ -12,7 +12,7 @@ import numpy as np
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import ValueFunction
 from richobs.core.randomness import keyed_generator
-from richobs.core.types import Floats, Ints, Member, Observations, Path
+from richobs.core.types import Floats, Ints, Mask, Member, Observations, Path
 
 TIE = 1e-13  # how much better an action must be than the one before it; rounding is a thousand times smaller
 
@@ -235,3 +235,14 @@ def checked_actions(policy: Policy, level: int, x: Observations, n_actions: int,
         wrong = array[(array < 0) | (array >= n_actions)][0]
         raise InvalidInput(f"{name} takes action {wrong} at level {level}; there are actions 0 to {n_actions - 1}.")
     return array.astype(np.int64, copy=False)
+
+
+def live_actions(
+    policy: Policy, level: int, x: Observations, over: Mask, n_actions: int, rng: np.random.Generator
+) -> Ints:
+    """Returns `[n]` a policy's checked actions, and 0 where the episode is over `[n]`: nobody is asked there."""
+    actions = np.zeros(len(x), dtype=np.int64)
+    live = np.flatnonzero(~over)
+    if len(live):
+        actions[live] = checked_actions(policy, level, x[live], n_actions, rng)
+    return actions

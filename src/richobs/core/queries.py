@@ -5,10 +5,11 @@ pure function of (seed, key of the query, how often that key was asked before, c
 the same answers, in any order. Shapes: n episodes, N members of a level, K actions.
 """
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,9 +17,9 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.ledger import Ledger
 from richobs.core.moments import Moments
-from richobs.core.policies import OpenLoop, Policy, Switch, Uniform, fixed_prefix
+from richobs.core.policies import Explore, OpenLoop, Policy, Switch, Uniform, fixed_prefix
 from richobs.core.steps import Steps
-from richobs.core.types import Floats, Ints, Path
+from richobs.core.types import Floats, Ints, Member, Path
 
 
 class LevelMoments(NamedTuple):
@@ -109,11 +110,40 @@ class Query:
 
     @property
     def words(self) -> list[Any]:
-        """The query in plain values; a record compares them."""
-        wanted = [[w.level, -1 if w.members is None else len(w.members), w.rewards] for w in self.moments]
-        flags = [self.returns, self.paths, self.tally, self.episodes]
+        """The query in plain values, which name members and policy; a record compares them."""
+        wanted = [[w.level, _members_words(w.members), w.rewards] for w in self.moments]
+        flags = [self.returns, self.paths, self.tally, self.episodes, _policy_words(self.policy)]
         words = [list(self.path), self.n, self.purpose, self.phase, self.levels, wanted, flags]
         return [*words, [list(w) for w in self.steps]] if self.steps else words
+
+
+@runtime_checkable
+class _OfMember(Protocol):
+    """A policy that says of which function of a class it is."""
+
+    @property
+    def member(self) -> Member:
+        """Index of the function."""
+        ...
+
+
+def _members_words(members: Ints | None) -> str:
+    """Returns which members are meant, in a few characters: their number and a digest."""
+    if members is None:
+        return "all"
+    index = np.asarray(members)
+    return f"{len(index)}:{hashlib.sha256(index.astype('<i8').tobytes()).hexdigest()[:16]}"
+
+
+def _policy_words(policy: Policy) -> list[Any]:
+    """Returns a policy in plain values, as far as it says what it is; the path that it begins with is named elsewhere."""
+    if isinstance(policy, Switch):
+        return ["Switch", _policy_words(policy.first), policy.level, _policy_words(policy.then)]
+    if isinstance(policy, Explore):
+        return ["Explore", _policy_words(policy.policy), policy.share]
+    if isinstance(policy, _OfMember):
+        return [type(policy).__name__, np.asarray(policy.member).tolist()]
+    return [type(policy).__name__]
 
 
 class Returns(NamedTuple):

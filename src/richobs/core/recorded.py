@@ -5,15 +5,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from richobs.core.environment import Environment, Episodes, checked_episodes
 from richobs.core.errors import InvalidFile, InvalidInput, Rejected, RewardOutOfRange
-from richobs.core.files import write_atomically
+from richobs.core.files import open_arrays, write_atomically
 from richobs.core.policies import Uniform
 
+EXPANDED = 256 * 2**20  # bytes that a small file may expand to; more is written, and read, without compression
+COMPRESSION = 20  # times its own size that a larger file may expand to
 COLUMNS = ("observations", "actions", "rewards", "ended")
 
 
@@ -71,27 +72,32 @@ def save_episodes(file: str | os.PathLike[str], episodes: Episodes) -> None:
             if plain.dtype.hasobject:
                 raise InvalidInput(f"{name} at level {level} are Python objects, which are not written to files.")
             arrays[f"{name}_{level}"] = plain
+    write = np.savez if sum(a.nbytes for a in arrays.values()) > EXPANDED // 2 else np.savez_compressed
     with write_atomically(FilePath(file)) as stream:
-        np.savez_compressed(stream, **arrays)
+        write(stream, **arrays)
 
 
 def load_episodes(file: str | os.PathLike[str]) -> Episodes:
     """Returns the episodes in a file that `save_episodes` wrote.
 
+    The sizes that the file declares are checked before anything is expanded: at most 256 MiB, or 20 times the file.
+
     Raises:
-        InvalidFile: it is damaged, or something else.
+        InvalidFile: it is damaged, or something else, or it would expand to more.
     """
     try:
-        with np.load(file, allow_pickle=False) as data:
-            levels = sum(name.startswith("rewards_") for name in data.files)
-            columns = [
-                tuple(data[f"{name}_{level}"] for level in range(levels))
-                for name in COLUMNS
-                if name != "ended" or "ended_0" in data.files
-            ]
+        with open_arrays(file, largest=max(EXPANDED, COMPRESSION * os.path.getsize(file))) as stored:
+            levels = sum(name.startswith("rewards_") for name in stored.sizes)
             known = {f"{name}_{level}" for name in COLUMNS for level in range(levels)}
-            if not levels or set(data.files) - known:
-                raise InvalidFile(f"{file} holds no episodes: it has {', '.join(sorted(data.files)[:8])}.")
-    except (ValueError, KeyError, EOFError, BadZipFile, AttributeError) as error:
+            if not levels or stored.sizes.keys() - known:
+                raise InvalidFile(f"it has {', '.join(sorted(stored.sizes)[:8])}")
+            columns = [
+                tuple(stored.read(f"{name}_{level}") for level in range(levels))
+                for name in COLUMNS
+                if name != "ended" or "ended_0" in stored.sizes
+            ]
+    except OSError:
+        raise
+    except Exception as error:  # whatever a damaged or hostile file leads to
         raise InvalidFile(f"{file} does not hold episodes as richobs.save_episodes writes them: {error}") from error
     return Episodes(*columns)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from richobs.core.errors import InvalidInput
 from richobs.core.problem import check_accuracy
 
+LARGEST_COUNT = 2**63 - 1  # of episodes, states and workers: what an integer of NumPy holds
 MAY_CHANGE = frozenset({"max_episodes", "workers"})  # a stored run may go on with other values
 
 
@@ -54,24 +55,36 @@ class Settings:
                 raise InvalidInput(f"{name} must be a whole number; got {value!r}.") from None
         for name in ("epsilon", "delta", "threshold"):
             value = getattr(self, name)
-            # NumPy's numbers become Python's; what is no number is refused by `check`.
             is_plain = type(value) in (int, float)
-            if not is_plain and isinstance(value, numbers.Real):
-                object.__setattr__(self, name, float(value))
+            if not isinstance(value, numbers.Real):
+                continue  # refused by `check`
+            try:
+                number = float(value)
+            except OverflowError:
+                raise InvalidInput(f"{name} must be a number that a float holds; got {_shortened(value)}.") from None
+            if not is_plain:  # NumPy's numbers become Python's
+                object.__setattr__(self, name, number)
         object.__setattr__(self, "tuning", tuple(sorted(write_tuning(self.tuning))))
 
     def check(self) -> None:
         """Raises `InvalidInput` where a value is impossible for every run."""
         check_accuracy(self.epsilon, self.delta, math.inf)
-        if self.threshold is not None and not math.isfinite(self.threshold):
-            raise InvalidInput(f"threshold must be a finite number; got {self.threshold!r}.")
+        for name, text in (("learner", self.learner), ("engine", self.engine)):
+            if not isinstance(text, str):
+                raise InvalidInput(f"{name} must be the name of one; got {text!r}.")
+        threshold: object = self.threshold
+        is_number = isinstance(threshold, numbers.Real) and math.isfinite(threshold)
+        if threshold is not None and not is_number:
+            raise InvalidInput(f"threshold must be a finite number; got {threshold!r}.")
         for name, value in (
             ("workers", self.workers),
             ("max_episodes", self.max_episodes),
             ("n_states", self.n_states),
         ):
             if value is not None and value < 1:
-                raise InvalidInput(f"{name} must be at least 1; got {value}.")
+                raise InvalidInput(f"{name} must be at least 1; got {_shortened(value)}.")
+            if value is not None and value > LARGEST_COUNT:
+                raise InvalidInput(f"{name} must be at most {LARGEST_COUNT:,}; got {_shortened(value)}.")
 
     def as_plain(self) -> dict[str, Any]:
         """Returns the settings in plain values."""
@@ -97,6 +110,13 @@ class Settings:
             if not fits:
                 raise TypeError(f"settings.{name} is {value!r}")
         return cls(**values)
+
+
+def _shortened(value: Any) -> str:
+    """Returns a number as text; of a whole number that is too long to read, about how many digits it has."""
+    if isinstance(value, int) and abs(value) > LARGEST_COUNT:
+        return f"a number of about {round(value.bit_length() * math.log10(2)):,} digits"
+    return repr(value)
 
 
 Tuned = TypeVar("Tuned")

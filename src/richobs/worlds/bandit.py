@@ -7,7 +7,7 @@ import numpy as np
 from richobs.core.problem import Problem
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
-from richobs.worlds.checks import require_range
+from richobs.worlds.checks import require_range, require_size
 from richobs.worlds.simulator import tabular_problem
 
 
@@ -27,6 +27,7 @@ class Config:
     def __post_init__(self) -> None:
         for name in ("n_contexts", "n_actions", "class_size"):
             require_range(self, name, low=1, high=1_000_000)
+        require_size(self, 1, self.n_contexts * self.n_actions * (self.class_size + 4))
 
 
 def build(config: Config) -> Problem:

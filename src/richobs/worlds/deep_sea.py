@@ -7,7 +7,7 @@ import numpy as np
 from richobs.core.problem import Problem
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
-from richobs.worlds.checks import require_range
+from richobs.worlds.checks import require_range, require_size
 from richobs.worlds.simulator import tabular_problem
 
 
@@ -29,6 +29,7 @@ class Config:
     def __post_init__(self) -> None:
         for name in ("horizon", "class_size"):
             require_range(self, name, low=1, high=1_000_000)
+        require_size(self, self.horizon, self.horizon * (self.horizon + self.class_size))
 
 
 def build(config: Config) -> Problem:

@@ -12,7 +12,7 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
-from richobs.worlds.checks import require_range
+from richobs.worlds.checks import require_range, require_size
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment, reads_right, value_by_reading
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ class Config:
     """Chooses the live actions and which live state they lead to."""
 
     def __post_init__(self) -> None:
-        require_range(self, "horizon", low=1)
-        require_range(self, "n_actions", low=2)
+        require_range(self, "horizon", low=1, high=1_000_000)
+        require_range(self, "n_actions", low=2, high=1_000_000)
+        require_size(self, self.horizon, self.n_actions**2)
         for name in ("bonus", "swap"):
             require_range(self, name, low=0.0, high=1.0)
         require_range(self, "sigma", low=0.0)

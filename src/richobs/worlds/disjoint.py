@@ -11,7 +11,7 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
-from richobs.worlds.checks import require_range
+from richobs.worlds.checks import require_range, require_size
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment, hidden_tables, tabular_problem
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ class Config:
     def __post_init__(self) -> None:
         for name in ("horizon", "n_states", "n_actions", "n_observations", "dimension", "class_size"):
             require_range(self, name, low=1, high=1_000_000)
+        S, K = self.n_states, self.n_actions
+        seen = S * (self.dimension if self.vectors else self.n_observations)
+        require_size(self, self.horizon, S * S * K + S * seen * (K + 1) + seen * K * (self.class_size + 4))
 
 
 def build(config: Config) -> Problem:

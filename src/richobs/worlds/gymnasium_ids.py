@@ -110,4 +110,9 @@ def _number(value: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    return urllib.parse.quote(text, safe=PLAIN)
+    try:
+        return urllib.parse.quote(text, safe=PLAIN)
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"{text!a} holds characters that are no text, so it cannot be written down in an id."
+        ) from None

@@ -14,7 +14,7 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
-from richobs.worlds.checks import require_range
+from richobs.worlds.checks import require_range, require_size
 from richobs.worlds.simulator import (
     WorldEnvironment,
     all_patterns,
@@ -62,9 +62,10 @@ class Config:
     """Chooses the combination."""
 
     def __post_init__(self) -> None:
-        require_range(self, "horizon", low=1)
-        require_range(self, "n_actions", low=2)
-        require_range(self, "noise_bits", low=0)
+        require_range(self, "horizon", low=1, high=1_000_000)
+        require_range(self, "n_actions", low=2, high=1_000_000)
+        require_range(self, "noise_bits", low=0, high=10_000)
+        require_size(self, self.horizon, self.n_actions**2)
         for name in ("swap", "fail"):
             require_range(self, name, low=0.0, high=1.0)
         require_range(self, "sigma", low=1e-6)
@@ -74,6 +75,8 @@ class Config:
                 f"lock: tables need observations that can be listed, bits with at most {MAX_LISTED_BITS} noise bits; got "
                 f"{self.noise_bits} and noise {self.noise!r}."
             )
+        if self.functions == "tables":
+            require_size(self, self.horizon, 2 ** (self.noise_bits + 3) * self.n_actions * (self.class_size + 4))
 
 
 class LockWorld:

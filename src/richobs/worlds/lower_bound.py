@@ -13,7 +13,7 @@ from richobs.core.problem import Problem
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Path
-from richobs.worlds.checks import require_range
+from richobs.worlds.checks import require_range, require_size
 from richobs.worlds.simulator import table_problem
 
 GOOD, BAD = 0, 1
@@ -36,8 +36,9 @@ class Config:
     """Chooses the secret path."""
 
     def __post_init__(self) -> None:
-        require_range(self, "horizon", low=1)
-        require_range(self, "n_actions", low=2)
+        require_range(self, "horizon", low=1, high=1_000_000)
+        require_range(self, "n_actions", low=2, high=1_000_000)
+        require_size(self, self.horizon, self.n_actions)
         require_range(self, "epsilon", low=0.0, high=0.5)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from richobs.core.problem import Problem
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
-from richobs.worlds.checks import require_range
+from richobs.worlds.checks import require_range, require_size
 from richobs.worlds.simulator import tabular_problem
 
 
@@ -32,6 +32,8 @@ class Config:
     def __post_init__(self) -> None:
         for name in ("horizon", "n_states", "n_actions", "class_size"):
             require_range(self, name, low=1, high=1_000_000)
+        S, K = self.n_states, self.n_actions
+        require_size(self, self.horizon, S * S * (K + 1) + S * K * (self.class_size + 4))
 
 
 def build(config: Config) -> Problem:

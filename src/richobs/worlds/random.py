@@ -11,7 +11,7 @@ from richobs.core.problem import Problem
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Mask
-from richobs.worlds.checks import require_range
+from richobs.worlds.checks import require_range, require_size
 from richobs.worlds.simulator import hidden_tables, table_problem
 
 Violation = Literal["none", "layered", "reactive", "realizable", "deterministic", "reward range"]
@@ -53,7 +53,10 @@ class Config:
     def __post_init__(self) -> None:
         for name in ("horizon", "n_states", "n_actions", "class_size"):
             require_range(self, name, low=1, high=1_000_000)
-        require_range(self, "n_observations", low=0)
+        require_range(self, "n_observations", low=0, high=1_000_000)
+        S, K = self.n_states, self.n_actions
+        seen = S + self.n_observations
+        require_size(self, self.horizon, S * S * K + S * seen * (3 * K + 1) + seen * K * (self.class_size + 4))
         for name in ("overlap", "near", "twin_gap"):
             require_range(self, name, low=0.0, high=1.0)
         if self.twin_gap and self.n_actions % 2:

@@ -58,6 +58,7 @@ def configure(id: str, **params: Any) -> Any:
         id: a world (`lock`), a world and its horizon (`lock/10`), or a full id (`lock/10,noise_bits=4,seed=3`).
         **params: the world's parameters by name; they may not repeat what the id says.
     """
+    _require_text(id)
     head, *pairs = id.split(",")
     world, slash, horizon = head.partition("/")
     config = config_class(world)
@@ -109,6 +110,7 @@ def make(id: str, **params: Any) -> Problem:
         **params: the world's parameters by name; of a Gymnasium environment those of `from_gymnasium`, and `functions`,
             `module:name` of a function that takes the environment and returns the class.
     """
+    _require_text(id)
     if is_gymnasium_id(id):
         spec = gymnasium_spec(id, **params)
         own = write_id(spec)  # refuses what cannot be written down before anything is made
@@ -145,6 +147,12 @@ def shared_problem(config: Any) -> Problem:
     return build(config)
 
 
+def _require_text(id: object) -> None:
+    """Refuses an id that is not a text."""
+    if not isinstance(id, str):
+        raise InvalidInput(f"an id is a text such as 'lock/10' (see `richobs worlds`); got {id!r}.")
+
+
 def _convert(world: str, name: str, kind: Any, value: Any) -> Any:
     """Returns `value` as the type that the config's field declares; ids carry text."""
     options = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
@@ -166,7 +174,7 @@ def _convert(world: str, name: str, kind: Any, value: Any) -> Any:
             return number
         if value not in options:
             raise ValueError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         wanted = f"one of {', '.join(map(str, options))}" if options else KINDS[kind]
         raise InvalidInput(f"world {world!r}: {name} must be {wanted}; got {value!r}.") from None
     return value

@@ -7,7 +7,7 @@ import numpy as np
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.policies import greedy_actions
-from richobs.core.types import Floats, Ints, Observations
+from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.learners.betting.ranges import Ranges
 
 
@@ -51,7 +51,7 @@ def followed(played: Episodes, policy: LearnedPolicy, ranges: Ranges) -> tuple[l
     """
     H = played.levels
     over = list(played.ended) if played.ended else [np.zeros(played.n, dtype=bool)] * H
-    values = [policy.f.values(h, played.observations[h]) for h in range(H)]  # [n, K] each
+    values = [_live_values(policy, h, played.observations[h], over[h]) for h in range(H)]  # [n, K] each
     earned = np.zeros(played.n)
     follows = np.ones(played.n, dtype=bool)
     levels = []
@@ -69,3 +69,13 @@ def followed(played: Episodes, policy: LearnedPolicy, ranges: Ranges) -> tuple[l
         follows[here[~same]] = False
         earned[here[~same]] += ranges.rest[h]
     return levels, earned
+
+
+def _live_values(policy: LearnedPolicy, level: int, x: Observations, over: Mask) -> Floats:
+    """Returns `[n, K]` the values of the policy's function, and 0 where the episode is over: padding is not evaluated."""
+    if not over.any():
+        return policy.f.values(level, x)
+    values = np.zeros((len(x), policy.functions.n_actions))
+    if not over.all():
+        values[~over] = policy.f.values(level, x[~over])
+    return values

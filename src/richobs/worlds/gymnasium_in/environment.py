@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 
 from richobs.core.environment import AT_ONCE, Episodes, checked_range, implied_step_range
 from richobs.core.errors import InvalidInput
-from richobs.core.policies import Policy, checked_actions
+from richobs.core.policies import Policy, live_actions
 from richobs.core.types import Mask
 from richobs.worlds.gymnasium_in.arrays import Actions, Rows
 from richobs.worlds.gymnasium_in.copies import Copies, Env, LocalCopies, NativeCopies, ProcessCopies
@@ -198,7 +198,7 @@ class GymnasiumEnvironment:
         }
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
-        """Plays n whole episodes; the policy is asked once per level for all copies, also where an episode is over.
+        """Plays n whole episodes; the policy is asked once per level, for all copies whose episode goes on.
 
         Args:
             policy: what to do.
@@ -228,7 +228,7 @@ class GymnasiumEnvironment:
         seen, taken, paid, ended = [], [], [], []
         for level in range(levels):
             x = self._rows.stack(rows)
-            actions = checked_actions(policy, level, x, self.n_actions, rng)
+            actions = live_actions(policy, level, x, over, self.n_actions, rng)
             rewards, ends = np.zeros(m), over
             if not over.all():
                 stepped = self._copies.step(actions, over)

@@ -13,7 +13,7 @@ import numpy as np
 
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
-from richobs.core.policies import Policy, checked_actions
+from richobs.core.policies import Policy, live_actions
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Observations, Path
 from richobs.worlds.gymnasium_in.arrays import Rows
@@ -75,7 +75,7 @@ class KnownPaths:
         for level in range(levels):
             x = self._rows.stack([node.observation for node in nodes])
             over = np.array([node.observation is None for node in nodes])
-            actions = checked_actions(policy, level, x, self._n_actions, rng)
+            actions = live_actions(policy, level, x, over, self._n_actions, rng)
             rewards = np.zeros(n)
             live = np.flatnonzero(~over)
             for i in live:
