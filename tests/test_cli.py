@@ -225,6 +225,38 @@ def test_verify_agrees_with_what_learn_wrote_and_notices_changes(capsys):
     assert "certificate.result.value_hat" in wrong[0]["detail"]
 
 
+def test_verify_prints_its_verdict_where_it_cannot_be_kept_and_says_that_the_policy_is_absent(capsys, monkeypatch):
+    run(capsys, "learn", "lock/3", "--out", "here", "--quiet")
+    assert "note:" not in run(capsys, "verify", "here")[1].out
+    pathlib.Path("here/policy.npz").unlink()
+    pathlib.Path("here/verification.json").unlink()
+
+    def denied(target):
+        raise PermissionError(13, "Permission denied", str(target))
+
+    monkeypatch.setattr("richobs.runs.store.write_atomically", denied)
+    status, said = run(capsys, "verify", "here")
+    out = " ".join(said.out.split())
+    assert status == 0
+    assert "agree to the last byte" in out
+    assert "note: there is no policy.npz beside the certificate, so the policy itself was not compared" in out
+    assert "note: the verdict is not kept, because here cannot be written: " in out
+    status, said = run(capsys, "verify", "here", "--json")
+    assert (status, len(json.loads(said.out)["notes"])) == (0, 2)
+
+
+def test_a_verdict_on_another_certificate_is_not_shown(capsys):
+    run(capsys, "learn", "lock/3", "--out", "here", "--quiet")
+    run(capsys, "verify", "here")
+    assert "verified" in run(capsys, "show", "here")[1].out
+    file = pathlib.Path("here/verification.json")
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "certificate": "0" * 64}))
+    assert "verified" not in run(capsys, "show", "here")[1].out
+    file.write_text(json.dumps({**content, "version": "9 <b>"}))
+    assert "says neither when nor by which version" in run(capsys, "show", "here")[1].err
+
+
 def test_verify_says_that_a_policy_is_damaged_and_what_to_do(capsys):
     run(capsys, "learn", "lock/2", "--out", "here", "--quiet")
     file = pathlib.Path("here/policy.npz")
@@ -479,7 +511,7 @@ class TestStoredRuns:
         assert "struggled" in said.out  # it says what is missing
         verified = run(capsys, "verify", "runs/a/certificate.json")
         assert verified[0] == 0
-        assert "yes, everything agrees" in run(capsys, "show", "runs/a")[1].out
+        assert f"by richobs {richobs.__version__}: everything agreed" in run(capsys, "show", "runs/a")[1].out
         whole = json.loads(run(capsys, "show", "runs/a", "--json")[1].out)
         assert whole["certificate"]["claim"] == short.strip()
         assert run(capsys, "show", "runs")[0] == 2
@@ -523,6 +555,7 @@ class TestStoredRuns:
         config = json.loads(file.read_text())
         config["environment"]["id"] = None
         file.write_text(json.dumps(config))
+        pathlib.Path("runs/a/run.sqlite").unlink()  # its rows belong to the other configuration
         status, said = run(capsys, "resume", "runs/a")
         assert status == 2
         assert "from Python again" in said.err

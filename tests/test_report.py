@@ -336,7 +336,8 @@ class TestPage:
         assert f"U ≥ V* {words.value(result['upper'])}" in said
         assert f"W ≤ V(policy) {words.value(result['lower'])}" in said
         assert f"episodes {result['episodes']:,} in {result['tests']} tests; the paper's plan: 2.01·1018" in said
-        assert "Verified. Everything was derived and drawn again, and agrees." in said
+        made = certified.verification.made
+        assert f"Verified {made}. Everything was derived and drawn again, and agreed." in said
         assert all(f.detail in said for f in certified.verification.findings)
 
     def test_shares_of_delta_are_summed(self, certified):
@@ -405,9 +406,10 @@ class TestPage:
         assert "The search tree" not in said  # nothing to draw
 
     def test_a_failed_verification_names_what_differs(self, certified):
-        found = Verification((Finding("ledger", True, "sums up"), Finding("run", False, "U is 0.5 <b> in the file")))
+        findings = (Finding("ledger", True, "sums up"), Finding("run", False, "U is 0.5 <b> in the file"))
+        found = Verification(findings, at="2026-01-31", version="0.2.0")
         html = page.page([dataclasses.replace(certified, verification=found)])
-        assert "Verification failed." in Page(html).said
+        assert "Verification failed on 2026-01-31 by richobs 0.2.0." in Page(html).said
         assert "run differs: U is 0.5 <b> in the file" in Page(html).said
         assert "ledger agrees: sums up" in Page(html).said
 

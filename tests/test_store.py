@@ -1,5 +1,6 @@
 """Runs on disk: killed at any moment they resume to the same bytes; folders of others and broken ones are left alone."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -11,14 +12,16 @@ import sqlite3
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import richobs
 import to_be_killed
-from richobs.classes import Layered, TableLevel
+from richobs.classes import Callables, Layered, LevelClass, TableLevel
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.ledger import Ledger
 from richobs.core.process import Rewards, TabularProcess
@@ -26,6 +29,7 @@ from richobs.core.queries import Query
 from richobs.core.settings import Settings
 from richobs.engines import PacedEnvironment, StreamEngine
 from richobs.learners.lsvee import PaperConstants
+from richobs.runs import store
 from richobs.runs.session import run
 from richobs.runs.store import RunFolder, StoredRun, _held, discard, find_runs, keep_verification
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
@@ -49,6 +53,18 @@ def streamed_paper(monkeypatch):
 
 def files_of(folder):
     return {name: (Path(folder) / name).read_bytes() for name in ("certificate.json", "policy.npz")}
+
+
+def resealed(folder):
+    """Makes the links of all rows anew, as somebody would who knows how; what is behind the links is tested with it."""
+    first = store._start(json.loads((Path(folder) / "config.json").read_text()))
+    with sqlite3.connect(Path(folder) / "run.sqlite") as db:
+        for table, columns in store.CHAINED.items():
+            link = store._first_link(first, table)
+            for row in db.execute(f"SELECT {columns} FROM {table} ORDER BY k").fetchall():
+                link = store._link(link, row)
+                db.execute(f"UPDATE {table} SET link = ? WHERE k = ?", (link, row[0]))
+            db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (table, link))
 
 
 def start(world, folder, settings, pause=0.0):
@@ -333,7 +349,7 @@ class TestFoldersThatAreLeftAlone:
         (folder / "config.json").write_text(json.dumps(config))
         for use in (lambda: StoredRun.read(folder), lambda: learn(richobs.make("lock/3"), out=folder)):
             with pytest.raises(
-                InvalidFile, match=r"has format 1, written by richobs 0\.1\.0; richobs .* reads format 2"
+                InvalidFile, match=r"has format 1, written by richobs 0\.1\.0; richobs .* reads format 3"
             ):
                 use()
 
@@ -418,6 +434,7 @@ class TestFoldersThatAreLeftAlone:
     def test_a_record_of_other_code(self, folder):
         with sqlite3.connect(folder / "run.sqlite") as db:
             db.execute("""UPDATE draws SET query = '[[0], 5, "x", "y", 1, [], []]' WHERE k = 0""")
+        resealed(folder)
         with pytest.raises(InvalidFile, match="made by other code or on another machine"):
             learn(richobs.make("lock/3"), out=folder)
 
@@ -429,6 +446,7 @@ class TestFoldersThatAreLeftAlone:
             assert words[1:3] == [16, "trial"]
             words[place] = value
             db.execute("UPDATE draws SET query = ? WHERE k = 0", (json.dumps(words),))
+        resealed(folder)
         with pytest.raises(InvalidFile, match="draw 0 of the record was"):
             learn(richobs.make("lock/3"), out=folder)
 
@@ -437,6 +455,7 @@ class TestFoldersThatAreLeftAlone:
             body = json.loads(db.execute("SELECT body FROM events WHERE k = 0").fetchone()[0])
             body[1] += 1
             db.execute("UPDATE events SET body = ? WHERE k = 0", (json.dumps(body),))
+        resealed(folder)
         with pytest.raises(InvalidFile, match="decision 0 of the run"):
             learn(richobs.make("lock/3"), out=folder)
 
@@ -530,6 +549,7 @@ def test_what_verify_found_belongs_to_the_certificate_it_was_about(tmp_path):
     assert StoredRun.read(tmp_path).verification == checked
     text = (tmp_path / "certificate.json").read_text()
     changed = text.replace("at most 0.1 above", "at most 0.2 above")
+    assert json.loads((tmp_path / "verification.json").read_text())["certificate"] == sha256(text.encode()).hexdigest()
     assert changed != text
     (tmp_path / "certificate.json").write_text(changed)
     assert StoredRun.read(tmp_path).verification is None
@@ -601,7 +621,7 @@ class Answers(Counter):
             r"took action [56] at level 0; there are actions 0 to 1",
         ),
         (lambda e: dataclasses.replace(e, ended=[np.ones(e.n, dtype=bool)]), "after the episode's end"),
-        (lambda e: dataclasses.replace(e, observations=[e.observations[0] * np.nan]), r"is not a number \(NaN\)"),
+        (lambda e: dataclasses.replace(e, observations=[e.observations[0] * np.nan]), r"is not a .*number \(NaN"),
         (lambda e: dataclasses.replace(e, observations=[[[0], [0, 1]]]), "observations are not arrays"),
         (lambda e: dataclasses.replace(e, observations=None), "observations must be a list with one array per level"),
         (lambda e: (e.observations, e.actions, e.rewards), r"must return richobs\.Episodes; it returned tuple"),
@@ -687,3 +707,245 @@ def test_runs_are_found_below_a_folder(tmp_path):
     (tmp_path / "z" / "config.json").write_text("{}")
     (tmp_path / "z" / "run.sqlite").unlink()
     assert find_runs(tmp_path) == [tmp_path / "a" / "c", tmp_path / "b"]
+
+
+class TestRowsThatWereChanged:
+    """Each row's link holds that of the row before: whatever is done to the middle or the end of a record is noticed."""
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        learn(richobs.make("lock/3"), out=tmp_path / "run")
+        return tmp_path / "run"
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ("UPDATE draws SET query = query || ' ' WHERE k = 1", "draw 1 does not follow"),
+            ("UPDATE draws SET at = at + 1 WHERE k = 2", "draw 2 does not follow"),
+            ("DELETE FROM draws WHERE k = 1", "draw 2 does not follow"),
+            ("DELETE FROM draws WHERE k = (SELECT max(k) FROM draws)", "the last of its draws are missing"),
+            ("DELETE FROM draws", "the last of its draws are missing"),
+            (
+                "UPDATE draws SET k = k - 3 WHERE k IN (1, 2); UPDATE draws SET k = -k WHERE k < 0",
+                "draw 1 does not follow",
+            ),
+            (
+                "INSERT INTO draws SELECT k + 1000, query, answer, checksum, probes, at, link FROM draws WHERE k = 1",
+                "draw 1001 does not follow",
+            ),
+            ("UPDATE events SET body = replace(body, '0', '1') WHERE k = 1", "event 1 does not follow"),
+            ("DELETE FROM events WHERE k = 0", "event 1 does not follow"),
+            ("DELETE FROM events WHERE k = (SELECT max(k) FROM events)", "the last of its events are missing"),
+            ("INSERT INTO real VALUES (1, 5)", "its count of real episodes is not"),
+        ],
+    )
+    def test_is_noticed(self, folder, change, sentence):
+        db = sqlite3.connect(folder / "run.sqlite")
+        db.executescript(change)
+        db.close()
+        before = TestFoldersThatAreLeftAlone.contents(folder)
+        for use in (lambda: StoredRun.read(folder), lambda: learn(richobs.make("lock/3"), out=folder)):
+            with pytest.raises(InvalidFile, match=rf"run\.sqlite is damaged: {sentence}"):
+                use()
+        assert TestFoldersThatAreLeftAlone.contents(folder) == before
+
+    def test_so_is_a_configuration_that_was_edited(self, folder):
+        text = (folder / "config.json").read_text()
+        (folder / "config.json").write_text(text.replace('"delta": 0.05', '"delta": 0.5'))
+        assert (folder / "config.json").read_text() != text
+        with pytest.raises(InvalidFile, match="draw 0 does not follow"):
+            StoredRun.read(folder)
+
+
+def test_the_generators_state_of_an_interrupted_draw_is_checked(tmp_path):
+    asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400, "out": tmp_path / "run"}
+    with pytest.raises(ConnectionError):
+        learn(Counter(breaks_after=33), FUNCTIONS, **asked)
+    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
+        (k, state), *_ = db.execute("SELECT k, state FROM calls ORDER BY k DESC").fetchall()
+        other = json.loads(state)
+        other["buffer_pos"] = (other["buffer_pos"] + 1) % 4
+        db.execute("UPDATE calls SET state = ? WHERE k = ?", (json.dumps(other, sort_keys=True), k))
+    with pytest.raises(InvalidFile, match=rf"call {k} does not follow"):
+        learn(Counter(), FUNCTIONS, **asked)
+
+
+def good(level, x):
+    return np.where(np.arange(2) == np.asarray(x)[:, None], 0.8, 0.2)
+
+
+def bad(level, x):
+    return 1.0 - good(level, x)
+
+
+class OwnLevel(LevelClass):
+    """A class of somebody's own: Python code, and no digest."""
+
+    size, n_actions = 2, 2
+
+    def __init__(self, order):
+        self.order = order
+
+    def values(self, x, members=None):
+        every = np.stack([(good, bad)[i](0, x) for i in self.order])
+        return every if members is None else every[members]
+
+
+def of_code(kind, order):
+    if kind == "own":
+        return Layered([OwnLevel(order)])
+    return Callables([(good, bad)[i] for i in order], 1, 2)
+
+
+class TestAClassThatIsPythonCode:
+    """The same folder, and a class whose functions stand in another order: member 0 was the best, and is the worst now."""
+
+    asked: ClassVar = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 2_000}
+
+    @pytest.mark.parametrize("kind", ["callables", "own"])
+    @pytest.mark.parametrize("learner", ["betting", "certified"])
+    def test_another_order_is_refused(self, kind, learner, tmp_path):
+        first = richobs.learn(Counter(), of_code(kind, [0, 1]), learner=learner, out=tmp_path, **self.asked)
+        before = TestFoldersThatAreLeftAlone.contents(tmp_path)
+        for more in ({}, {"max_episodes": 4_000}):
+            with pytest.raises(
+                InvalidInput, match="holds a run with another class of functions: at the observations of"
+            ):
+                richobs.learn(Counter(), of_code(kind, [1, 0]), learner=learner, out=tmp_path, **self.asked | more)
+        assert TestFoldersThatAreLeftAlone.contents(tmp_path) == before
+        env = Counter()
+        again = richobs.learn(env, of_code(kind, [0, 1]), learner=learner, out=tmp_path, **self.asked)
+        assert (env.episodes, again.trace) == (0, first.trace)
+
+    def test_so_it_is_where_the_observations_are_known_beforehand(self, tmp_path):
+        problem = richobs.make("bandit")
+        tables = problem.process.q_tables
+        right, wrong = (lambda h, x: tables[h][x]), (lambda h, x: 1 - tables[h][x])
+        orders = [Callables(fs, 1, problem.n_actions) for fs in ((right, wrong), (wrong, right))]
+        learn(problem, orders[0], out=tmp_path)
+        with pytest.raises(InvalidInput, match="its functions has fingerprint = "):
+            learn(problem, orders[1], out=tmp_path)
+        assert StoredRun.read(tmp_path).state == "finished"
+
+    def test_interrupted_it_ends_with_the_same_bytes_and_goes_on_from_its_probes(self, tmp_path):
+        plain = learn(Counter(), of_code("callables", [0, 1]), **self.asked)
+        learn(Counter(), of_code("callables", [0, 1]), **self.asked, out=tmp_path / "whole")
+        for after in (17, 40, 10_000):
+            try:
+                learn(Counter(breaks_after=after), of_code("callables", [0, 1]), **self.asked, out=tmp_path / "broken")
+            except ConnectionError:
+                assert after < 10_000
+        text = (tmp_path / "whole" / "certificate.json").read_text()
+        assert (tmp_path / "broken" / "certificate.json").read_text() == text
+        assert json.loads(text)["functions"]["fingerprint"] == plain.fingerprint
+
+    def test_verify_compares_its_values(self):
+        problem = richobs.Problem(Counter(), of_code("callables", [0, 1]))
+        certificate = richobs.certify(learn(problem, **self.asked), problem)
+        assert richobs.verify(certificate, problem).agrees
+        other = richobs.verify(certificate, Counter(), of_code("callables", [1, 0]))
+        assert "values of the class" in [f.what for f in other.findings if not f.agrees]
+
+    def test_calls_that_were_played_for_another_policy_are_refused(self):
+        """The draw was interrupted before any probe was stored: the actions themselves tell."""
+        notes, functions = Notes(), of_code("callables", [0, 1])
+        with pytest.raises(ConnectionError):
+            PacedEnvironment(Counter(breaks_after=12), notes).play(
+                richobs.LearnedPolicy(functions, 0), 20, np.random.Generator(np.random.Philox(key=3))
+            )
+        with pytest.raises(InvalidFile, match="a call of the record was played for another policy"):
+            PacedEnvironment(Counter(), notes).play(
+                richobs.LearnedPolicy(functions, 1), 20, np.random.Generator(np.random.Philox(key=3))
+            )
+
+
+class TestAKilledWriter:
+    """What a killed process leaves beside the database: the next one recovers it, whether it reads or writes."""
+
+    @staticmethod
+    def copied(place, to):
+        """Copies a folder as a kill would leave it; locks and shared memory are not worth anything then."""
+        shutil.copytree(place, to, ignore=shutil.ignore_patterns("run.lock*", "*-shm"))
+        return to
+
+    def interrupted(self, tmp_path):
+        """A run is copied while it writes: what is committed is in the log, not yet in the database."""
+
+        def copy(progress):
+            if progress.episodes > 500 and not (tmp_path / "killed").exists():
+                self.copied(tmp_path / "run", tmp_path / "killed")
+
+        learn(richobs.make("lock/4"), out=tmp_path / "run", callback=copy)
+        return tmp_path / "killed"
+
+    def test_a_log_that_is_not_merged(self, tmp_path):
+        killed = self.interrupted(tmp_path)
+        assert (killed / "run.sqlite-wal").stat().st_size > 0
+        assert StoredRun.read(killed).state == "unfinished"
+        assert StoredRun.read(killed).ledger.total > 0
+        learn(richobs.make("lock/4"), out=killed)
+        assert files_of(killed) == files_of(tmp_path / "run")
+        assert not list(killed.glob("run.sqlite-*"))
+
+    def test_the_log_of_a_database_that_was_removed_does_not_count(self, tmp_path):
+        killed = self.interrupted(tmp_path)
+        (killed / "run.sqlite").unlink()
+        learn(richobs.make("lock/4"), out=killed)
+        assert files_of(killed) == files_of(tmp_path / "run")
+
+    def test_a_hot_journal(self, tmp_path):
+        """As left by a database that was not in WAL mode: pages of a transaction that never ended are in the file."""
+        killed = self.interrupted(tmp_path)
+        db = sqlite3.connect(killed / "run.sqlite", isolation_level=None)
+        db.execute("PRAGMA journal_mode = DELETE")
+        db.execute("PRAGMA cache_size = 1")  # pages are written before the transaction ends
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("UPDATE draws SET query = 'lost', answer = zeroblob(20000)")
+        hot = self.copied(killed, tmp_path / "hot")
+        db.execute("ROLLBACK")
+        db.close()
+        assert b"lost" in (hot / "run.sqlite").read_bytes()
+        assert (hot / "run.sqlite-journal").exists()
+        shutil.copytree(hot, tmp_path / "shown")
+        assert StoredRun.read(tmp_path / "shown").ledger.total > 0
+        learn(richobs.make("lock/4"), out=hot)
+        assert files_of(hot) == files_of(tmp_path / "run")
+
+    @pytest.mark.parametrize("journal", ["wal", "journal"])
+    def test_a_folder_that_may_not_be_written_is_read_all_the_same(self, journal, tmp_path, monkeypatch):
+        killed = self.interrupted(tmp_path)
+        if journal == "journal":
+            with contextlib.closing(sqlite3.connect(killed / "run.sqlite")) as db:
+                db.execute("PRAGMA journal_mode = DELETE")
+        before = TestFoldersThatAreLeftAlone.contents(killed)
+        monkeypatch.setattr(os, "access", lambda *args, **kwargs: False)
+        assert StoredRun.read(killed).state == "unfinished"
+        assert StoredRun.read(killed).ledger.total > 0
+        assert TestFoldersThatAreLeftAlone.contents(killed) == before
+
+    def test_the_journal_mode_never_changes(self, tmp_path):
+        learn(richobs.make("bandit"), out=tmp_path)
+        assert (tmp_path / "run.sqlite").read_bytes()[18:20] == b"\x02\x02"  # WAL, by SQLite's file format
+        StoredRun.read(tmp_path)
+        assert (tmp_path / "run.sqlite").read_bytes()[18:20] == b"\x02\x02"
+        assert not list(tmp_path.glob("run.sqlite-*"))
+
+    def test_what_was_half_written_is_swept_and_nothing_else(self, tmp_path):
+        learn(richobs.make("bandit"), out=tmp_path)
+        kept = {".report.html.mine", ".new-", "report.html.abcd1234", ".notes.txt.abcd1234"}
+        for name in (".report.html.abcd1234", ".certificate.json.x_y_z_1_", *kept):
+            (tmp_path / name).write_text("half")
+        (tmp_path / ".new-abcd1234").mkdir()
+        (tmp_path / ".new-abcd1234" / "run.sqlite").write_text("half")
+        before = {p.name for p in tmp_path.iterdir()}
+        learn(richobs.make("bandit"), out=tmp_path)
+        swept = before - {p.name for p in tmp_path.iterdir()}
+        assert swept == {".report.html.abcd1234", ".certificate.json.x_y_z_1_", ".new-abcd1234"}
+
+
+def test_a_record_names_members_and_policy():
+    functions = of_code("callables", [0, 1])
+    one, other = (Query.rollout(richobs.LearnedPolicy(functions, i), 5, purpose="x").words for i in (0, 1))
+    assert one != other
+    one, other = (Query.along((0,), 5, [np.array([i])], purpose="x").words for i in (0, 1))
+    assert one != other

@@ -5,6 +5,7 @@ import importlib
 from richobs.core.errors import InvalidInput
 from richobs.engines.base import EngineKind
 from richobs.engines.counted import CountedEngine
+from richobs.engines.probes import Probes, fixed_fingerprint
 from richobs.engines.recorded import PacedEnvironment, Record, RecordedEngine
 from richobs.engines.stream import StreamEngine
 
@@ -13,10 +14,12 @@ __all__ = [
     "CountedEngine",
     "EngineKind",
     "PacedEnvironment",
+    "Probes",
     "Record",
     "RecordedEngine",
     "StreamEngine",
     "engine_kind",
+    "fixed_fingerprint",
 ]
 
 ENGINES: dict[str, str] = {  # name -> where it is defined

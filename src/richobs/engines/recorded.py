@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from richobs.core.environment import Environment, Episodes, at_once, check_obeyed, checked_episodes, step_range
-from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.errors import InvalidFile, InvalidInput, Rejected
 from richobs.core.moments import Moments
 from richobs.core.policies import Policy
 from richobs.core.queries import Answer, Engine, Query, Returns, Tally
 from richobs.core.steps import Steps
+from richobs.engines.probes import Probe, Probes, refuse_other_class
 
 Words = list[Any]  # a query in plain values
 
@@ -29,7 +30,11 @@ class Record(Protocol):
         ...
 
     def keep_draw(self, k: int, query: Words, answer: bytes, /) -> None:
-        """Writes the k-th draw down for good, and forgets the calls that it was made of."""
+        """Writes the k-th draw down for good, with its probes, and forgets the calls that it was made of."""
+        ...
+
+    def keep_probes(self, probes: bytes, /) -> None:
+        """Takes the probes of the draw that is kept next, where the class is Python code."""
         ...
 
     def call(self, key: str, /) -> tuple[bytes, str] | None:
@@ -44,10 +49,12 @@ class Record(Protocol):
 class RecordedEngine:
     """Answers from a record as far as it goes, then asks another engine and records what that says."""
 
-    def __init__(self, engine: Engine, record: Record):
+    def __init__(self, engine: Engine, record: Record, probes: Probes | None = None):
+        """Takes the engine, the record, and where probes are gathered if the class is Python code."""
         self.name, self.ledger = engine.name, engine.ledger  # answers from the record are charged too
         self._engine = engine
         self._record = record
+        self._probes = probes
         self._asked = 0
 
     def ask(self, query: Query, /) -> Answer:
@@ -56,6 +63,8 @@ class RecordedEngine:
         known = self._record.draw(k)
         if known is None:
             answer = self._engine.ask(query)
+            if self._probes is not None:
+                self._record.keep_probes(pack_probes(self._probes))
             self._record.keep_draw(k, query.words, pack_answer(answer))
             return answer
         words, body = known
@@ -74,10 +83,17 @@ class PacedEnvironment:
     For environments that are not simulated here. The record of a call is dropped once the draw it belongs to is kept.
     """
 
-    def __init__(self, env: Environment, record: Record | None = None):
-        """Takes the environment; `env.at_once`, where it has that, says how many episodes one call plays."""
+    def __init__(self, env: Environment, record: Record | None = None, probes: Probes | None = None):
+        """Takes the environment; `env.at_once`, where it has that, says how many episodes one call plays.
+
+        Args:
+            env: what to play.
+            record: where calls are kept.
+            probes: looks at what was seen, where the class is Python code.
+        """
         self._env = env
         self._record = record
+        self._probes = probes
         self._at_once = at_once(env)
         self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, env.reward_range
         self.step_range = step_range(env)
@@ -98,9 +114,23 @@ class PacedEnvironment:
                     self._record.keep_call(key, _pack(None, _columns(part)), _state(rng))
             else:
                 part = _episodes(_unpack(known[0])[1], depth)
+                self._check_replayed(part, policy)
                 rng.bit_generator.state = _restored(known[1])
             parts.append(part)
-        return Episodes.concatenate(parts)
+        played = Episodes.concatenate(parts)
+        if self._probes is not None:
+            self._probes.see(played)
+        return played
+
+    def _check_replayed(self, part: Episodes, policy: Policy) -> None:
+        """Refuses a recorded call whose actions are not those of the policy that is played now."""
+        try:
+            check_obeyed(part, self._env, policy)
+        except Rejected as error:
+            raise InvalidFile(
+                f"a call of the record was played for another policy: {error} It was made with another class or by other "
+                "code. Start anew in another folder."
+            ) from error
 
 
 def _columns(played: Episodes) -> list[np.ndarray[Any, Any]]:
@@ -168,6 +198,28 @@ def pack_answer(answer: Answer) -> bytes:
         head["steps"] = [s.n for s in answer.steps]
         arrays += [a for s in answer.steps for a in _step_columns(s)]
     return _pack(head, arrays)
+
+
+def pack_probes(probes: Probes) -> bytes:
+    """Returns the probes that are new, and the fingerprint of the class at them, as bytes; none where nothing is new."""
+    new = probes.take()
+    if not new:
+        return b""
+    arrays = [a for _, seen, paths in new for a in (seen, paths)]
+    return _pack([probes.fingerprint(new), [level for level, *_ in new]], arrays)
+
+
+def restore_probes(probes: Probes, draw: int, body: bytes) -> None:
+    """Goes on from the probes of a recorded draw.
+
+    Raises:
+        InvalidInput: the class has other values there than it had.
+    """
+    (known, levels), arrays = _unpack(body)
+    stored: list[Probe] = list(zip(levels, arrays[::2], arrays[1::2], strict=True))
+    if probes.fingerprint(stored) != known:
+        raise refuse_other_class(draw)
+    probes.restore(stored)
 
 
 def _step_columns(s: Steps) -> list[np.ndarray[Any, Any]]:

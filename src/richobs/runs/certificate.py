@@ -1,6 +1,7 @@
 """Certificates: what was promised, what was spent, and everything needed to check it again."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import platform
@@ -32,6 +33,7 @@ PARTS: dict[str, tuple[type, ...]] = {  # what a certificate must hold, and of w
     "settings": (dict,),
     "environment.id": (str, type(None)),
     "environment.identity": (str,),
+    "environment.n_states": (int, type(None)),
     "functions.digest": (str, type(None)),
     "recorded": (dict, type(None)),
     "policy.digest": (str, type(None)),
@@ -79,6 +81,11 @@ class Certificate:
     def to_json(self) -> str:
         """Returns the text of the file, the same for the same run."""
         return json.dumps(self.content, indent=2, ensure_ascii=False) + "\n"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text of the file."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Writes the certificate."""
@@ -132,6 +139,7 @@ def _check_parts(content: dict[str, Any]) -> None:
         if not isinstance(found, types) or (isinstance(found, bool) and bool not in types):
             raise TypeError(f"{part} is {found!r}")
     settings = Settings.from_plain(content["settings"])
+    settings.check()
     if settings.learner != content["learner"]:
         raise TypeError(f"its learner is {content['learner']!r} and its settings name {settings.learner!r}")
     units = content.get("units")
@@ -155,6 +163,14 @@ class Verification:
     """What `verify` found."""
 
     findings: tuple[Finding, ...]
+    certificate: str = ""  # digest of the certificate that was verified
+    at: str = ""  # the day, such as "2026-01-31", in UTC
+    version: str = ""  # of the richobs that verified it
+
+    @property
+    def made(self) -> str:
+        """When and by whom it was verified, in words: "on 2026-01-31 by richobs 0.2.0"."""
+        return f"on {self.at or 'an unknown day'} by richobs {self.version or 'of an unknown version'}"
 
     @property
     def agrees(self) -> bool:
@@ -183,9 +199,14 @@ def certify(outcome: Outcome, problem: Problem | Environment, functions: Functio
             "identity": given.identity,
             "horizon": given.horizon,
             "n_actions": given.n_actions,
+            "n_states": given.n_states if outcome.settings.n_states is None else outcome.settings.n_states,
             "reward_range": list(given.env.reward_range),
         },
-        "functions": {"log_size": given.functions.log_size, "digest": given.functions.digest},
+        "functions": {
+            "log_size": given.functions.log_size,
+            "digest": given.functions.digest,
+            **({} if outcome.fingerprint is None else {"fingerprint": outcome.fingerprint}),
+        },
         "recorded": recorded_words(given),
         "constants": {} if outcome.constants is None else dataclasses.asdict(outcome.constants),
         "result": {

@@ -16,7 +16,7 @@ from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitsChosen
-from richobs.engines import PacedEnvironment, Record, RecordedEngine, engine_kind
+from richobs.engines import PacedEnvironment, Probes, Record, RecordedEngine, engine_kind, fixed_fingerprint
 from richobs.learners import Learner, learner
 from richobs.runs.certificate import certify
 from richobs.runs.rescaling import Rescaling, as_served, rescaling
@@ -50,16 +50,17 @@ def run(
         RunStopped: the run cannot go on.
     """
     chosen, asked = check(problem, settings)
+    identity = _identity(problem)
     if out is None:
-        return _learn(problem, chosen, asked, callback)
-    with RunFolder.opened(
-        out, describe(problem, asked, None if is_simulated(problem) else at_once(problem.env))
-    ) as folder:
+        return _learn(problem, chosen, asked, callback, identity)
+    fixed = identity if isinstance(identity, str) else None
+    config = describe(problem, asked, None if is_simulated(problem) else at_once(problem.env), fixed)
+    with RunFolder.opened(out, config, identity if isinstance(identity, Probes) else None) as folder:
         try:
             if problem.recorded is not None:
                 folder.keep_recorded(problem.recorded)
             folder.count_real_episodes(problem.env)
-            outcome = _learn(problem, chosen, asked, folder.listener(callback), folder)
+            outcome = _learn(problem, chosen, asked, folder.listener(callback), identity, folder)
         except RunStopped as stopped:
             folder.end("stopped", str(stopped))
             raise
@@ -107,8 +108,24 @@ def is_simulated(problem: Problem) -> bool:
     return problem.id is not None or isinstance(problem.env, WorldEnvironment)
 
 
+def _identity(problem: Problem) -> Probes | str | None:
+    """Returns what identifies a class that is Python code: its fingerprint, or where one is gathered as episodes are played.
+
+    None where the class has a digest.
+    """
+    if problem.functions.digest is not None:
+        return None
+    fixed = fixed_fingerprint(problem, simulated=is_simulated(problem))
+    return Probes(problem.functions) if fixed is None else fixed
+
+
 def _learn(
-    problem: Problem, chosen: Learner, settings: Settings, callback: Callback | None, record: Record | None = None
+    problem: Problem,
+    chosen: Learner,
+    settings: Settings,
+    callback: Callback | None,
+    identity: Probes | str | None,
+    record: Record | None = None,
 ) -> Outcome:
     """Builds the engine, lets the learner run, and adds trace and ledger to what it answers.
 
@@ -123,7 +140,8 @@ def _learn(
         if callback is not None:
             callback(progress if rescaled is None else rescaled.progress(progress))
 
-    engine = _engine(problem, chosen, settings, ledger, record, rescaled)
+    probes = identity if isinstance(identity, Probes) else None
+    engine = _engine(problem, chosen, settings, ledger, record, rescaled, probes)
     try:
         if rescaled is None:
             outcome = chosen.run(problem, engine, settings, notify)
@@ -140,7 +158,8 @@ def _learn(
     played = real_episodes(problem.env)
     if played is not None and played_before is not None:
         ledger.real_episodes = played - played_before
-    return dataclasses.replace(outcome, settings=settings, ledger=ledger, trace=tuple(trace))
+    found = identity.fingerprint() if isinstance(identity, Probes) else identity
+    return dataclasses.replace(outcome, settings=settings, ledger=ledger, trace=tuple(trace), fingerprint=found)
 
 
 def _engine(
@@ -150,13 +169,14 @@ def _engine(
     ledger: Ledger,
     record: Record | None,
     rescaled: Rescaling | None,
+    probes: Probes | None,
 ) -> Engine:
     env = problem.env
     if not is_simulated(problem):  # somebody's object: a few episodes at a time, and never from two threads at once
-        env, settings = PacedEnvironment(problem.env, record), dataclasses.replace(settings, workers=1)
+        env, settings = PacedEnvironment(problem.env, record, probes), dataclasses.replace(settings, workers=1)
     kind = engine_kind(engine_name(problem, chosen, settings))
     if rescaled is None:
         engine = kind.build(problem, env, settings, ledger)
     else:  # calls are checked and recorded in the problem's own units, answers to the learner in unit scale
         engine = kind.build(rescaled.problem, rescaled.environment(env), settings, ledger)
-    return engine if record is None else RecordedEngine(engine, record)
+    return engine if record is None else RecordedEngine(engine, record, probes)

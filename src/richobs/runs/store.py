@@ -11,16 +11,17 @@ report.html       the page about it
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import sqlite3
 import tempfile
 import threading
 import time
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
@@ -38,24 +39,34 @@ from richobs.core.problem import Problem
 from richobs.core.recorded import episodes_digest, load_episodes, save_episodes
 from richobs.core.settings import MAY_CHANGE, Settings
 from richobs.core.version import __version__
-from richobs.engines.recorded import Words
+from richobs.engines.probes import Probes
+from richobs.engines.recorded import Words, restore_probes
 from richobs.learners import Finding, learner
 from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.rescaling import paper_epsilon
 
 FORMAT = "richobs-run"
-VERSION = 2
+VERSION = 3
 CONFIG, DATABASE, LOCK = "config.json", "run.sqlite", "run.lock"
 CERTIFICATE, POLICY, VERIFICATION, REPORT = "certificate.json", "policy.npz", "verification.json", "report.html"
 RECORDED = "recorded.npz"
 SCHEMA = """
-CREATE TABLE draws (k INTEGER PRIMARY KEY, query TEXT, answer BLOB, checksum INTEGER, at REAL);
-CREATE TABLE calls (key TEXT PRIMARY KEY, answer BLOB, state TEXT, checksum INTEGER);
-CREATE TABLE events (k INTEGER PRIMARY KEY, body TEXT);
+CREATE TABLE draws (k INTEGER PRIMARY KEY, query TEXT, answer BLOB, checksum TEXT, probes BLOB, at REAL, link TEXT);
+CREATE TABLE calls (k INTEGER PRIMARY KEY, key TEXT UNIQUE, answer BLOB, state TEXT, checksum TEXT, link TEXT);
+CREATE TABLE events (k INTEGER PRIMARY KEY, body TEXT, link TEXT);
 CREATE TABLE ends (k INTEGER PRIMARY KEY, state TEXT, message TEXT, at REAL);
 CREATE TABLE real (k INTEGER PRIMARY KEY, episodes INTEGER);
+CREATE TABLE heads (name TEXT PRIMARY KEY, link TEXT);
 """
+CHAINED = {  # what a resume trusts: each row's link is the SHA-256 of the link before it and of these columns
+    "draws": "k, query, checksum, probes, at",
+    "calls": "k, key, state, checksum",
+    "events": "k, body",
+}
+LEFTOVERS = re.compile(
+    r"\.(new-|(config\.json|certificate\.json|policy\.npz|recorded\.npz|verification\.json|report\.html)\.)\w{8}"
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,7 @@ class StoredRun:
         settings, about = Settings.from_plain(config["settings"]), config["environment"]
         learner(settings.learner)  # its kinds of events are known from here on
         with _readable(place):
-            stored = _read_database(place)
+            stored = _read_database(place, config)
             certificate = None
             if stored.state == "finished" and (place / CERTIFICATE).exists():
                 certificate = Certificate.load(place / CERTIFICATE)
@@ -118,7 +129,7 @@ class StoredRun:
             steps=stored.steps,
             ledger=stored.ledger,
             certificate=certificate if state == "finished" else None,
-            verification=_read_verification(place) if state == "finished" else None,
+            verification=_read_verification(place, certificate) if state == "finished" else None,
             plan=planned,
             started=stored.started,
             last=stored.last,
@@ -136,10 +147,22 @@ class _Stored(NamedTuple):
     last: float
 
 
-def _read_database(place: FilePath) -> _Stored:
+def _read_database(place: FilePath, config: dict[str, Any], probes: Probes | None = None) -> _Stored:
+    """Returns what the database says, once its rows are known to be those that were written.
+
+    Args:
+        place: the folder.
+        config: what identifies the run; the links of its rows begin with it.
+        probes: where the class is Python code: goes on from the stored ones.
+    """
     if not (place / DATABASE).exists():  # killed before it was made
         return _Stored("unfinished", "", (), Ledger(), 0.0, 0.0)
     with _connected(place, write=False) as db:
+        db.execute("BEGIN")  # one state of the database, whatever is written meanwhile
+        _check_links(db, place, config)
+        if probes is not None:
+            for k, body in db.execute("SELECT k, probes FROM draws WHERE length(probes) > 0 ORDER BY k"):
+                restore_probes(probes, k, body)
         ledger = Ledger()
         for (text,) in db.execute("SELECT query FROM draws ORDER BY k"):
             path, n, purpose, phase, *_ = json.loads(text)
@@ -169,12 +192,8 @@ def _is_run(config: FilePath) -> bool:
 def keep_verification(folder: str | os.PathLike[str], checked: Verification) -> None:
     """Writes what became of checking a run's certificate, and of which certificate."""
     place = FilePath(folder)
-    content = {
-        "certificate": _checksum(place / CERTIFICATE),
-        "findings": [dataclasses.asdict(f) for f in checked.findings],
-    }
     with write_atomically(place / VERIFICATION) as stream:
-        stream.write((json.dumps(content, indent=2) + "\n").encode())
+        stream.write((json.dumps(dataclasses.asdict(checked), indent=2) + "\n").encode())
 
 
 def discard(folder: str | os.PathLike[str]) -> None:
@@ -185,7 +204,8 @@ def discard(folder: str | os.PathLike[str]) -> None:
     """
     place = FilePath(folder)
     with _held(place):
-        database = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm")
+        _sweep(place)
+        database = (DATABASE, *(f"{DATABASE}-{part}" for part in ("wal", "shm", "journal")))
         for name in (CONFIG, *database, CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT):
             (place / name).unlink(missing_ok=True)
 
@@ -196,14 +216,18 @@ def recorded_beside(file: str | os.PathLike[str]) -> Episodes | None:
     return load_episodes(recorded) if recorded.exists() else None
 
 
-def describe(problem: Problem, settings: Settings, at_once: int | None) -> dict[str, Any]:
+def describe(
+    problem: Problem, settings: Settings, at_once: int | None, fingerprint: str | None = None
+) -> dict[str, Any]:
     """Returns what identifies a run, in plain values.
 
     Args:
         problem: what is learned.
         settings: what is asked for.
         at_once: episodes per call of an environment that is not simulated here; None where it is.
+        fingerprint: of a class that is Python code, where its probes are known before the run.
     """
+    functions = problem.functions
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -216,7 +240,7 @@ def describe(problem: Problem, settings: Settings, at_once: int | None) -> dict[
             "recorded": None if problem.recorded is None else episodes_digest(problem.recorded),
             "identity": problem.identity,
         },
-        "functions": {"log_size": problem.functions.log_size, "digest": problem.functions.digest},
+        "functions": {"log_size": functions.log_size, "digest": functions.digest, "fingerprint": fingerprint},
         "settings": settings.as_plain(),
         **({} if (epsilon := paper_epsilon(problem, settings)) == settings.epsilon else {"paper_epsilon": epsilon}),
         "made_with": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
@@ -227,9 +251,12 @@ def describe(problem: Problem, settings: Settings, at_once: int | None) -> dict[
 class RunFolder:
     """A run's folder, held by this process: the record that engines and environments write to."""
 
-    def __init__(self, place: FilePath, db: sqlite3.Connection):
+    def __init__(self, place: FilePath, db: sqlite3.Connection, start: str):
         self._place = place
         self._db = db
+        self._start = start  # what the links of all rows begin with
+        self._heads = {name: _head(db, name, start) for name in CHAINED}
+        self._probes = b""  # of the draw that is kept next
         self._lock = threading.Lock()  # environments are played by several threads
         self._events = 0  # so far, in this process
         self._decided: list[tuple[int, str]] = []  # since the last draw
@@ -238,8 +265,16 @@ class RunFolder:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, folder: str | os.PathLike[str], config: dict[str, Any]) -> Iterator["RunFolder"]:
-        """Holds the folder, made if it is not there; refuses one that is held, damaged, or holds another run."""
+    def opened(
+        cls, folder: str | os.PathLike[str], config: dict[str, Any], probes: Probes | None = None
+    ) -> Iterator["RunFolder"]:
+        """Holds the folder, made if it is not there; refuses one that is held, damaged, or holds another run.
+
+        Args:
+            folder: where the run is kept.
+            config: what identifies the run.
+            probes: where the class is Python code and its probes are gathered: goes on from the stored ones.
+        """
         place = FilePath(folder).absolute()  # wherever the process goes meanwhile
         with _as_sentence(place):
             place.mkdir(parents=True, exist_ok=True)
@@ -252,7 +287,7 @@ class RunFolder:
             same = known and _read_config(place)["settings"] == config["settings"]
             if known and (place / DATABASE).exists():
                 with _readable(place):
-                    spent = _read_database(place).ledger.total
+                    spent = _read_database(place, config, probes).ledger.total
                 allowed = config["settings"]["max_episodes"]
                 if allowed is not None and spent > allowed:
                     raise InvalidInput(
@@ -260,13 +295,14 @@ class RunFolder:
                         "Allow at least as many, or choose another folder."
                     )
             with _as_sentence(place):
+                _sweep(place)
                 if not same:
                     with write_atomically(place / CONFIG) as stream:
                         stream.write((json.dumps(config, indent=2) + "\n").encode())
                 if not (place / DATABASE).exists():
                     _make_database(place)
             with _connected(place, write=True) as db:
-                opened = cls(place, db)
+                opened = cls(place, db, _start(config))
                 if not (same and opened.ended()):
                     opened.end("unfinished", "")
                 yield opened
@@ -289,13 +325,45 @@ class RunFolder:
 
     def keep_draw(self, k: int, query: Words, answer: bytes, /) -> None:
         """Writes the k-th draw down for good, and forgets the calls that it was made of."""
-        row = (k, json.dumps(query), answer, zlib.crc32(answer), time.time())
-        with self._lock, _as_sentence(self._place):
-            self._db.execute("INSERT INTO draws VALUES (?, ?, ?, ?, ?)", row)  # each statement is a transaction
+        probes, self._probes = self._probes, b""
+        trusted = (k, json.dumps(query), _sha256(answer), probes, time.time())
+        with self._transaction():
+            link = self._append("draws", trusted)
+            self._db.execute(
+                "INSERT INTO draws VALUES (?, ?, ?, ?, ?, ?, ?)", (*trusted[:2], answer, *trusted[2:], link)
+            )
             if self._called:
                 self._db.execute("DELETE FROM calls")
+                self._set_head("calls", _first_link(self._start, "calls"))
                 self._called = False
             self._keep_real()
+
+    def keep_probes(self, probes: bytes, /) -> None:
+        """Takes the probes of the draw that is kept next, where the class is Python code."""
+        self._probes = probes
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Holds the lock; all that is written inside is written, or nothing is."""
+        with self._lock, _as_sentence(self._place):
+            before = dict(self._heads)
+            try:
+                with self._db:
+                    self._db.execute("BEGIN IMMEDIATE")
+                    yield
+            except BaseException:
+                self._heads = before
+                raise
+
+    def _append(self, table: str, row: Iterable[object]) -> str:
+        """Returns the link of the next row of a table, which becomes its last one."""
+        link = _link(self._heads[table], row)
+        self._set_head(table, link)
+        return link
+
+    def _set_head(self, table: str, link: str) -> None:
+        self._heads[table] = link
+        self._db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (table, link))
 
     def call(self, key: str, /) -> tuple[bytes, str] | None:
         """Returns what a call of the draw in progress gave, and the generator's state after it."""
@@ -307,34 +375,39 @@ class RunFolder:
 
     def keep_call(self, key: str, answer: bytes, state: str, /) -> None:
         """Writes a call of the draw in progress down."""
-        with self._lock, _as_sentence(self._place):
+        with self._transaction():
             self._called = True
-            self._db.execute("INSERT INTO calls VALUES (?, ?, ?, ?)", (key, answer, state, zlib.crc32(answer)))
+            k = self._db.execute("SELECT count(*) FROM calls").fetchone()[0]
+            checksum = _sha256(answer)
+            link = self._append("calls", (k, key, state, checksum))
+            self._db.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?)", (k, key, answer, state, checksum, link))
             self._keep_real()
 
     def count_real_episodes(self, env: Environment) -> None:
         """Keeps from now on how many episodes a deterministic environment really played; each call of a run adds a row."""
         played = real_episodes(env)
         if played is not None:
-            with self._lock, _as_sentence(self._place):
+            with self._transaction():
                 row = self._db.execute("INSERT INTO real (episodes) VALUES (0)").lastrowid
-            assert row is not None, "a row was inserted"
-            self._real = (env, played, row)
+                assert row is not None, "a row was inserted"
+                self._real = (env, played, row)
+                self._keep_real()
 
     def real_episodes(self) -> int | None:
         """Returns how many episodes were really played in all calls of the run; None where all were."""
         if self._real is None:
             return None
-        with self._lock, _as_sentence(self._place):
+        with self._transaction():
             self._keep_real()
             return int(self._db.execute("SELECT sum(episodes) FROM real").fetchone()[0])
 
     def _keep_real(self) -> None:
-        """Writes down how many episodes were really played since the run was opened; the lock is held."""
+        """Writes down how many episodes were really played since the run was opened; within a transaction."""
         if self._real is not None:
             env, first, row = self._real
             played = real_episodes(env)
             self._db.execute("UPDATE real SET episodes = ? WHERE k = ?", (0 if played is None else played - first, row))
+            self._set_head("real", _real_link(self._db, self._start))
 
     def _one(self, query: str, value: int | str) -> Any:
         with self._lock, _readable(self._place):
@@ -361,9 +434,9 @@ class RunFolder:
 
     def _flush(self) -> None:
         if self._decided:
-            with self._lock, _as_sentence(self._place), self._db:
-                self._db.execute("BEGIN")
-                self._db.executemany("INSERT INTO events VALUES (?, ?)", self._decided)
+            with self._transaction():
+                rows = [(*row, self._append("events", row)) for row in self._decided]
+                self._db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
             self._decided.clear()
 
     def ended(self) -> bool:
@@ -392,8 +465,8 @@ class RunFolder:
             row = (state, message, time.time())
             self._db.execute("INSERT INTO ends (state, message, at) VALUES (?, ?, ?)", row)
 
-    def _check(self, body: bytes, checksum: int, what: str) -> None:
-        if not isinstance(body, bytes) or zlib.crc32(body) != checksum:
+    def _check(self, body: bytes, checksum: str, what: str) -> None:
+        if not isinstance(body, bytes) or _sha256(body) != checksum:
             raise InvalidFile(f"{self._place / DATABASE} is damaged: {what} does not match its checksum.")
 
 
@@ -440,15 +513,84 @@ def _read_config(place: FilePath) -> dict[str, Any]:
         raise InvalidFile(f"{file} is damaged: {error!r}") from error
 
 
-def _read_verification(place: FilePath) -> Verification | None:
+def _read_verification(place: FilePath, certificate: Certificate | None) -> Verification | None:
     """Returns what was found of the certificate that is there now, if it was checked."""
-    if not (place / VERIFICATION).exists():
+    if certificate is None or not (place / VERIFICATION).exists():
         return None
     with _readable(place):
         content = json.loads((place / VERIFICATION).read_text(encoding="utf-8"))
-        if content["certificate"] != _checksum(place / CERTIFICATE):
+        if content["certificate"] != certificate.digest:
             return None
-        return Verification(tuple(Finding(**f) for f in content["findings"]))
+        at, version = str(content["at"]), str(content["version"])
+        if not (re.fullmatch(r"\d{4}-\d\d-\d\d", at) and re.fullmatch(r"[\w.+-]{1,40}", version)):
+            raise ValueError(f"{VERIFICATION} says neither when nor by which version")
+        findings = tuple(Finding(**f) for f in content["findings"])
+        return Verification(findings, certificate=certificate.digest, at=at, version=version)
+
+
+def _sweep(place: FilePath) -> None:
+    """Removes what a killed process left half written; the folder is held."""
+    for left in place.iterdir():
+        if LEFTOVERS.fullmatch(left.name) and not left.is_symlink():
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+
+
+def _sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _start(config: dict[str, Any]) -> str:
+    """Returns what the links of a run's rows begin with: the SHA-256 of all of its configuration that may not change."""
+    settings = {name: value for name, value in config["settings"].items() if name not in MAY_CHANGE}
+    fixed = [config["version"], config["environment"], config["functions"], settings]
+    return _sha256(json.dumps(fixed, sort_keys=True).encode())
+
+
+def _first_link(start: str, table: str) -> str:
+    return _link(start, (table,))
+
+
+def _link(before: str, row: Iterable[object]) -> str:
+    """Returns the link of a row: the SHA-256 of the link before it, and of what the row holds."""
+    return _sha256(repr((before, *row)).encode())
+
+
+def _real_link(db: sqlite3.Connection, start: str) -> str:
+    """Returns the link of all rows that count real episodes; they change, so they have one together."""
+    return _link(_first_link(start, "real"), db.execute("SELECT k, episodes FROM real ORDER BY k"))
+
+
+def _head(db: sqlite3.Connection, table: str, start: str) -> str:
+    """Returns the link of the last row of a table."""
+    row = db.execute("SELECT link FROM heads WHERE name = ?", (table,)).fetchone()
+    return _first_link(start, table) if row is None else row[0]
+
+
+def _check_links(db: sqlite3.Connection, place: FilePath, config: dict[str, Any]) -> None:
+    """Refuses a database in which a row was altered, removed, inserted or moved."""
+    start = _start(config)
+    for table, columns in CHAINED.items():
+        link = _first_link(start, table)
+        for *row, stored in db.execute(f"SELECT {columns}, link FROM {table} ORDER BY k"):
+            link = _link(link, row)
+            if link != stored:
+                raise _broken(place, f"{table[:-1]} {row[0]} does not follow from what stands before it")
+        if link != _head(db, table, start):
+            raise _broken(place, f"the last of its {table} are missing")
+    known = db.execute("SELECT link FROM heads WHERE name = 'real'").fetchone()
+    counted = db.execute("SELECT count(*) FROM real").fetchone()[0]
+    if known[0] != _real_link(db, start) if known is not None else counted:
+        raise _broken(place, "its count of real episodes is not the one that was written")
+
+
+def _broken(place: FilePath, what: str) -> InvalidFile:
+    return InvalidFile(
+        f"{place / DATABASE} is damaged: {what}. Something in it or in {CONFIG} was altered, removed or inserted. Nothing "
+        "was overwritten."
+    )
 
 
 def _is_policy(file: FilePath, certificate: Certificate) -> bool:
@@ -457,10 +599,6 @@ def _is_policy(file: FilePath, certificate: Certificate) -> bool:
     with contextlib.suppress(OSError, InvalidFile):
         return digest is None or LearnedPolicy.load(file).digest == digest
     return False
-
-
-def _checksum(file: FilePath) -> int:
-    return zlib.crc32(file.read_bytes())
 
 
 def _plain(progress: Progress) -> str:
@@ -504,42 +642,45 @@ def _make_database(place: FilePath) -> None:
     """Makes the database, whole or not at all."""
     with tempfile.TemporaryDirectory(dir=place, prefix=".new-") as folder:
         db = sqlite3.connect(FilePath(folder) / DATABASE)
+        db.execute("PRAGMA journal_mode = WAL")  # for the life of the run
         db.executescript(SCHEMA)
         db.close()
+        for part in ("wal", "shm", "journal"):  # of a database that is not there any more
+            (place / f"{DATABASE}-{part}").unlink(missing_ok=True)
         os.replace(FilePath(folder) / DATABASE, place / DATABASE)
 
 
 @contextlib.contextmanager
 def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
-    """Opens a run's database; a reader sees whole transactions only, and may read while another process writes."""
+    """Opens a run's database; a reader sees whole transactions only, and may read while another process writes.
+
+    Who may write the folder recovers what a killed process left, also where it only reads. Others read a copy.
+    """
     file = place / DATABASE
     with contextlib.ExitStack() as stack:
-        how = "mode=rw" if write else "mode=ro"
-        if not write and not os.access(place, os.W_OK):  # a log that is not yet merged can be read from a copy alone
+        if not write and not (os.access(place, os.W_OK) and os.access(file, os.W_OK)):
             copy = FilePath(stack.enter_context(tempfile.TemporaryDirectory()))
-            for name in (DATABASE, f"{DATABASE}-wal"):
+            for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal"):
                 if (place / name).exists():
                     shutil.copyfile(place / name, copy / name)
             file = copy / DATABASE
         with _as_sentence(place):
             db = sqlite3.connect(
-                f"{file.absolute().as_uri()}?{how}", timeout=60, uri=True, isolation_level=None, check_same_thread=False
+                f"{file.absolute().as_uri()}?mode=rw",
+                timeout=60,
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
             )
         stack.callback(db.close)
         with _as_sentence(place):
             broken = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if broken != "ok" or not {"draws", "calls", "events", "ends", "real"} <= tables:
+            if broken != "ok" or not {*CHAINED, "ends", "real", "heads"} <= tables:
                 raise InvalidFile(f"{place / DATABASE} is damaged: {broken}, tables {tables}. Nothing was overwritten.")
-            if write:
-                db.execute("PRAGMA journal_mode = WAL")
-                db.execute(
-                    "PRAGMA synchronous = NORMAL"
-                )  # a power cut may cost the last draws, a killed process nothing
+            # A power cut may cost the last draws, a killed process nothing.
+            db.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
         yield db
-        if write:
-            with contextlib.suppress(sqlite3.Error):  # one plain file, unless someone is reading
-                db.execute("PRAGMA journal_mode = DELETE")
 
 
 @contextlib.contextmanager

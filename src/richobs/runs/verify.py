@@ -1,11 +1,15 @@
 """`verify`: derives everything in a certificate again, draws everything again, and compares."""
 
+import dataclasses
+import datetime
+
 from richobs.core.environment import Environment
 from richobs.core.errors import InvalidInput, RichObsError
 from richobs.core.events import Callback
 from richobs.core.functions import FunctionClass
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem, as_problem
+from richobs.core.version import __version__
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.runs.certificate import Certificate, Verification, certify, recorded_words
@@ -34,14 +38,22 @@ def verify(
     """
     if not isinstance(certificate, Certificate):
         raise InvalidInput(f"verify needs a Certificate, such as Certificate.load(file); got {certificate!r}.")
-    given = as_problem(problem, functions)
+    found = _verified(certificate, as_problem(problem, functions), policy, callback)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return dataclasses.replace(found, certificate=certificate.digest, at=today, version=__version__)
+
+
+def _verified(
+    certificate: Certificate, given: Problem, policy: SavablePolicy | None, callback: Callback | None
+) -> Verification:
+    """Returns what `verify` finds."""
     content, settings = certificate.content, certificate.settings
     digest = given.functions.digest
     findings = [
         Finding(
             "function class",
             digest == content["functions"]["digest"],
-            f"digest {str(digest)[:16]}" if digest else "made of Python code: its identity cannot be checked",
+            f"digest {str(digest)[:16]}" if digest else "made of Python code: compared by its values, below",
         ),
         Finding("environment", certificate.environment == given.id, f"{certificate.environment}"),
     ]
@@ -64,7 +76,11 @@ def verify(
         findings.append(Finding("policy file", same, f"digest {policy.digest[:16]}"))
     chosen = learner(settings.learner)
     rescaled = rescaling(chosen, given, settings)
-    findings += chosen.recheck(content, given, settings) if rescaled is None else rescaled.recheck(content)
+    try:
+        findings += chosen.recheck(content, given, settings) if rescaled is None else rescaled.recheck(content)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:  # parts that a learner reads
+        detail = f"parts that {chosen.name} writes are missing, or of another kind ({type(error).__name__}: {error})"
+        return Verification((*findings, Finding("constants", False, detail)))
     total = sum(row[4] for row in content["ledger"])
     spent = content["result"]["episodes"]
     real = content["result"]["real_episodes"]
@@ -76,6 +92,11 @@ def verify(
         findings.append(Finding("run", False, f"running it again stopped: {error}"))
         return Verification(tuple(findings))
     again = certify(outcome, given).content
+    values = content["functions"].get("fingerprint")
+    if values is not None or outcome.fingerprint is not None:
+        same = values == outcome.fingerprint
+        agreed = "the same at the probes" if same else "other values at the observations that the run saw first"
+        findings.append(Finding("values of the class", same, agreed))
     if real is not None and again["result"]["real_episodes"] is not None:
         again["result"]["real_episodes"] = real  # depends on what the environment had in its memory before
     wrong = first_difference(again, {**content, "versions": again["versions"]}, "certificate")

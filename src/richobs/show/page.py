@@ -46,7 +46,8 @@ def write_report(runs: Sequence[StoredRun], target: pathlib.Path, figures: bool 
 
         beside = write_figures(runs, file)
     with write_atomically(file) as stream:
-        stream.write(page(runs, [f.name for f in beside]).encode())
+        text = page(runs, [f.name for f in beside])
+        stream.write(text.encode(errors="backslashreplace"))  # the name of a folder may be any bytes
     return [file, *beside]
 
 

@@ -2,9 +2,11 @@
 
 import math
 import time
+from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -16,9 +18,31 @@ from richobs.show.candidates import Candidates
 STATES = {"finished": "green", "running": "cyan", "stopped": "red", "unfinished": "yellow"}
 
 
+CONTROLS = {  # what a terminal would obey, or an encoding refuse -> how it is shown
+    **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"},
+    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000))},
+}
+
+
+class PlainConsole(Console):
+    """A console that shows control characters in names and texts instead of obeying them."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yields what is printed; styles become escape sequences only after this."""
+        for segment in super().render(renderable, options):
+            text = segment.text
+            if segment.control or (text.isascii() and text.isprintable()):
+                yield segment
+            else:
+                yield Segment(text.translate(CONTROLS), segment.style)
+
+
 def plain_console(*, stderr: bool = False) -> Console:
-    """Returns a console that prints names and paths as they were typed: nothing is wrapped, highlighted or replaced."""
-    return Console(stderr=stderr, soft_wrap=True, highlight=False, emoji=False)
+    """Returns a console that prints names and paths as they were typed: nothing is wrapped, highlighted or replaced.
+
+    Control characters alone are replaced: they are shown by their code.
+    """
+    return PlainConsole(stderr=stderr, soft_wrap=True, highlight=False, emoji=False)
 
 
 def named_rows(rows: list[tuple[str, str]]) -> Table:
@@ -99,7 +123,8 @@ def _found(run: StoredRun, content: dict[str, Any]) -> list[tuple[str, str]]:
     rows += [("struggled", remark) for remark in result["remarks"]]
     if run.verification is not None:
         wrong = [f.what for f in run.verification.findings if not f.agrees]
-        rows.append(("verified", f"differs: {', '.join(wrong)}" if wrong else "yes, everything agrees"))
+        said = f"{', '.join(wrong)} did not agree" if wrong else "everything agreed"
+        rows.append(("verified", f"{run.verification.made}: {said}"))
     return rows
 
 

@@ -1,0 +1,135 @@
+"""Probes: observations of a run at which the values of a class are compared, where the class is Python code.
+
+A class of arrays has a digest. One that is Python code is identified by its values: they are computed at observations that
+the run has seen, and a run that goes on must find the same values there. Two classes that agree at all probes are not told
+apart. Shapes: N members of a level, n observations, K actions.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from richobs.classes.base import AT_ONCE_VALUES
+from richobs.core.environment import Episodes
+from richobs.core.errors import InvalidInput
+from richobs.core.functions import FunctionClass
+from richobs.core.policies import Uniform
+from richobs.core.problem import Problem
+from richobs.core.randomness import keyed_generator
+from richobs.core.types import Ints, Observations
+
+FEWEST, MOST = 8, 256  # probes per level; fewer where their values would be more than AT_ONCE_VALUES numbers
+PER_PATH = 32  # probes per sequence of actions that led to the level
+LOOKED_AT = 32  # episodes of each play that are looked at
+
+Probe = tuple[int, Observations, Ints]  # level, [n, ...] observations, [n, level] actions that led to each
+
+
+class Probes:
+    """Gathers distinct observations from the episodes of a run, in the order in which they are played."""
+
+    def __init__(self, functions: FunctionClass):
+        """Takes the class whose values are compared."""
+        self._functions = functions
+        self._gathered: list[Probe] = []
+        self._new = 0  # first of `_gathered` that `take` has not returned
+        self._known: list[set[bytes]] = [set() for _ in range(functions.horizon)]
+        self._led_by: Counter[tuple[int, ...]] = Counter()
+
+    def see(self, played: Episodes) -> None:
+        """Keeps what is new among the first episodes of a play; what was shown after an episode's end does not count."""
+        first = played.part(0, LOOKED_AT)
+        paths = first.paths
+        for h, seen in enumerate(first.observations):
+            limit = probes_at(self._functions, h)
+            new = []
+            for i, x in enumerate(np.asarray(seen)):
+                path, content = tuple(paths[i, :h].tolist()), x.tobytes()
+                over = bool(first.ended) and bool(first.ended[h][i])
+                full = len(self._known[h]) >= limit or self._led_by[path] >= PER_PATH
+                if not over and not full and content not in self._known[h]:
+                    self._count(h, content, path)
+                    new.append(i)
+            if new:
+                self._gathered.append((h, np.asarray(seen)[new], paths[new, :h]))
+
+    def _count(self, level: int, content: bytes, path: tuple[int, ...]) -> None:
+        self._known[level].add(content)
+        self._led_by[path] += 1
+
+    def take(self) -> list[Probe]:
+        """Returns what was gathered since the last call."""
+        new, self._new = self._gathered[self._new :], len(self._gathered)
+        return new
+
+    def restore(self, stored: Sequence[Probe]) -> None:
+        """Goes on from probes that an earlier call of the run gathered."""
+        for level, seen, paths in stored:
+            for x, path in zip(seen, paths, strict=True):
+                self._count(level, x.tobytes(), tuple(path.tolist()))
+        self._gathered += stored
+        self._new = len(self._gathered)
+
+    def fingerprint(self, probes: Iterable[Probe] | None = None) -> str:
+        """Returns the SHA-256 of some probes, of all by default, and of the values of all members there."""
+        chosen = self._gathered if probes is None else probes
+        return fingerprint(self._functions, ((level, seen) for level, seen, _ in chosen))
+
+
+def probes_at(functions: FunctionClass, level: int) -> int:
+    """Returns how many probes a level may have."""
+    return int(np.clip(AT_ONCE_VALUES // (functions.level_size(level) * functions.n_actions), FEWEST, MOST))
+
+
+def fingerprint(functions: FunctionClass, seen: Iterable[tuple[int, Observations]]) -> str:
+    """Returns the SHA-256 of observations, and of the values of all members of their levels there.
+
+    Args:
+        functions: the class.
+        seen: levels, with `[n, ...]` observations of each.
+    """
+    digest = hashlib.sha256()
+    for level, observed in seen:
+        x, size = np.ascontiguousarray(observed), functions.level_size(level)
+        digest.update(f"{level} {size} {x.dtype.str} {x.shape} {functions.value_range(level)}\n".encode())
+        digest.update(x.tobytes())
+        step = max(1, AT_ONCE_VALUES // max(1, len(x) * functions.n_actions))
+        for first in range(0, size, step):
+            members = np.arange(first, min(first + step, size))
+            digest.update(np.ascontiguousarray(functions.values(level, x, members), dtype=np.float64).tobytes())
+    return digest.hexdigest()
+
+
+def fixed_fingerprint(problem: Problem, *, simulated: bool) -> str | None:
+    """Returns the fingerprint of a class at observations that are known before a run; None where there are none.
+
+    They are those that the problem's process lists, or those of a few episodes of a simulated environment.
+
+    Args:
+        problem: whose class is identified.
+        simulated: whether the environment is simulated here, so that playing it costs nothing.
+    """
+    return fingerprint(problem.functions, _fixed(problem)) if simulated or problem.process is not None else None
+
+
+def _fixed(problem: Problem) -> Iterator[tuple[int, Observations]]:
+    """Yields the levels, with observations of each."""
+    limits = [probes_at(problem.functions, h) for h in range(problem.horizon)]
+    if problem.process is not None:
+        yield from ((h, seen[: limits[h]]) for h, seen in enumerate(problem.process.observations))
+        return
+    played = problem.env.play(Uniform(problem.n_actions), MOST, keyed_generator(0, "probes"))
+    for h, seen in enumerate(played.observations):
+        over = played.ended[h] if played.ended else np.zeros(played.n, dtype=bool)
+        yield h, np.asarray(seen)[~np.asarray(over)][: limits[h]]
+
+
+def refuse_other_class(draw: int) -> InvalidInput:
+    """Returns the error for a class whose values are not those that a stored run found."""
+    return InvalidInput(
+        f"the folder holds a run with another class of functions: at the observations of draw {draw} its functions had "
+        "other values than those that are given now, or stood in another order. Give the same class, choose another folder, "
+        "or remove that run first (`--overwrite`, or richobs.discard)."
+    )
