@@ -4,7 +4,7 @@ Run with `python benchmarks/betting.py --seeds 20 --workers 1 --learner certifie
 seed, and every answer is checked against the truth. Every finished case is written to `benchmarks/results/betting.json` at
 once, and to the learner's `measured.json`, from which `richobs plan` tells what similar worlds needed. With `--keep FILE`
 finished runs are kept there too: a benchmark that was killed goes on when it is started again, and its table shows all kept
-runs. The column "right" says how many runs a line rests on.
+runs. The column "right" says how many runs a line rests on. `--kept` makes the table of kept runs alone.
 """
 
 import os
@@ -246,6 +246,7 @@ def main() -> None:
     parser.add_argument("--worlds", nargs="*", help="only print cases whose world begins with one of these")
     parser.add_argument("--learner", help="run this learner beside it where growth is measured, e.g. certified")
     parser.add_argument("--keep", type=Path, help="file of finished runs, one a line; those in it are not made again")
+    parser.add_argument("--kept", action="store_true", help="make the table of what is kept, and no run")
     given = parser.parse_args()
     runs = Runs(given.keep, given.workers)
     title = f"Episodes to a certificate by betting, delta = {DELTA}"
@@ -262,10 +263,10 @@ def main() -> None:
         found = {case: runs.known(tasks_of(case, given.seeds, "betting")) for case in CASES}
         return {case: made for case, made in found.items() if made}
 
-    for learner in {"betting", given.learner or "betting"}:
+    for learner in {"betting", given.learner or "betting"} if not given.kept else ():
         one_run(Task("bandit", 0.4, 0, learner))  # imports everything once, at no run's expense
     for case in CASES:
-        if given.worlds and not case.world.startswith(tuple(given.worlds)):
+        if given.kept or (given.worlds and not case.world.startswith(tuple(given.worlds))):
             continue
         runs.make(tasks_of(case, given.seeds, "betting"))
         if case.compared and given.learner:
@@ -275,7 +276,8 @@ def main() -> None:
             write("betting", title, COLUMNS, [row(c) for c in finished()], note)
             remember(finished())
     if not given.worlds:
-        publish("betting", title, COLUMNS, [row(case) for case in CASES], note)
+        publish("betting", title, COLUMNS, [row(case) for case in finished()], note)
+        remember(finished())
 
 
 if __name__ == "__main__":
