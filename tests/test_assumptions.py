@@ -419,7 +419,7 @@ def test_any_two_observations_are_told_apart(pair):
 
 def test_observations_that_are_not_finite_are_refused():
     env = Corridor(lambda level, n, rng: np.full((n, 2), np.inf if level == 1 else 0.0))
-    with pytest.raises(InvalidInput, match=r"an observation after path \([01],\) is not finite"):
+    with pytest.raises(Rejected, match=r"an observation at level 1 is not a finite number"):
         audit(env, **QUICK)
 
 
