@@ -12,7 +12,8 @@ from richobs.core.errors import BrokenPromise, InvalidInput, Rejected
 from richobs.core.policies import greedy_actions
 from richobs.core.settings import Settings
 from richobs.learners.betting import Betting
-from richobs.learners.betting.playing import followed
+from richobs.learners.betting.candidates import lost_sums
+from richobs.learners.betting.playing import Followed, followed
 from richobs.learners.betting.ranges import Ranges
 from signed import SignedProcess
 
@@ -92,6 +93,14 @@ class TestPlaying:
         (first, _), earned = followed(played, policy, ranges)
         np.testing.assert_array_equal(earned, [-1.25, -1.0 - 2.0, -4.0])
         np.testing.assert_array_equal(first.errors, [-0.5, -0.5])  # y = -1 + 0, f = 0, in a range of width 2
+
+    def test_a_stop_costs_what_is_promised_and_what_may_be_lost(self):
+        functions = Layered([TableLevel(np.array([[[-0.5, -1.0]], [[-1.0, -0.25]]]), value_range=(-2.0, 0.0))])
+        zero = np.zeros(1, dtype=np.int64)
+        trail = [[Followed(zero, zero, np.zeros(1))]]  # the policy took action 0
+        gaps, jumps = lost_sums(functions, 0, np.arange(2), trail, np.array([0.1]), -2.0)
+        np.testing.assert_array_equal(gaps, [[0.0, 0.0]])
+        np.testing.assert_array_equal(jumps, [[0.0, 1.75]])  # the second promises -0.25, and -2 is the least
 
 
 class TestEnds:

@@ -62,7 +62,7 @@ def followed(played: Episodes, policy: LearnedPolicy, ranges: Ranges) -> tuple[l
         rows = here[same]
         y = played.rewards[h][rows]
         if h < H - 1:
-            y = y + np.where(over[h + 1][rows], 0.0, values[h + 1][rows].max(axis=1))
+            y = y + values[h + 1][rows].max(axis=1)  # 0 where the episode is over
         errors = ranges.unit(h, y) - ranges.unit(h, values[h][rows, greedy[same]])
         levels.append(Followed(played.observations[h][here], np.where(same, greedy, -1), errors))
         earned[rows] += played.rewards[h][rows]
