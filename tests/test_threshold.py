@@ -33,6 +33,8 @@ def test_it_stops_as_soon_as_no_policy_can_be(problem):
 def test_a_threshold_that_is_not_decided_before_epsilon_ends_as_usual(problem):
     outcome = richobs.learn(problem, learner="betting", threshold=0.499, seed=1)
     assert outcome.reason in (StopReason.AGREEMENT, StopReason.CERTIFIED, StopReason.ONE_SURVIVOR)
+    assert outcome.remarks[-1].startswith("whether a policy is worth 0.499 is not decided: the bounds lie between")
+    assert richobs.learn(problem, learner="betting", threshold=0.2, epsilon=0.01, seed=1).remarks == ()
 
 
 def test_a_certificate_of_a_threshold_is_checked(problem):

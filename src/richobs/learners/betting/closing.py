@@ -10,7 +10,7 @@ import numpy as np
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
-from richobs.core.outcome import REACTIVE, REALIZABLE, Outcome, StopReason, claim_words
+from richobs.core.outcome import REACTIVE, REALIZABLE, Outcome, StopReason, claim_words, number_words
 from richobs.core.policies import TIE
 from richobs.core.types import Floats, Member
 from richobs.learners.betting.candidates import Accounts, Candidate, lost_sums
@@ -313,6 +313,15 @@ def _assumptions(log: Episodes | None) -> tuple[str, ...]:
 
 
 def _remarks(search: BettingSearch, found: Closed) -> tuple[str, ...]:
+    """Returns, in words, what is missing where nothing was certified, and a threshold that was not decided."""
+    aim, lower = search.threshold, _lower(search, found.accounts)
+    if aim is not None and lower < aim <= search.upper:
+        between = f"between {number_words(lower, up=False)} and {number_words(search.upper, up=True)}"
+        return (*_missing(search, found), f"whether a policy is worth {aim:g} is not decided: the bounds lie {between}")
+    return _missing(search, found)
+
+
+def _missing(search: BettingSearch, found: Closed) -> tuple[str, ...]:
     """Returns, in words, what is missing where nothing was certified."""
     if found.by != "nothing":
         return ()
