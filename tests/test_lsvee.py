@@ -74,6 +74,12 @@ class TestConstants:
             second = 3e5 * scale * K**2 * (50 + math.log(4 * M * K * H / d))
             assert c.max_search_episodes <= first + second
 
+    def test_large_sizes_are_rounded_up_exactly(self):
+        """H=5, K=3, M=7, log N = 100: sizes near 2^53, where double precision comes out one short (60 digits by bc)."""
+        c = PaperConstants.of(horizon=5, n_actions=3, n_states=7, log_size=100.0, epsilon=0.01, delta=0.001)
+        assert (c.search.n_train, c.search.n_test) == (5217900690249739, 436382043535947)
+        assert (c.demand.n_train, c.demand.n_test) == (5930018430103341, 495725188523748)
+
     @pytest.mark.parametrize(
         "wrong", [{"epsilon": 0}, {"epsilon": 1.0}, {"delta": 0}, {"delta": math.nan}, {"n_states": 0}, {"horizon": 0}]
     )
@@ -365,6 +371,47 @@ class TestEdges:
         outcome = learn(richobs.make("mdp/2"), callback=seen.append)
         assert [p.event for p in seen] == list(outcome.trace)
         assert seen[-1].episodes == outcome.episodes
+
+
+class TestVerbatim:
+    """What LSVEE does besides what is printed is switched off, and a run still ends."""
+
+    verbatim = partial(learn, tuning={"repeats": "verbatim"})
+
+    def test_a_search_goes_on_beyond_m_h_eliminations(self):
+        """Deep sea has four states at a level where one is claimed: the default stops, the printed search does not."""
+        problem = richobs.make("deep-sea/4")
+        with pytest.raises(BrokenPromise, match="more than M H = 4 eliminations"):
+            learn(problem, n_states=1, epsilon=0.3)
+        outcome = self.verbatim(problem, n_states=1, epsilon=0.3)
+        assert sum(e.kind == "elimination" and e.phase == "search" for e in outcome.trace) > 4
+
+    def test_a_policy_that_beats_the_estimate_by_little_passes(self):
+        process = small_process()
+        tables = [np.full((1, 1, 2), 0.57), np.array([[[0.0, 0.57], [0.57, 0.0]]])]
+        functions = Layered([TableLevel(t) for t in tables])
+        outcome = self.verbatim(WorldEnvironment(TabularWorld(process)), functions, process=process, n_states=2)
+        assert outcome.value_hat == pytest.approx(0.6)
+
+    def test_a_policy_that_failed_is_tried_again_until_the_safe_stop(self):
+        """One function, which predicts 0.9 where 0.6 or less is earned: it fails in every round."""
+        process = small_process()
+        functions = Layered([TableLevel(np.full((1, 1, 2), 0.9)), TableLevel(np.full((1, 2, 2), 0.9))])
+        with pytest.raises(
+            BrokenPromise, match=r"played [\d,]+ episodes, more than the [\d,]+ that the proof"
+        ) as stopped:
+            self.verbatim(
+                WorldEnvironment(TabularWorld(process)), functions, process=process, n_states=2, epsilon=0.5, delta=0.5
+            )
+        assert sum(e.kind == "rollout" for e in stopped.value.trace) > 1
+
+    def test_rounds_that_learn_nothing_end_too(self):
+        """At H = 1 a failed round costs n_1 episodes only, so that the bound on episodes is far: rounds are counted."""
+        process = TabularProcess(np.ones(1), (), (np.ones((1, 1)),), (Rewards.deterministic([[[0.1, 0.2]]]),))
+        functions = Layered([TableLevel(np.full((1, 1, 2), 0.9))])
+        with pytest.raises(BrokenPromise, match="within 100 times M H = 1 rounds") as stopped:
+            self.verbatim(WorldEnvironment(TabularWorld(process)), functions, process=process, n_states=1)
+        assert sum(e.kind == "rollout" for e in stopped.value.trace) == 100
 
 
 class TestBrokenPromises:

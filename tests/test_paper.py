@@ -3,7 +3,9 @@
 import base64
 import json
 import os
+import pathlib
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -13,11 +15,17 @@ from concurrent.futures import wait
 from contextlib import closing
 
 import pytest
+from matplotlib.figure import Figure
 
 from richobs.cli import main
-from richobs.paper import STATEMENTS, load, runner
-from richobs.paper.page import cell_words
-from richobs.paper.store import Store
+from richobs.core.errors import InvalidInput
+from richobs.paper import STATEMENTS, Check, Conclusion, load, runner, sources
+from richobs.paper.catalogue import entries_of
+from richobs.paper.figures import panel_boxes
+from richobs.paper.formulas import mathml
+from richobs.paper.page import cell_words, render
+from richobs.paper.sources import source_digest
+from richobs.paper.store import APPLICATION
 
 FAKE = '''
 """Squares; every measurement leaves a mark. Environment variables say what goes wrong, and what waits for what."""
@@ -53,7 +61,10 @@ def measure(piece):
 
 def conclude(pieces, results):
     right = all(r["square"] == p["n"] ** 2 for p, r in zip(pieces, results))
-    check = Check("every square is right", right and "FAKE_WRONG" not in os.environ, f"{len(results)} of them")
+    right = right and "FAKE_WRONG" not in os.environ
+    reading = os.environ.get("FAKE_READING", "")
+    share = 0.5 if reading else None
+    check = Check("every square is right", right, f"{len(results)} of them", reading=reading, tightness=share)
     rows = tuple((p["n"], r["square"], r["third"]) for p, r in zip(pieces, results))
     return Conclusion((check,), ("n", "square", "third"), rows, "The first numbers; no seed.")
 
@@ -90,10 +101,12 @@ def fake(tmp_path, monkeypatch):
     (folder / "fake_statement.py").write_text(FAKE)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "fake_statement", raising=False)
-    for name in list(STATEMENTS):
-        monkeypatch.delitem(STATEMENTS, name)
-    monkeypatch.setitem(STATEMENTS, "fake", "fake_statement")
-    return folder
+    known = dict(STATEMENTS)
+    STATEMENTS.clear()
+    STATEMENTS["fake"] = "fake_statement"
+    yield folder
+    STATEMENTS.clear()
+    STATEMENTS.update(known)  # in their order, which is the paper's
 
 
 def paper(*options):
@@ -166,17 +179,31 @@ def test_the_page_stands_alone_and_says_everything(fake, tmp_path):
         assert words in page
     assert "The first numbers; no seed." in page
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # nothing is fetched from elsewhere
-    (drawing,) = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", page)
+    assert not re.search(r"url\((?!data:)", page)
+    (drawing,) = re.findall(r"data:image/svg\+xml;base64,([^)]+)", page)
     assert base64.b64decode(drawing).decode() == (tmp_path / "fake.svg").read_text()
     assert 'lang="en"' in page
-    assert re.search(r'<img [^>]*alt="Figure: [^"]+"', page)
+    assert re.search(r'role="img" [^>]*aria-label="Figure: [^"]+every square is right: holds', page)
+    assert page.count('class="panel"') == 1
+    assert "def conclude(pieces, results):" in page  # the statement's own source
 
 
 def test_a_check_that_fails_is_the_exit_status(fake, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FAKE_WRONG", "1")
     assert paper("fake", "--fast", "--out", tmp_path) == 1
-    assert "does not hold as printed: every square is right" in capsys.readouterr().out
-    assert "Does not hold as printed" in (tmp_path / "index.html").read_text()
+    assert "check failed: every square is right" in capsys.readouterr().out
+    assert "Check failed" in (tmp_path / "index.html").read_text()
+
+
+def test_readings_and_tightness_are_printed(fake, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FAKE_READING", "numbers are whole.")
+    assert paper("fake", "--fast", "--out", tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "fake: Squares <of numbers>: holds as read" in said
+    checked = "every square is right (3 of them. Reading: numbers are whole. Tightest instance: 0.5 of the bound)"
+    assert checked in " ".join(said.split())
+    stored = json.loads((tmp_path / "fake.json").read_text())
+    assert (stored["verdict"], stored["tightness"], stored["holds"]) == ("holds as read", 0.5, True)
 
 
 def test_the_number_of_workers_changes_no_byte(fake, tmp_path, monkeypatch):
@@ -247,11 +274,108 @@ def test_a_file_of_another_program_is_left_alone(fake, tmp_path, capsys):
     assert (tmp_path / "paper.sqlite").read_bytes() == before
 
 
-def test_measurements_of_another_version_are_not_used(fake, tmp_path, monkeypatch):
+def test_what_other_source_measured_is_measured_again(fake, tmp_path):
+    """A statement whose source was edited shows no verdict of before, and no page does."""
     assert paper("--out", tmp_path, "--fast", "--quiet") == 0
-    monkeypatch.setattr("richobs.paper.store.__version__", "99")
-    with Store(tmp_path) as store:
-        assert store.find("fake", {"n": 0}) is None
+    assert marks(fake) == [0, 1, 2]
+    assert paper("--out", tmp_path, "--fast", "--quiet") == 0
+    assert marks(fake) == [0, 1, 2]
+    before = source_digest("fake_statement")
+    with (fake / "fake_statement.py").open("a") as file:
+        file.write("\n# another source\n")
+    assert source_digest("fake_statement") != before
+    assert runner._all_reports(tmp_path, "fast") == []
+    assert paper("--out", tmp_path, "--fast", "--quiet") == 0
+    assert marks(fake) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_store_of_the_first_layout_is_measured_again(fake, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "paper.sqlite", isolation_level=None)) as db:
+        db.execute("CREATE TABLE measured (statement TEXT, piece TEXT, version TEXT, result TEXT, digest TEXT)")
+        db.execute("INSERT INTO measured VALUES ('fake', '{\"n\":0}', '0.1.0', '{}', '')")
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
+        db.execute("PRAGMA user_version = 1")
+    assert paper("--out", tmp_path, "--fast", "--quiet") == 0
+    assert stored_pieces(tmp_path) == marks(fake) == [0, 1, 2]
+
+
+class TestSources:
+    """The digest of what a statement runs."""
+
+    @pytest.fixture
+    def package(self, tmp_path, monkeypatch):
+        """A copy of the package's source, which the digests are made of."""
+        copy = tmp_path / "richobs"
+        shutil.copytree(sources.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        monkeypatch.setattr(sources, "PACKAGE", copy)
+        return copy
+
+    def test_consensus_is_part_of_what_whole_runs_are(self, package):
+        names = ["consensus", "dfs-learn", "v-star", "on-demand", "pac", "td-loss"]
+        before = {name: source_digest(STATEMENTS[name]) for name in names}
+        file = package / "learners/lsvee/consensus.py"
+        file.write_text(file.read_text().replace("return Consensus(spread <=", "return Consensus(True or spread <="))
+        changed = [name for name in names if source_digest(STATEMENTS[name]) != before[name]]
+        assert changed[:5] == names[:5]
+
+    def test_what_is_not_imported_is_no_part(self, package):
+        before = source_digest(STATEMENTS["consensus"])
+        (package / "cli/paper.py").write_text("# nothing\n")
+        assert source_digest(STATEMENTS["consensus"]) == before
+
+    def test_what_is_named_in_a_registry_is_part(self):
+        assert "richobs.learners.rmax" in sources.source_files(STATEMENTS["special-cases"])
+        assert "richobs.learners.betting" in sources.source_files("richobs.learners")  # named in LEARNERS alone
+
+    def test_imports_for_type_checkers_are_no_part(self):
+        assert "richobs.cli.paper" in sources.source_files("richobs.cli.paper")
+        assert "richobs.paper" in sources.source_files("richobs.cli.paper")  # imported inside a function
+        assert "richobs.core.queries" not in sources._imports(
+            pathlib.Path("x.py"), b"if TYPE_CHECKING:\n    import richobs.core.queries\n"
+        )
+
+    def test_numpy_is_part(self, monkeypatch):
+        before = source_digest("richobs.core.types")
+        monkeypatch.setattr("numpy.__version__", "0.0")
+        assert source_digest("richobs.core.types") != before
+
+    def test_a_module_that_does_not_exist(self):
+        with pytest.raises(InvalidInput, match="there is no module richobs_nowhere"):
+            source_digest("richobs_nowhere")
+
+
+class TestVerdicts:
+    """Three verdicts, and a fourth judgement for checks that failed."""
+
+    def test_by_hand(self):
+        assert Check("a", True, "").judgement == "holds"
+        assert Check("a", True, "", reading="log(e/delta)").judgement == "holds as read"
+        assert Check("a", True, "", verdict="false as printed").judgement == "false as printed"
+        assert Check("a", False, "", verdict="false as printed").judgement == "check failed"
+
+    def test_a_statement_is_as_good_as_its_worst_check(self):
+        good, read = Check("a", True, "", tightness=0.25), Check("b", True, "", reading="r", tightness=0.5)
+        wrong, failed = Check("c", True, "", verdict="false as printed"), Check("d", False, "")
+
+        def conclusion(*checks):
+            return Conclusion(checks, (), (), "")
+
+        assert conclusion(good).verdict == "holds"
+        assert conclusion(read, good).verdict == "holds as read"
+        assert conclusion(read, wrong, good).verdict == "false as printed"
+        assert conclusion(wrong, failed).verdict == "check failed"
+        assert conclusion(good, read).tightness == 0.5
+        assert conclusion(wrong).tightness is None
+        assert conclusion(wrong).holds
+        assert not conclusion(good, failed).holds
+
+    def test_what_a_verdict_needs(self):
+        with pytest.raises(InvalidInput, match="must say the reading"):
+            Check("a", True, "", verdict="holds as read")
+        with pytest.raises(InvalidInput, match="its verdict must be 'holds as read'"):
+            Check("a", True, "", verdict="holds", reading="r")
+        with pytest.raises(InvalidInput, match="must be finite; got inf"):
+            Check("a", True, "", tightness=float("inf"))
 
 
 def test_a_piece_that_fails_is_named_and_what_was_finished_is_kept(fake, tmp_path, capsys, monkeypatch):
@@ -308,6 +432,57 @@ def test_evaluating_here_is_what_a_run_concludes(fake, tmp_path):
     _, _, here = runner.evaluate(load("fake"), "fast")
     (report,) = runner.run(["fake"], scale="fast", out=tmp_path, workers=1)
     assert report.conclusion == here
+
+
+def report_of(name, *checks):
+    """A report of a statement with these checks, as its JSON has it, and a drawing."""
+    statement = load(name)
+    conclusion = Conclusion(checks, ("n",), ((1,),), "1 seed.")
+    report = runner.StatementReport(name, statement.TITLE, statement.SAYS, "fast", "0" * 32, conclusion)
+    return report.as_json() | {"panels": [(0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 0.5, 1.0)]}, '<svg viewBox="0 0 648 302"/>'
+
+
+def test_the_page_shows_numbers_formulas_verdicts_and_tightness():
+    holds = Check("survivors differ by at most the bound", True, "Exactly.", tightness=0.892)
+    read = Check("log", True, "At delta 1.", reading="log(e/delta) for log(1/delta)")
+    wrong = Check("Progress as printed", True, "0.2 against 0.1.", verdict="false as printed")
+    page = render(
+        [report_of("bias-accumulation", holds), report_of("pac", holds, read), report_of("on-demand", wrong)], "fast"
+    )
+    assert (
+        '<a href="#bias-accumulation"><b>Lemma 4</b>, bias accumulation</a> <span class="verdict holds">holds</span>'
+        in page
+    )
+    assert (
+        '<a href="#pac"><b>Theorem 1</b>, PAC bound</a> <span class="verdict holds-as-read">holds as read</span>'
+        in page
+    )
+    assert "✓ 1 holds" in page
+    assert "✗ 1 false as printed" in page
+    assert "Tightest instance found: 0.892 of the bound." in page
+    assert "Reading: log(e/delta) for log(1/delta)" in page
+    assert mathml(entries_of("bias-accumulation")[0].tex) in page
+    assert "background-size: 200.00% 100.00%; background-position: 100.00% 0.00%" in page  # the right half
+    assert "(1 row)" in page
+    # A lemma whose checks are all other ones is judged by none, which is no success:
+    assert re.search(r"<b>Lemma 6</b>[^\n]*check failed</span>", page)
+    assert re.search(r"<b>Lemma 9</b>[^\n]*false as printed</span>", page)
+
+
+def test_panels_of_a_figure():
+    """Two panels beside each other, the right one with a twin axis; a legend of the figure is a panel of its own."""
+    figure = Figure(figsize=(8, 4))
+    left, right = figure.subplots(1, 2)
+    left.set_title("left")
+    right.twinx()
+    assert len(panel_boxes(figure)) == 2
+    (x, y, w, h), (other, *_) = panel_boxes(figure)
+    assert 0 <= x < 0.1
+    assert 0 <= y < 0.12
+    assert x + w <= 0.5 <= other
+    assert 0.85 < h <= 1
+    figure.legend([*left.plot([0, 1], label="line")], ["line"], loc="lower center")
+    assert len(panel_boxes(figure)) == 3
 
 
 def test_cells_of_a_table_read_like_the_rest_of_the_pages():

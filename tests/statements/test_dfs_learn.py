@@ -3,9 +3,10 @@
 import pytest
 from work import broken, measured, panels
 
+from richobs.learners.lsvee.constants import PaperConstants
 from richobs.paper.statements import dfs_learn, v_star
 
-CONCLUSIONS, PRECONDITIONS, CLAIM, CALLS, EPISODES = range(5)
+CONCLUSIONS, MARGIN, PRECONDITIONS, CLAIM, CALLS, CAP, SIZES, EPISODES = range(8)
 
 
 @pytest.mark.parametrize(("statement", "drawn"), [(dfs_learn, 3), (v_star, 2)], ids=["dfs-learn", "v-star"])
@@ -18,6 +19,13 @@ def test_the_statement(statement, drawn):
 def pieces_of(kind, **changes):
     chosen = [p for p in dfs_learn.pieces("fast") if p["class"] == kind and p["horizon"] > 2 and p["states"] > 1]
     return [{**p, "below": False, **changes} for p in chosen[:8]]
+
+
+def test_every_check_is_where_it_is_named():
+    work = [p for p in dfs_learn.pieces("fast") if p["horizon"] < 4]
+    checks = dfs_learn.conclude(work, [dfs_learn.measure(p) for p in work]).checks
+    assert len(checks) == 8
+    assert [checks[i].what.split()[1] for i in (MARGIN, CAP, SIZES)] == ["margin:", "more", "are"]
 
 
 def concluded(pieces):
@@ -39,6 +47,36 @@ def test_a_tolerance_twice_as_wide_breaks_the_inductive_claim():
 def test_understated_m_breaks_the_count():
     checks = concluded(pieces_of("sparse", bound=1, overlap=0.0))
     assert not checks[CALLS]
+
+
+def test_a_search_that_does_not_stop_is_seen(monkeypatch):
+    """Deliberate violation: ten times M H eliminations are allowed."""
+    pieces = [*pieces_of("wide"), *pieces_of("sparse", cap=True, bound=1, overlap=0.0)]
+    assert concluded(pieces)[CAP]
+    monkeypatch.setattr(PaperConstants, "max_eliminations", property(lambda self: 10 * self.n_states * self.horizon))
+    assert not concluded(pieces)[CAP]
+
+
+def test_other_sizes_are_seen(monkeypatch):
+    """Deliberate violation: phi is twice the printed one, for the algorithm alone; sizes and the inductive claim break."""
+    true = PaperConstants.of.__func__
+
+    def doubled(cls, *, epsilon, **rest):
+        return true(cls, epsilon=2 * epsilon, **rest)
+
+    monkeypatch.setattr(PaperConstants, "of", classmethod(doubled))
+    checks = concluded([{**p, "epsilon": 0.1} for p in pieces_of("beyond")])
+    assert not checks[SIZES]
+    assert not checks[CLAIM]
+
+
+def test_a_margin_that_is_wide_is_seen():
+    """With a divisor of one no search breaks, so that nothing was measured."""
+    pieces = [{**p, "divided": d} for p in pieces_of("beyond")[:3] for d in dfs_learn.DIVISORS]
+    results = [dfs_learn.measure({**p, "divided": 1}) for p in pieces]
+    wide = pieces_of("wide")
+    results += [dfs_learn.measure(p) for p in wide]
+    assert not dfs_learn.conclude([*pieces, *wide], results).checks[MARGIN].holds
 
 
 def test_a_test_that_always_passes_breaks_the_estimate_of_v_star():

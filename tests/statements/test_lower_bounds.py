@@ -1,3 +1,5 @@
+"""Propositions 1 and 2 and the theorem on best arms: the fast version holds, and each check can go red."""
+
 import dataclasses
 import math
 
@@ -53,7 +55,30 @@ def test_a_larger_gap_breaks_the_bound_for_a_smaller_one(work):
         {"success": statement.best_success(p["n_arms"], 0.45, p["budget"])} if p["kind"] == "optimum" else r
         for p, r in zip(given, results, strict=True)
     ]
-    assert [w.startswith("no algorithm at all") for w in broken(statement, given, cheat)] == [True]
+    assert [w.split(",")[0] for w in broken(statement, given, cheat)] == [
+        "no algorithm at all exceeds the proof's bound",
+        "the wall",
+    ]
+
+
+def test_a_wall_twice_as_far_is_seen(work, monkeypatch):
+    """36 for 72 is beyond what the proof gives, and halves how far the exact optimum is from it."""
+    monkeypatch.setattr(statement, "episode_bound", lambda n, epsilon: n / (36 * epsilon**2))
+    assert [w.split(":")[0] for w in broken(statement, *work)] == ["the wall, by the proof", "the wall, exactly"]
+
+
+def test_a_taylor_step_too_far_is_seen(work):
+    given, results = work
+    far = [{**r, "closest": 1.01} if p["kind"] == "taylor" else r for p, r in zip(given, results, strict=True)]
+    assert [w.split(":")[0] for w in broken(statement, given, far)] == ["the Taylor step"]
+
+
+def test_deterministic_outputs_leave_the_propositions_standing(work):
+    """A wrong action sequence earns 1/2, which is no more than the optimum less epsilon: no counterexample."""
+    given, results = work
+    sure = [{**r, "least": 0.5} if p["kind"] == "uniform" else r for p, r in zip(given, results, strict=True)]
+    assert [w.startswith("Propositions 1 and 2 as printed fail") for w in broken(statement, given, sure)] == [True]
+    assert statement.uniform_play(family.Config(4, 2, 0.2))["least"] == pytest.approx(0.5125)
 
 
 def test_a_family_without_the_secret_is_noticed(monkeypatch):

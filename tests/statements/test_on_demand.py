@@ -8,7 +8,9 @@ import pytest
 from work import measured, panels
 
 from richobs.core.policies import Greedy
+from richobs.engines import CountedEngine
 from richobs.learners.lsvee import demand as printed
+from richobs.learners.lsvee.constants import PaperConstants
 from richobs.paper.rigs import watched
 from richobs.paper.rigs.corners import cliff, gap, staircase
 from richobs.paper.statements import on_demand as statement
@@ -30,7 +32,8 @@ def verdict(fast, beginning, *again):
 def test_every_check_holds(fast):
     conclusion = statement.conclude(*fast)
     assert [c for c in conclusion.checks if not c.holds] == []
-    assert len({c.what for c in conclusion.checks}) == len(conclusion.checks) == 13
+    assert len({c.what for c in conclusion.checks}) == len(conclusion.checks) == 17
+    assert conclusion.verdict == "false as printed"  # the progress lemma, given failure
     assert all(len(row) == len(conclusion.columns) for row in conclusion.rows)
 
 
@@ -91,14 +94,32 @@ class TestEveryCheckCanFail:
     def test_too_few_rollouts(self, fast, monkeypatch):
         changed(monkeypatch, n_1=8, n_2=8)
         assert not verdict(fast, "Both, as probabilities", "test")
+        assert not verdict(fast, "Rounds are as printed", "test")
+        assert not verdict(fast, "The margin", "slack")
+
+    def test_too_many_rounds(self, fast, monkeypatch):
+        monkeypatch.setattr(PaperConstants, "max_rounds", property(lambda self: 2 * self.n_states * self.horizon))
+        assert not verdict(fast, "Where more states are hidden", "cap")
+
+    def test_one_path_learned_instead_of_n_2(self, fast, monkeypatch):
+        """Deliberate violation: of every round the first path only is learned."""
+        true = CountedEngine.ask
+
+        def first(self, query):
+            answer = true(self, query)
+            return dataclasses.replace(answer, paths=answer.paths[:1]) if query.returns else answer
+
+        monkeypatch.setattr(CountedEngine, "ask", first)
+        assert not verdict(fast, "Episodes on the staircase", "run")
+        assert not verdict(fast, "Rounds are as printed", "run")
 
     def test_a_test_that_lets_too_much_pass(self, fast, monkeypatch):
         changed(monkeypatch, eps_demand=1.3 * statement.EPSILON)
-        assert not verdict(fast, "Risk bound upon termination", "test")
+        assert not verdict(fast, "Rounds are as printed", "test")
 
     def test_a_test_that_is_too_strict(self, fast, monkeypatch):
         changed(monkeypatch, eps_demand=0.05 * statement.EPSILON)
-        assert not verdict(fast, "Termination guarantee", "test")
+        assert not verdict(fast, "Rounds are as printed", "run")
         assert not verdict(fast, "The theorem: ends", "run")
 
     def test_calling_bad_states_learned(self, fast, monkeypatch):
@@ -115,7 +136,8 @@ class TestEveryCheckCanFail:
 
     def test_too_few_paths(self, fast, monkeypatch):
         changed(monkeypatch, n_2=20)
-        assert not verdict(fast, "Progress: where q", "miss")
+        assert not verdict(fast, "Rounds are as printed", "miss")
+        assert not verdict(fast, "The margin", "slack")
 
     def test_rounds_that_learn_nothing(self, fast, monkeypatch):
         monkeypatch.setattr(printed, "learn_from", lambda search, path, numbers: None)
@@ -144,7 +166,7 @@ class TestEveryCheckCanFail:
     def test_the_root_is_what_was_missing(self, fast, monkeypatch):
         true = statement.Demand
         monkeypatch.setattr(statement, "Demand", lambda *given, root=True, **named: true(*given, **named))
-        assert not verdict(fast, "The theorem as printed lacks", "rootless")
+        assert not verdict(fast, "The theorem needs a learned root", "rootless")
 
     def test_more_episodes_than_allowed(self, fast, monkeypatch):
         monkeypatch.setattr(statement.Demand, "episodes", property(lambda self: 10**30))

@@ -1,12 +1,14 @@
 """Theorem 1 holds in the fast version; and each check goes red when what it checks is broken."""
 
 import dataclasses
-import math
 
 import pytest
 from work import measured, panels
 
 from richobs.classes.learned_policy import LearnedPolicy
+from richobs.learners.lsvee.constants import PaperConstants
+from richobs.paper.rigs.fits import fit_exponent
+from richobs.paper.rigs.printed import Printed
 from richobs.paper.statements import pac as statement
 from richobs.runs.session import run
 
@@ -24,7 +26,8 @@ def verdict(work, results, beginning):
 def test_every_check_holds(fast):
     conclusion = statement.conclude(*fast)
     assert [c for c in conclusion.checks if not c.holds] == []
-    assert len({c.what for c in conclusion.checks}) == len(conclusion.checks) == 15
+    assert len({c.what for c in conclusion.checks}) == len(conclusion.checks) == 18
+    assert conclusion.verdict == "false as printed"  # at delta near 1
     assert all(len(row) == len(conclusion.columns) for row in conclusion.rows)
 
 
@@ -33,8 +36,50 @@ def test_the_figure_has_its_eight_panels(fast):
 
 
 def test_exponents_by_hand():
-    assert statement.exponent([1, 2, 4], [5, 40, 320]) == pytest.approx(3)
-    assert statement.far_exponent("log 1/delta") is None  # delta may not be small enough
+    """y = 5 x^3 exactly, then with the middle point twice as high: the slope stays and the interval is wide."""
+    assert fit_exponent([1, 2, 4], [5, 40, 320]) == pytest.approx((3, 3, 3))
+    off = fit_exponent([1, 2, 4], [5, 80, 320])
+    assert off.slope == pytest.approx(3)
+    assert off.high - off.low > 5
+
+
+def test_the_printed_numbers_by_hand():
+    """H = 3, K = 2, M = 2, N = 100, epsilon = delta = 0.1: the same literals as of the shipped constants (bc, 40 digits)."""
+    printed = Printed(3, 2, 2, 4.605170185988092, 0.1, 0.1)
+    assert (printed.root.n_train, printed.root.n_test, printed.n_1, printed.n_2) == (
+        456740232122,
+        38061686011,
+        21054,
+        471,
+    )
+    assert printed.eps_test(2) == pytest.approx(0.0012152777777777778)
+    assert printed.phi == pytest.approx(2.455233e-05, rel=1e-6)
+    assert printed.per_elimination(printed.root) == 456740232122 + 2 * 38061686011
+
+
+def test_wrong_sizes_are_seen(monkeypatch):
+    """Deliberate violation: delta is not divided by two for the search at the root, and the test is at epsilon."""
+    world = {"world": "lock/3,noise_bits=1", "epsilon": 0.1, "delta": 0.05}
+    true = Printed.of
+    assert statement.measure_sizes(**world)["wrong"] == []
+    monkeypatch.setattr(Printed, "of", lambda problem, epsilon, delta: true(problem, epsilon, 2 * delta))
+    assert len(statement.measure_sizes(**world)["wrong"]) > 10
+
+
+def test_a_plan_that_allows_more_is_seen(monkeypatch):
+    """Deliberate violation: the shipped bound of on-demand exploration is a hundred times the printed one."""
+    true = PaperConstants.max_demand_episodes.fget
+    monkeypatch.setattr(PaperConstants, "max_demand_episodes", property(lambda self: 100 * true(self)))
+    wrong = statement.measure_sizes(world="bandit", epsilon=0.5, delta=0.3)["wrong"]
+    assert [words.split(",")[0].split("episodes ")[1] for words in wrong] == ["on demand", "in all"]
+
+
+def test_sizes_are_divided_and_thresholds_are_not():
+    numbers = statement.constants_for(statement.gap(0.2), 0.2, 0.1)
+    fewer = statement.fewer(numbers, "n_train and n_test", 1e6)
+    assert (fewer.search.n_train, fewer.n_1) == (709, numbers.n_1)
+    assert (fewer.search.slack, fewer.phi) == (numbers.search.slack, numbers.phi)
+    assert statement.fewer(numbers, "n_1", 100).n_1 == 39
 
 
 def test_a_learner_that_answers_at_random_fails_too_often(monkeypatch):
@@ -52,10 +97,14 @@ def test_a_learner_that_answers_at_random_fails_too_often(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "change", "beginning"),
     [
-        ("pac", {"failed": 8}, "Learner lsvee, delta 0.1"),
+        ("sizes", {"wrong": ["n_1 is 7"]}, "The runs used the printed sizes"),
+        ("pac", {"failed": 1}, "Learner lsvee, delta 0.1"),
         ("pac", {"many": 1}, "Episodes stay within the bound"),
-        ("pac", {"off": 15}, "Corollary 1"),
+        ("pac", {"off": 2}, "Corollary 1"),
+        ("margin", {"failed": 0}, "The margin of n_1"),
+        ("margin", {"failed": 60}, "The margin of n_train"),
         ("sweep", {"printed": 1e40}, "Sweep of H"),
+        ("sweep", {"off": 1}, "Episodes on the staircase"),
         ("sweep", {"right": False}, "Every policy of every sweep"),
         ("verbatim", {"played": 1.0}, "What repeats cost"),
         ("near one", {"order": 1e9}, "Theorem 1 as printed"),
@@ -68,9 +117,13 @@ def test_a_broken_bound_is_seen(fast, kind, change, beginning):
     assert not verdict(work, spoiled, beginning)
 
 
-def test_a_bound_of_another_order_is_seen(fast, monkeypatch):
-    """Deliberate violation: a bound that takes the square root of the horizon."""
-    true = statement.proof_bound
-    monkeypatch.setattr(statement, "proof_bound", lambda at: true({**at, "H": math.isqrt(int(at["H"]))}))
-    assert not verdict(*fast, "Sweep of H")
-    assert verdict(*fast, "Sweep of K")
+@pytest.mark.parametrize(("swept", "power"), [("H", 0.3), ("H", -0.3), ("K", 1.0), ("log 1/delta", 1.2)])
+def test_another_order_is_seen(fast, swept, power):
+    """Deliberate violation: episodes grow with another power of what is swept; of H a smaller one is seen too."""
+    work, results = fast
+    other = [
+        {**r, "reduced": r["reduced"] * r["x"] ** power} if p.get("swept") == swept else r
+        for p, r in zip(work, results, strict=True)
+    ]
+    assert verdict(work, results, f"Sweep of {swept}")
+    assert not verdict(work, other, f"Sweep of {swept}")

@@ -15,6 +15,30 @@ def test_the_lemma():
     assert panels(td_loss, *work) == 2
 
 
+def test_a_search_finds_the_largest_share_there_is():
+    """E Y^2 <= 4 E Y where estimates are exact, so Var Y is at most 4/32 of its bound."""
+    (first, *_) = [p for p in td_loss.pieces("fast") if p["kind"] == "search"]
+    assert 0.12 < td_loss.measure(first)["ratio"] <= 0.125
+
+
+def test_risks_with_another_law_are_noticed(monkeypatch):
+    """The variance of f - r left out, or counted twice, moves the mean of R(f) - R(f*) by many standard errors."""
+    piece = {**td_loss.pieces("fast")[-1], "n": 10**6, "runs": 60}
+    assert piece["kind"] == "box"
+
+    def holds():
+        (check,) = td_loss.conclude([piece], [td_loss.measure(piece)]).checks
+        return check.holds
+
+    assert holds()
+    box = td_loss.td_risk
+    for factor in (0, 2):
+        monkeypatch.setattr(
+            td_loss, "td_risk", lambda *given, by=factor: (risk := box(*given))._replace(noise=by * risk.noise)
+        )
+        assert not holds()
+
+
 def test_mean_and_variance_by_hand():
     """One observation and action, r is 0 or 1 with probability 1/2, no children: Q* = 1/2, f = 1.
 

@@ -1,3 +1,5 @@
+"""Undirected exploration on locks: the fast version holds, and each check can go red."""
+
 import math
 
 import pytest

@@ -18,9 +18,10 @@ from rich.text import Text
 from richobs.core.errors import InvalidInput
 from richobs.show.live import EVERY
 from richobs.show.summary import plain_console
+from richobs.show.words import number
 
 if TYPE_CHECKING:
-    from richobs.paper import Scale, runner
+    from richobs.paper import Judgement, Scale, runner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,7 @@ class PaperCommand:
     names: tyro.conf.Positional[tuple[str, ...]] = ()
     """Which statements, by name (`richobs paper --help` lists them); none means all."""
     fast: bool = False
-    """The small versions that the tests run, in seconds instead of minutes."""
+    """The small versions that the tests run: about 60 seconds of CPU time in all, instead of up to an hour."""
     out: pathlib.Path = pathlib.Path("runs/paper")
     """Folder for figures, results and the page."""
     workers: int = 2
@@ -41,7 +42,7 @@ class PaperCommand:
     """Print JSON instead of verdicts."""
 
     def run(self, console: Console) -> int:
-        """Prints which checks hold; the exit status is 1 if any does not."""
+        """Prints what came of every check; the exit status is 1 if one failed."""
         from richobs.paper import runner  # loads every statement's tools, and is needed here only
 
         if self.workers < 1:
@@ -57,14 +58,22 @@ class PaperCommand:
         if self.json:
             console.print_json(json.dumps([r.as_json() for r in reports]))
         else:
-            marks = {True: "[green]holds[/]", False: "[bold red]does not hold as printed[/]"}
             for report in reports:
-                console.print(f"[bold]{escape(report.name)}[/]: {escape(report.title)}")
+                verdict = _coloured(report.conclusion.verdict)
+                console.print(f"[bold]{escape(report.name)}[/]: {escape(report.title)}: {verdict}")
                 for c in report.conclusion.checks:
-                    detail = "" if self.quiet else f" [dim]({escape(c.detail.rstrip('.'))})[/]"
-                    console.print(f"  {marks[c.holds]}: {escape(c.what)}{detail}")
+                    reading = f". Reading: {c.reading.rstrip('.')}" if c.reading else ""
+                    tight = "" if c.tightness is None else f". Tightest instance: {number(c.tightness)} of the bound"
+                    detail = "" if self.quiet else f" [dim]({escape(c.detail.rstrip('.') + reading + tight)})[/]"
+                    console.print(f"  {_coloured(c.judgement)}: {escape(c.what)}{detail}")
             console.print(Text(f"\nwrote {self.out / 'index.html'}"))
         return 0 if all(r.conclusion.holds for r in reports) else 1
+
+
+def _coloured(judgement: "Judgement") -> str:
+    """Returns a judgement as markup."""
+    colours = {"holds": "green", "holds as read": "cyan", "false as printed": "yellow", "check failed": "bold red"}
+    return f"[{colours[judgement]}]{judgement}[/]"
 
 
 def statements_listed() -> str:

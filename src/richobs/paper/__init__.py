@@ -4,9 +4,9 @@ import importlib
 from typing import cast
 
 from richobs.core.errors import InvalidInput
-from richobs.paper.base import Check, Conclusion, Plain, Scale, Statement
+from richobs.paper.base import Check, Conclusion, Judgement, Plain, Scale, Statement, Verdict
 
-__all__ = ["STATEMENTS", "Check", "Conclusion", "Plain", "Scale", "Statement", "load"]
+__all__ = ["STATEMENTS", "Check", "Conclusion", "Judgement", "Plain", "Scale", "Statement", "Verdict", "load"]
 
 STATEMENTS: dict[str, str] = {  # name -> module, in the paper's order
     "lower-bounds": "richobs.paper.statements.lower_bounds",

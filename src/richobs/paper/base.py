@@ -4,9 +4,12 @@ Each statement is a module of this package that has the names of `Statement`. Pi
 values, so that a runner can share them among processes, store each as it ends, and go on after an interruption.
 """
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+
+from richobs.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,13 +18,42 @@ Scale = Literal["fast", "full"]  # what the tests run in seconds, and what `rich
 Plain = dict[str, Any]  # names and plain values, as JSON has them
 
 
+Verdict = Literal["holds", "holds as read", "false as printed"]  # what a check that came out as expected says
+Judgement = Literal["holds", "holds as read", "false as printed", "check failed"]  # the last: not as expected
+JUDGEMENTS: tuple[Judgement, ...] = get_args(Judgement)  # from best to worst
+
+
 @dataclass(frozen=True)
 class Check:
-    """One thing that a statement says, and whether it held."""
+    """One thing that was checked of a statement, and what came of it.
+
+    `holds` says whether the check came out as expected. A check that shows that the paper is wrong as printed has
+    `verdict="false as printed"`, and holds where the counterexample is confirmed.
+    """
 
     what: str
     holds: bool
     detail: str  # the numbers behind it
+    _: KW_ONLY
+    verdict: Verdict | None = None  # None means "holds", or "holds as read" where there is a reading
+    reading: str = ""  # how the statement is read where it holds only as read
+    tightness: float | None = None  # the largest share of the bound that was found: 0.86 of the bound
+
+    def __post_init__(self) -> None:
+        """Refuses a verdict without what it needs."""
+        if self.verdict == "holds as read" and not self.reading:
+            raise InvalidInput(f"check {self.what!r} holds as read, so it must say the reading.")
+        if self.verdict == "holds" and self.reading:
+            raise InvalidInput(f"check {self.what!r} has a reading, so its verdict must be 'holds as read'.")
+        if self.tightness is not None and not math.isfinite(self.tightness):
+            raise InvalidInput(f"the tightness of check {self.what!r} must be finite; got {self.tightness}.")
+
+    @property
+    def judgement(self) -> Judgement:
+        """The verdict, or "check failed"."""
+        if not self.holds:
+            return "check failed"
+        return self.verdict or ("holds as read" if self.reading else "holds")
 
 
 @dataclass(frozen=True)
@@ -35,8 +67,18 @@ class Conclusion:
 
     @property
     def holds(self) -> bool:
-        """Whether everything did."""
+        """Whether every check came out as expected."""
         return all(c.holds for c in self.checks)
+
+    @property
+    def verdict(self) -> Judgement:
+        """The worst judgement of a check."""
+        return max((c.judgement for c in self.checks), key=JUDGEMENTS.index, default="holds")
+
+    @property
+    def tightness(self) -> float | None:
+        """The largest share of a bound that any check found, or None where no check states one."""
+        return max((c.tightness for c in self.checks if c.tightness is not None), default=None)
 
 
 class Statement(Protocol):

@@ -13,6 +13,7 @@ from richobs.stats.intervals import binomial_interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 # Letters are thin, so words have darker shades than lines:
 NOTE, DARK_GREEN, DARK_RED, DARK_ORANGE = LIGHT["muted"], LIGHT["good"], LIGHT["bad"], "#8a5f00"
@@ -39,12 +40,16 @@ STYLE: Any = {
 }
 WIDEST = 1600  # pixels of a figure
 SIZE = (9.0, 4.2)  # inches, unless the statement sets its own
+OVERLAP = 0.3  # share of the smaller of two boxes above which they are one panel: twin axes, not long titles
+
+
+Box = tuple[float, float, float, float]  # left, top, width and height, as shares of a figure's width and height
 
 
 def save_figure(
     statement: Statement, pieces: Sequence[Plain], results: Sequence[Plain], sample: str, folder: Path
-) -> None:
-    """Draws a statement and writes NAME.png and NAME.svg."""
+) -> list[Box]:
+    """Draws a statement, writes NAME.png and NAME.svg, and returns where its panels are, for narrow screens."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -59,6 +64,30 @@ def save_figure(
         for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
             with write_atomically(folder / f"{statement.NAME}.{kind}") as stream:
                 figure.savefig(stream, format=kind, metadata=metadata, dpi=dots)
+        return panel_boxes(figure)
+
+
+def panel_boxes(figure: "Figure") -> list[Box]:
+    """Returns the panels of a figure that was drawn, with titles, labels and legends; twin axes are one panel."""
+    from matplotlib.transforms import Bbox
+
+    width, height = figure.get_size_inches() * figure.dpi
+    found = [a.get_tightbbox() for a in (*figure.legends, *figure.axes) if a.get_visible()]
+    apart: list[Bbox] = []
+    for box in (b for b in found if b is not None):
+        together = [b for b in apart if _shared(b, box) > OVERLAP]
+        apart = [*(b for b in apart if b not in together), Bbox.union([box, *together])]
+    # A margin keeps thin lines at the edges; a box may not leave the figure.
+    inside = [Bbox.intersection(b.padded(0.05 * figure.dpi), Bbox([[0, 0], [width, height]])) for b in apart]
+    boxes = [(b.x0 / width, 1 - b.y1 / height, b.width / width, b.height / height) for b in inside if b is not None]
+    places = sorted((round(x, 4), round(y, 4), round(w, 4), round(h, 4)) for x, y, w, h in boxes)
+    return sorted(places, key=lambda box: round(box[1], 1))  # rows from above, each from the left
+
+
+def _shared(a: "Bbox", b: "Bbox") -> float:
+    """Returns how much of the smaller of two boxes lies in the other."""
+    wide, high = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+    return max(0.0, wide) * max(0.0, high) / min(a.width * a.height, b.width * b.height)
 
 
 def plot_shares(axes: "Axes", points: Iterable[tuple[float, int, int]], confidence: float, **look: Any) -> None:

@@ -7,27 +7,23 @@ store in the order of the pieces.
 import importlib
 import json
 import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from richobs.core.errors import RichObsError
 from richobs.core.files import write_atomically
+from richobs.core.processes import LOOK, begin_worker, interruptions_held_back, interruptions_noted, one_thread_each
 from richobs.core.version import __version__
 from richobs.paper import STATEMENTS, load
 from richobs.paper.base import Conclusion, Plain, Scale, Statement
 from richobs.paper.figures import save_figure
 from richobs.paper.page import render
+from richobs.paper.sources import source_digest
 from richobs.paper.store import Store, canonical
-
-LOOK = 0.2  # seconds between two looks for an interruption
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # workers are processes already
 
 
 class PieceFailed(RichObsError):
@@ -52,12 +48,17 @@ class StatementReport:
     title: str
     says: str
     scale: Scale
+    source: str  # digest of what it ran
     conclusion: Conclusion
     richobs: str = __version__
 
     def as_json(self) -> Plain:
-        """Returns the report as plain values."""
-        return {**asdict(self), "holds": self.conclusion.holds}
+        """Returns the report as plain values, with what follows from them: verdicts and tightness."""
+        plain = asdict(self)
+        for check, c in zip(plain["conclusion"]["checks"], self.conclusion.checks, strict=True):
+            check["judgement"] = c.judgement
+        whole = self.conclusion
+        return {**plain, "holds": whole.holds, "verdict": whole.verdict, "tightness": whole.tightness}
 
 
 Watch = Callable[[Step], None]
@@ -85,9 +86,10 @@ def run(
     chosen = set(names) or set(STATEMENTS)
     statements = {name: load(name) for name in sorted(chosen, key=[*STATEMENTS, *names].index)}  # refuses unknown names
     pieces = {name: statement.pieces(scale) for name, statement in statements.items()}
+    sources = {name: source_digest(STATEMENTS[name]) for name in statements}
     reports: dict[str, StatementReport] = {}
     with Store(out) as store:
-        found = {name: [store.find(name, piece) for piece in pieces[name]] for name in statements}
+        found = {name: [store.find(name, piece, sources[name]) for piece in pieces[name]] for name in statements}
         missing = [(name, i) for name, results in found.items() for i, r in enumerate(results) if r is None]
         left = {name: sum(r is None for r in results) for name, results in found.items()}
 
@@ -96,14 +98,14 @@ def run(
             total = len(pieces[name])
             watch(Step(name, total - left[name], total))
             if left[name] == 0:
-                reports[name] = _report(statements[name], scale, pieces[name], store, out)
+                reports[name] = _report(statements[name], scale, pieces[name], store, sources[name], out)
                 watch(Step(name, total, total, reports[name]))
 
         for name in statements:
             advance(name)
         with closing(_measured(missing, pieces, workers)) as measured:  # an interruption ends the processes at once
             for name, i, result in measured:
-                store.add(name, pieces[name][i], result)
+                store.add(name, pieces[name][i], sources[name], result)
                 left[name] -= 1
                 advance(name)
     _write(out / "index.html", render(_all_reports(out, scale), scale))
@@ -121,12 +123,12 @@ def _measured(
     if not missing:
         return
     before = set(multiprocessing.active_children())
-    with _one_thread_each(), _interruptions_noted() as interrupted:
+    with one_thread_each(), interruptions_noted() as interrupted:
         pool = ProcessPoolExecutor(
-            min(workers, len(missing)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin
+            min(workers, len(missing)), mp_context=multiprocessing.get_context("spawn"), initializer=begin_worker
         )
         try:
-            with _interruptions_held_back():
+            with interruptions_held_back():
                 waiting: dict[Future[str], tuple[str, int]] = {
                     pool.submit(_measure, STATEMENTS[name], pieces[name][i]): (name, i) for name, i in missing
                 }
@@ -161,87 +163,36 @@ def _failure(error: BaseException, what: str) -> PieceFailed:
     return PieceFailed(f"{what} {type(error).__name__}: {error}")
 
 
-@contextmanager
-def _interruptions_noted() -> Iterator[threading.Event]:
-    """Yields an event that Control-C sets, instead of raising in the middle of a lock that threads of the pool need."""
-    noted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
-        yield noted
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: noted.set())
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _interruptions_held_back() -> Iterator[None]:
-    """Lets Control-C wait while workers are started: they inherit that, so none of them dies of it before `_begin`."""
-    if not hasattr(signal, "pthread_sigmask"):  # on Windows
-        yield
-        return
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Gives processes started meanwhile one thread each: sums are then the same for any number of workers."""
-    kept = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
-    try:
-        yield
-    finally:
-        for name, value in kept.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def _begin() -> None:
-    """Leaves interruptions to whoever started the worker, and ends it when that process is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def _measure(module: str, piece: Plain) -> str:
     """Measures one piece in a worker."""
     result: Plain = importlib.import_module(module).measure(piece)
     return canonical(result)
 
 
-def _report(statement: Statement, scale: Scale, pieces: list[Plain], store: Store, out: Path) -> StatementReport:
+def _report(
+    statement: Statement, scale: Scale, pieces: list[Plain], store: Store, source: str, out: Path
+) -> StatementReport:
     """Concludes from what is stored, and writes results and figure."""
-    results = [r for r in (store.find(statement.NAME, piece) for piece in pieces) if r is not None]
+    if source_digest(STATEMENTS[statement.NAME]) != source:
+        raise PieceFailed(f"{statement.NAME}: source files changed while it was measured. Run the command again.")
+    results = [r for r in (store.find(statement.NAME, piece, source) for piece in pieces) if r is not None]
     conclusion = statement.conclude(pieces, results)
-    report = StatementReport(statement.NAME, statement.TITLE, statement.SAYS, scale, conclusion)
-    save_figure(statement, pieces, results, conclusion.sample, out)
+    report = StatementReport(statement.NAME, statement.TITLE, statement.SAYS, scale, source, conclusion)
+    panels = save_figure(statement, pieces, results, conclusion.sample, out)
     measured = [{"piece": piece, "result": result} for piece, result in zip(pieces, results, strict=True)]
-    text = json.dumps({**report.as_json(), "measured": measured}, indent=1, allow_nan=False)
+    text = json.dumps({**report.as_json(), "panels": panels, "measured": measured}, indent=1, allow_nan=False)
     _write(out / f"{statement.NAME}.json", text + "\n")
     return report
 
 
 def _all_reports(out: Path, scale: Scale) -> list[tuple[Plain, str]]:
-    """Returns what the folder holds of every statement at this scale, from this or earlier runs, with its drawing."""
+    """Returns what the folder holds of every statement at this scale, with its drawing; none that other source ran."""
     result = []
-    for name in STATEMENTS:
+    for name, module in STATEMENTS.items():
         file, drawing = out / f"{name}.json", out / f"{name}.svg"
         if file.exists() and drawing.exists():
             report = json.loads(file.read_text())
-            if (report["scale"], report["richobs"]) == (scale, __version__):
+            if (report["scale"], report.get("source")) == (scale, source_digest(module)):
                 result.append((report, drawing.read_text()))
     return result
 

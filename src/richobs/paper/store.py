@@ -1,7 +1,7 @@
 """What was measured, on disk: every finished piece is committed at once, and one process at a time may write.
 
-A piece is known by its statement, its plain values and the version of richobs, so an interrupted run goes on where it was
-and nothing is measured twice.
+A piece is known by its statement, its plain values and the digest of the source that it runs, so an interrupted run goes on
+where it was, nothing is measured twice, and what other code measured is never used.
 """
 
 import hashlib
@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.version import __version__
 from richobs.paper.base import Plain
 
 APPLICATION = 0x52424F50  # SQLite's mark of whose file it is: "RBOP"
-LAYOUT = 1
+LAYOUT = 2
 
 
 def canonical(value: Any) -> str:
@@ -60,12 +59,12 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self._db.close()
 
-    def find(self, statement: str, piece: Plain) -> Plain | None:
-        """Returns what was measured of a piece, or None."""
-        key = (statement, canonical(piece), __version__)
+    def find(self, statement: str, piece: Plain, source: str) -> Plain | None:
+        """Returns what was measured of a piece by that source (`sources.source_digest`), or None."""
+        key = (statement, canonical(piece), source)
         try:
             row = self._db.execute(
-                "SELECT result, digest FROM measured WHERE statement = ? AND piece = ? AND version = ?", key
+                "SELECT result, digest FROM measured WHERE statement = ? AND piece = ? AND source = ?", key
             ).fetchone()
             if row is None:
                 return None
@@ -75,9 +74,9 @@ class Store:
         except (sqlite3.DatabaseError, ValueError, TypeError) as error:
             raise self._damaged(error) from error
 
-    def add(self, statement: str, piece: Plain, result: str) -> None:
-        """Commits what was measured of a piece, as canonical JSON."""
-        key = (statement, canonical(piece), __version__)
+    def add(self, statement: str, piece: Plain, source: str, result: str) -> None:
+        """Commits what was measured of a piece by that source, as canonical JSON."""
+        key = (statement, canonical(piece), source)
         self._db.execute(
             "INSERT OR REPLACE INTO measured VALUES (?, ?, ?, ?, ?)", (*key, result, _digest(*key, result))
         )
@@ -89,10 +88,13 @@ class Store:
         (mark,) = self._db.execute("PRAGMA application_id").fetchone()
         (layout,) = self._db.execute("PRAGMA user_version").fetchone()
         (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if (mark, layout) == (APPLICATION, 1):  # it does not say which source measured, so nothing of it can be used
+            self._db.execute("DROP TABLE measured")
+            mark = tables = 0
         if mark == 0 and tables == 0:
             self._db.execute(
-                "CREATE TABLE measured (statement TEXT, piece TEXT, version TEXT, result TEXT NOT NULL, "
-                "digest TEXT NOT NULL, PRIMARY KEY (statement, piece, version))"
+                "CREATE TABLE measured (statement TEXT, piece TEXT, source TEXT, result TEXT NOT NULL, "
+                "digest TEXT NOT NULL, PRIMARY KEY (statement, piece, source))"
             )
             self._db.execute(f"PRAGMA application_id = {APPLICATION}")
             self._db.execute(f"PRAGMA user_version = {LAYOUT}")

@@ -28,7 +28,8 @@ def lsvee(
         engine: plays the episodes.
         functions: the class F, which should hold Q*.
         constants: the paper's numbers.
-        verbatim: call DFS-Learn on every collected prefix, also where it ran before.
+        verbatim: as printed: call DFS-Learn on every collected prefix, also where it ran before, try a policy again that
+            failed, and stop only where episodes exceed the proof's bound, or rounds a hundred times theirs.
         notify: called with a `Progress` after every event.
     """
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 20 * constants.horizon + 1000))  # DFS-Learn is as deep as H

@@ -29,4 +29,5 @@ def consensus(moments: Moments, alive: Mask, *, eps_test: float) -> Consensus:
     """
     v_hat = moments.v_mean  # pi_f is greedy in f, so f(x, pi_f(x)) is a maximum
     spread = float(np.ptp(v_hat[alive]))
-    return Consensus(spread <= eps_test, v_hat, spread)
+    # Departs from [KAL16]: two values that agree may seem to differ by twice their rounding more.
+    return Consensus(spread <= eps_test + 2 * moments.rounding, v_hat, spread)

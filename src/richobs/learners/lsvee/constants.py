@@ -1,6 +1,7 @@
 """Every number of the paper, computed in one place from (H, K, M, log N, epsilon, delta).
 
-Sizes are rounded up. N enters as its logarithm, because N itself overflows. Main text and appendix of [KAL16] agree after
+Sizes are rounded up, and exactly so: they are computed with `DIGITS` digits, because double precision is one short or more
+from 10^15 on. N enters as its logarithm, because N itself overflows. Main text and appendix of [KAL16] agree after
 substitution; each line says where it stands.
 """
 
@@ -8,19 +9,24 @@ import dataclasses
 import math
 import numbers
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 
 from richobs.core.errors import InvalidInput
 from richobs.core.problem import check_accuracy
 
+DIGITS = 60  # of the arithmetic that sizes are rounded up from
 
-def n_test(log_size: float, delta: float, phi: float) -> int:
+
+def n_test(log_size: float, delta: float | Decimal, phi: float | Decimal) -> int:
     """Returns 2 log(2N / delta) / phi^2, the sample size of Consensus (Algorithm 3, line 1)."""
-    return math.ceil(2 * (math.log(2) + log_size - math.log(delta)) / phi**2)
+    with localcontext(prec=DIGITS):
+        return math.ceil(2 * (_log(2) + Decimal(log_size) - _log(delta)) / Decimal(phi) ** 2)
 
 
-def n_train(log_size: float, delta: float, phi: float) -> int:
+def n_train(log_size: float, delta: float | Decimal, phi: float | Decimal) -> int:
     """Returns 24 log(4N / delta) / phi^2, the sample size of TD-Elim (App. B, TD-Elim; Algorithm 2, line 5)."""
-    return math.ceil(24 * (math.log(4) + log_size - math.log(delta)) / phi**2)
+    with localcontext(prec=DIGITS):
+        return math.ceil(24 * (_log(4) + Decimal(log_size) - _log(delta)) / Decimal(phi) ** 2)
 
 
 def elimination_slack(log_size: float, delta: float, phi: float, n: int) -> float:
@@ -79,36 +85,40 @@ class PaperConstants:
                 raise InvalidInput(f"{name} must be at least 1, a whole number; got {number!r}.")
         if not _is(numbers.Real, log_size) or not 0 <= log_size < math.inf:
             raise InvalidInput(f"log_size must be a finite number, at least 0; got {log_size!r}.")
-        H, K, M = horizon, n_actions, n_states
+        H, K, M = int(horizon), int(n_actions), int(n_states)
         phi = epsilon / (320 * H**2 * math.sqrt(K))
+        with localcontext(prec=DIGITS):
+            exact_epsilon, exact_delta = _as_written(float(epsilon)), _as_written(float(delta))
+            exact_phi = exact_epsilon / (320 * H**2 * Decimal(K).sqrt())
 
-        def search(share: float) -> SearchConstants:
-            delta_consensus, delta_elimination = share / 2 / (M * K * H), share / 2 / (M * H)
-            n = n_train(log_size, delta_elimination, phi)
-            return SearchConstants(
-                delta=share,
-                delta_consensus=delta_consensus,
-                delta_elimination=delta_elimination,
-                n_test=n_test(log_size, delta_consensus, phi),
-                n_train=n,
-                slack=elimination_slack(log_size, delta_elimination, phi, n),
+            def search(parts: int) -> SearchConstants:
+                share, exact_share = delta / parts, exact_delta / parts
+                tests, eliminations = 2 * M * K * H, 2 * M * H  # 2: each kind gets half of the share
+                n = n_train(float(log_size), exact_share / eliminations, exact_phi)
+                return SearchConstants(
+                    delta=share,
+                    delta_consensus=share / tests,
+                    delta_elimination=share / eliminations,
+                    n_test=n_test(float(log_size), exact_share / tests, exact_phi),
+                    n_train=n,
+                    slack=elimination_slack(log_size, share / eliminations, phi, n),
+                )
+
+            n_2 = math.ceil(8 * _log(6 * M * H / exact_delta) / exact_epsilon)
+            return cls(
+                horizon=H,
+                n_actions=K,
+                n_states=M,
+                log_size=log_size,
+                epsilon=epsilon,
+                delta=delta,
+                phi=phi,
+                search=search(2),
+                eps_demand=epsilon / 2,
+                n_1=math.ceil(32 * _log(12 * M * H / exact_delta) / exact_epsilon**2),
+                n_2=n_2,
+                demand=search(6 * M * H**2 * n_2),
             )
-
-        n_2 = math.ceil(8 * math.log(6 * M * H / delta) / epsilon)
-        return cls(
-            horizon=H,
-            n_actions=K,
-            n_states=M,
-            log_size=log_size,
-            epsilon=epsilon,
-            delta=delta,
-            phi=phi,
-            search=search(delta / 2),
-            eps_demand=epsilon / 2,
-            n_1=math.ceil(32 * math.log(12 * M * H / delta) / epsilon**2),
-            n_2=n_2,
-            demand=search(delta / (6 * M * H**2 * n_2)),
-        )
 
     def eps_test(self, level: int) -> float:
         """Returns the consensus tolerance for a node at `level`, called from its parent (Algorithm 2, line 1).
@@ -151,6 +161,16 @@ class PaperConstants:
 
     def _per_elimination(self, search: SearchConstants) -> int:
         return search.n_train + self.n_actions * search.n_test
+
+
+def _as_written(x: float) -> Decimal:
+    """Returns x or its shortest decimal form, whichever is smaller: 0.01 and the double next to it are both meant."""
+    return min(Decimal(x), Decimal(repr(x)))
+
+
+def _log(x: float | Decimal) -> Decimal:
+    """Returns the natural logarithm, with the digits of the context."""
+    return Decimal(x).ln()
 
 
 def _is(kind: type, value: object) -> bool:

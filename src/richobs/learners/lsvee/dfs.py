@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from richobs.core.errors import BrokenPromise
 from richobs.core.events import Callback, Event, Progress, nobody
+from richobs.core.moments import check_rounding, risk_rounding
 from richobs.core.outcome import Claim
 from richobs.core.queries import Engine, Query
 from richobs.core.types import Floats, Path
@@ -21,16 +22,31 @@ class LsveeSearch:
     engine: Engine
     space: VersionSpace
     constants: PaperConstants
-    verbatim: bool = False  # repeat DFS-Learn on paths that were learned, as printed
+    verbatim: bool = False  # as printed: repeats are played, failed policies tried again, no stop within the bounds
     notify: Callback = nobody
     phase: str = SEARCH
     learned: dict[Path, Floats] = field(default_factory=dict)  # path -> [N] values, from its elimination's samples
     claims: list[Claim] = field(default_factory=list)  # events of the paper's union bound that the run used
+    rounding: float = 0.0  # largest of the moments so far: children's values are known up to it
     eliminations: int = 0  # in the current call of `learn_from`
 
     def tell(self, event: Event) -> None:
         """Notifies an event."""
         self.notify(Progress(event, self.engine.ledger.total))
+
+    def stop_if_far(self) -> None:
+        """Stops a verbatim run that played more than the proof's bound; the printed loop and search may never end.
+
+        Raises:
+            BrokenPromise: with all assumptions true that many episodes have probability delta at most.
+        """
+        # Departs from [KAL16]: nothing printed stops here.
+        if self.verbatim and self.engine.ledger.total > self.constants.max_episodes():
+            raise BrokenPromise(
+                f"the verbatim run played {self.engine.ledger.total:,} episodes, more than the "
+                f"{self.constants.max_episodes():,} that the proof of Theorem 1 allows. Either there are more than n_states "
+                f"= {self.constants.n_states} latent states at a level, or an assumption is false; {chance(self)}"
+            )
 
 
 def learn_from(search: LsveeSearch, path: Path, numbers: SearchConstants) -> None:
@@ -59,8 +75,11 @@ def _child_value(search: LsveeSearch, child: Path, numbers: SearchConstants) -> 
     if child in search.learned and not search.verbatim:
         search.engine.ledger.skip(numbers.n_test)
         return search.learned[child]
+    search.stop_if_far()
     eps_test, n = search.constants.eps_test(level), numbers.n_test
     answer = search.engine.ask(Query.observe(child, n, purpose="consensus", phase=search.phase))
+    search.rounding = max(search.rounding, answer.moments[0].rounding)
+    check_rounding(answer.moments[0].rounding, search.constants.phi)
     verdict = consensus(answer.moments[0], search.space.alive(level), eps_test=eps_test)
     size = search.space.log_size
     what = "every survivor's value is estimated up to phi"
@@ -86,7 +105,10 @@ def _child_value(search: LsveeSearch, child: Path, numbers: SearchConstants) -> 
 def _td_elim(search: LsveeSearch, path: Path, numbers: SearchConstants, values: list[Floats | None]) -> None:
     """TD-Elim(p, F, phi, delta), and the check that it is not called more often than M states a level allow."""
     search.eliminations += 1
-    if search.eliminations > search.constants.max_eliminations:
+    search.stop_if_far()
+    # Departs from [KAL16]: printed is no stop. On the good event M H suffice (theorem for DFS-Learn), so that stopping
+    # costs no more than the delta already spent. `verbatim` does as printed.
+    if not search.verbatim and search.eliminations > search.constants.max_eliminations:
         raise BrokenPromise(
             f"one search needed more than M H = {search.constants.max_eliminations} eliminations, the last at path {path}. "
             f"Either there are more than n_states = {search.constants.n_states} latent states at a level, or an "
@@ -95,9 +117,12 @@ def _td_elim(search: LsveeSearch, path: Path, numbers: SearchConstants, values: 
     n, n_actions = numbers.n_train, search.constants.n_actions
     answer = search.engine.ask(Query.step(path, n, n_actions, purpose="elimination", phase=search.phase))
     moments = answer.moments[0]
+    search.rounding = max(search.rounding, moments.rounding)
     known = [v for v in values if v is not None]
     risk = td_risk(len(path), moments, known or None)
-    done = search.space.eliminate(risk, numbers.slack)
+    rounding = risk_rounding(risk.noise, risk.gain, risk.future, moments.rounding, search.rounding)
+    check_rounding(rounding, numbers.slack)
+    done = search.space.eliminate(risk, numbers.slack + rounding)
     search.learned[path] = moments.v_mean
     what = "Q* survives, and survivors are nearly consistent"
     search.claims.append(Claim(what, path, n, numbers.delta_elimination, done.cutoff))

@@ -49,7 +49,10 @@ class LsveeTuning:
     """What may be chosen about LSVEE as printed."""
 
     repeats: Literal["skip", "verbatim"] = "skip"
-    """What on-demand exploration does with paths that were learned: skip them, or learn them again as printed."""
+    """What on-demand exploration does with paths that were learned: skip them, or learn them again as printed (verbatim)."""
+    # "skip" also excludes policies that failed, and stops at M H eliminations in a search, at M H rounds, and where a policy
+    # earns more than V*-hat + epsilon/4. "verbatim" does none of this. It stops where it played more episodes than the proof
+    # allows, or a hundred times its rounds: as printed a run may never end.
 
 
 class Lsvee(Learner):
@@ -58,6 +61,7 @@ class Lsvee(Learner):
     name = "lsvee"
     about = "LSVEE as printed, at the paper's own constants: every sample size is fixed in advance."
     cites = "Krishnamurthy, Agarwal and Langford 2016, Algorithms 1 to 3"
+    given = ("class of value functions", "horizon", "number of states", "deterministic transitions")
     needs = (unit_rewards, deterministic_transitions, N_STATES)
     promises = Promise(
         "With probability 1 - delta the policy's value is within epsilon of V*.",

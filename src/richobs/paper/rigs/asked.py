@@ -1,5 +1,6 @@
 """How statements name and ask for the two versions of LSVEE, and the numbers that the printed one runs with."""
 
+from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.settings import Settings
 from richobs.learners.lsvee import Lsvee
@@ -7,6 +8,11 @@ from richobs.learners.lsvee.constants import PaperConstants
 
 PAPER, CERTIFIED = "LSVEE (paper)", "LSVEE (certified)"  # as tables and figures call them
 LEARNER = {PAPER: "lsvee", CERTIFIED: "certified"}  # as settings do
+
+
+def printed_episodes(outcome: Outcome) -> int:
+    """Returns what a run takes as printed: episodes of repeats that were left out are counted too."""
+    return outcome.episodes + outcome.ledger.skipped
 
 
 def constants_for(problem: Problem, epsilon: float, delta: float) -> PaperConstants:

@@ -15,16 +15,16 @@ from richobs.core.functions import FunctionClass
 from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.types import Floats, Member
-from richobs.learners.lsvee.constants import PaperConstants
+from richobs.paper.rigs.printed import Printed
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 
 NUDGE = 1e-9
 
 
-def learned_tolerance(constants: PaperConstants, level: int) -> float:
-    """Returns the loss of one action up to which a state counts as learned ([KAL16] Appendix, the set L): h is level + 1."""
-    K, phi = constants.n_actions, constants.phi
-    ahead = constants.horizon - (level + 1)
+def learned_tolerance(printed: Printed, level: int) -> float:
+    """Returns the loss of one action up to which a state counts as learned (tex line 1801, the set L): h is level + 1."""
+    K, phi = printed.K, printed.phi
+    ahead = printed.H - (level + 1)
     return 4 * phi * math.sqrt(2 * K) + 2 * phi + 40 * ahead * math.sqrt(K) * phi
 
 

@@ -6,7 +6,9 @@ preconditions of the theorem for TD-Elim can be met with equality. Shapes: N fun
 points of a reward.
 """
 
+import dataclasses
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -14,19 +16,24 @@ from typing import NamedTuple
 import numpy as np
 
 from richobs.classes import Tables
+from richobs.core.events import Event, Progress
 from richobs.core.ledger import Ledger
 from richobs.core.process import Rewards, TabularProcess
-from richobs.core.queries import Query
 from richobs.core.randomness import keyed_generator
-from richobs.core.types import Floats, Mask
+from richobs.core.types import Floats, Mask, Path
 from richobs.engines import CountedEngine
-from richobs.learners.lsvee.constants import elimination_slack
-from richobs.learners.lsvee.elimination import td_risk
+from richobs.learners.lsvee.constants import PaperConstants, elimination_slack
+from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
+from richobs.learners.lsvee.events import NodeEliminated
 from richobs.paper.base import Plain
-from richobs.spaces import version_space
+from richobs.paper.rigs.printed import Printed
+from richobs.spaces import NodeRisk, VersionSpace, version_space
+from richobs.stats.intervals import binomial_interval
 
 TOP = 0.75  # what a node pays at most; a child then pays at most a quarter
 FAR = 1e-9  # how far a function is moved past a tie
+SETTING = {"horizon": 2, "states": 1, "epsilon": 0.9, "delta": 0.8}  # one call of TD-Elim then gets delta = 0.1
+SURE = 5.0  # standard deviations from which on a comparison is taken to come out one way
 
 
 class LossLaw(NamedTuple):
@@ -127,6 +134,40 @@ class Node:
         return float(np.ptp(self.v_children, axis=0).max())
 
 
+def printed_for(piece: Plain, size: int) -> Printed:
+    """Returns the paper's numbers for a piece, from (H, K, M, N, epsilon, delta) alone."""
+    log_n = math.log(size)
+    return Printed(piece["horizon"], piece["actions"], piece["states"], log_n, piece["epsilon"], piece["delta"])
+
+
+def shipped_for(piece: Plain, size: int) -> PaperConstants:
+    """Returns the numbers that the algorithm runs with for a piece."""
+    return PaperConstants.of(
+        horizon=piece["horizon"],
+        n_actions=piece["actions"],
+        n_states=piece["states"],
+        log_size=math.log(size),
+        epsilon=piece["epsilon"],
+        delta=piece["delta"],
+    )
+
+
+def elimination_share(piece: Plain) -> float:
+    """Returns the delta of one call of TD-Elim: (delta/2)/2/(M H) (tex lines 1109 and 1126)."""
+    share: float = piece["delta"] / (4 * piece["states"] * piece["horizon"])
+    return share
+
+
+def consensus_share(piece: Plain) -> float:
+    """Returns the delta of one call of Consensus: (delta/2)/2/(M K H) (tex lines 1109 and 1122)."""
+    return elimination_share(piece) / float(piece["actions"])
+
+
+def is_rounded_up(n: int, exact: float) -> bool:
+    """Whether a sample size is the printed number, rounded up; double precision may be off by one."""
+    return abs(n - exact) <= 1 + 1e-12 * exact
+
+
 class TdElimRun(NamedTuple):
     """What one call of TD-Elim did, in exact quantities."""
 
@@ -136,25 +177,55 @@ class TdElimRun(NamedTuple):
     risk: float  # largest instantaneous risk among them
     error: float  # largest |V^f-hat(p) - V^f(p)| among them
     alive: Mask  # [N]
+    n: int  # samples that were drawn
+    slack: float  # by how much the risk of a survivor was allowed to exceed the smallest
 
 
-def td_elim_runs(node: Node, n: int, slack: float, *, runs: int, seed: int) -> list[TdElimRun]:
-    """Runs TD-Elim at the node, each time with n fresh samples.
+def td_elim_runs(
+    node: Node,
+    constants: PaperConstants,
+    *,
+    runs: int,
+    seed: int,
+    n: int | None = None,
+    slack: float | None = None,
+    dead: Sequence[int] = (),
+) -> list[TdElimRun]:
+    """Runs TD-Elim at the node, called by DFS-Learn as it is shipped, each time with fresh samples.
+
+    The children count as learned, with the node's estimates: DFS-Learn then asks nothing about them.
 
     Args:
         node: where it runs.
-        n: samples of each run.
-        slack: by how much the risk of a survivor may exceed the smallest.
+        constants: the numbers of the algorithm; those of the search at the root are used.
         runs: number of runs, independent of each other.
         seed: of all draws.
+        n: samples of each run in place of n_train.
+        slack: threshold in place of the algorithm's.
+        dead: functions that were eliminated before.
     """
+    numbers = constants.search
+    numbers = dataclasses.replace(
+        numbers,
+        n_train=numbers.n_train if n is None else n,
+        slack=numbers.slack if slack is None else slack,
+    )
     engine = CountedEngine(node.process, node.functions, seed=seed, ledger=Ledger())
-    query = Query.step((), n, node.shape[2], purpose="elimination", phase="statement")
+    estimates: dict[Path, Floats] = {(a,): node.v_hat[:, a] for a in range(node.shape[2])}
     result = []
     for _ in range(runs):
-        (moments,) = engine.ask(query).moments
         space = version_space(node.functions)
-        space.eliminate(td_risk(0, moments, list(node.v_hat.T)), slack)
+        if dead:
+            bury(space, node.shape, dead)
+        seen: list[Event] = []
+
+        def note(progress: Progress, to: list[Event] = seen) -> None:
+            to.append(progress.event)
+
+        before = engine.ledger.total
+        search = LsveeSearch(engine, space, constants, learned=dict(estimates), notify=note)
+        learn_from(search, (), numbers)
+        (done,) = [event for event in seen if isinstance(event, NodeEliminated)]
         alive = space.alive(0)
         result.append(
             TdElimRun(
@@ -162,11 +233,38 @@ def td_elim_runs(node: Node, n: int, slack: float, *, runs: int, seed: int) -> l
                 loss=float(node.loss.mean[alive].max()),
                 bias=float(np.ptp(node.values[alive])),
                 risk=float(node.risk[alive].max()),
-                error=float(np.abs(moments.v_mean - node.values)[alive].max()),
+                error=float(np.abs(search.learned[()] - node.values)[alive].max()),
                 alive=alive,
+                n=engine.ledger.total - before,
+                slack=done.cutoff - done.least,
             )
         )
     return result
+
+
+def bury(space: VersionSpace, shape: tuple[int, int, int], dead: Sequence[int]) -> None:
+    """Eliminates the functions `dead` from a space of listed functions."""
+    N, _, K = shape
+    noise = np.zeros(N)
+    noise[list(dead)] = 1.0
+    space.eliminate(NodeRisk(0, noise, np.zeros((N, K)), None, np.full(K, 1 / K)), 0.5)
+
+
+class SearchRun(NamedTuple):
+    """What one call of DFS-Learn at the node did, its children not known before."""
+
+    events: list[Event]
+    drawn: int  # samples in all
+    alive: Mask  # [N]
+
+
+def search_run(node: Node, constants: PaperConstants, *, seed: int) -> SearchRun:
+    """Runs DFS-Learn at the node: Consensus at every child, what follows from it, and TD-Elim."""
+    engine = CountedEngine(node.process, node.functions, seed=seed, ledger=Ledger())
+    space, seen = version_space(node.functions), list[Event]()
+    search = LsveeSearch(engine, space, constants, notify=lambda progress: seen.append(progress.event))
+    learn_from(search, (), constants.search)
+    return SearchRun(seen, engine.ledger.total, space.alive(0))
 
 
 class NodeBounds(NamedTuple):
@@ -201,37 +299,170 @@ class NodeBounds(NamedTuple):
         )
 
 
-def count_broken(piece: Plain, node: Node, n: int, bounds: NodeBounds) -> Plain:
-    """Runs TD-Elim `piece["runs"]` times, with the algorithm's own threshold, and counts which bounds were broken.
+def count_broken(piece: Plain, node: Node, bounds: NodeBounds) -> Plain:
+    """Runs TD-Elim `piece["runs"]` times as shipped and counts which bounds were broken.
 
     Args:
-        piece: with `phi`, `tau`, `delta`, `seed`, `runs`, and perhaps `slack`, by which the threshold is multiplied.
+        piece: with `horizon`, `states`, `actions`, `epsilon`, `delta`, `tau`, `seed` and `runs`. Perhaps with `n`, samples
+            in place of n_train; with `divide`, by which n_train is divided; with `slack`, by which the threshold is
+            multiplied; with `dead`, functions eliminated before; with `of_bound`, parts of the estimation bound.
         node: where it runs.
-        n: samples of each run.
         bounds: what is promised.
 
     Returns:
-        Counts of runs, the largest value of every bounded quantity, and how often each function survived.
+        Counts of runs, the largest value of every bounded quantity, how often each function survived, and whether sample
+        size and threshold were the printed ones.
     """
-    slack = elimination_slack(math.log(node.shape[0]), piece["delta"], piece["phi"], n) * piece.get("slack", 1.0)
-    runs = td_elim_runs(node, n, slack, runs=piece["runs"], seed=piece["seed"])
+    size = node.shape[0]
+    constants, printed = shipped_for(piece, size), printed_for(piece, size)
+    n, slack = piece.get("n"), None
+    expected, threshold = float(printed.root.n_train), printed.root.slack
+    if n is not None:  # the lemmas are about any sample size; the threshold is then that of n samples
+        slack = elimination_slack(constants.log_size, constants.search.delta_elimination, constants.phi, n)
+        expected, threshold = n, 2 * printed.phi**2 + 22 * math.log(2 * size / elimination_share(piece)) / n
+    if "divide" in piece:
+        n = math.ceil(constants.search.n_train / piece["divide"])
+        expected /= piece["divide"]
+    if "slack" in piece:
+        slack = (constants.search.slack if slack is None else slack) * piece["slack"]
+        threshold *= piece["slack"]
+    runs = td_elim_runs(
+        node, constants, runs=piece["runs"], seed=piece["seed"], n=n, slack=slack, dead=piece.get("dead", ())
+    )
     reached = {name: [float(getattr(r, name)) for r in runs] for name in NodeBounds._fields}
     limit = bounds._asdict()
     over = {name: [x > limit[name] * (1 + FAR) for x in reached[name]] for name in reached}
     lost = [not r.truth for r in runs]
     return {
-        "n": n,
-        "size": node.shape[0],
+        "n": runs[0].n,
+        "size": size,
+        "phi": printed.phi,
         "runs": len(runs),
-        "estimation_gap": node.estimation_gap / piece["phi"],
+        "sized": all(is_rounded_up(r.n, expected) for r in runs),
+        "threshold": max((r.slack / threshold for r in runs), key=lambda ratio: abs(ratio - 1)),  # 1 is as printed
+        "estimation_gap": node.estimation_gap / printed.phi,
         "bias_gap": node.bias_gap / piece["tau"] if piece["tau"] else 0.0,
         "lost": sum(lost),
         "over": {name: sum(over[name]) for name in over},
+        "beyond": [sum(x > part * limit["error"] for x in reached["error"]) for part in piece.get("of_bound", ())],
         "any": sum(any(one) for one in zip(lost, over["bias"], over["risk"], over["error"], strict=True)),
         "worst": {name: max(reached[name]) for name in reached},
         "bound": limit,
         "kept": np.sum([r.alive for r in runs], axis=0).tolist(),
     }
+
+
+def as_printed(results: Sequence[Plain]) -> tuple[bool, str]:
+    """Returns whether all results were made with the printed sample size and threshold, and the words for it."""
+    sized = sum(bool(r["sized"]) for r in results)
+    far = max((r["threshold"] for r in results), key=lambda ratio: abs(ratio - 1))
+    good = sized == len(results) and abs(far - 1) <= 1e-4  # cancellation where the threshold is far below the risks
+    return (
+        good,
+        f"Samples drawn are as expected at {sized} of {len(results)} nodes, thresholds {far:.6f} of the printed.",
+    )
+
+
+class Margin(NamedTuple):
+    """How far a number can be moved before a promise breaks, measured by counting failures at several settings."""
+
+    agrees: bool  # every count has the exact probability in its interval
+    safe: float  # the farthest setting whose failures surely stay below what is allowed; 0 where there is none
+    broken: float  # the nearest one whose failures surely exceed it; infinite where there is none
+
+
+def margin(points: Sequence[tuple[float, int, int, float]], allowed: float, confidence: float) -> Margin:
+    """Measures a margin.
+
+    Args:
+        points: (how far, failures, runs, exact probability of failure), failures more frequent the farther.
+        allowed: probability of failure that is promised.
+        confidence: of every exact interval.
+    """
+    ends = [(far, *binomial_interval(count, runs, confidence), exact) for far, count, runs, exact in points]
+    return Margin(
+        agrees=all(low - 1e-12 <= exact <= high + 1e-12 for _, low, high, exact in ends),
+        safe=max((far for far, _, high, _ in ends if high < allowed), default=0.0),
+        broken=min((far for far, low, _, _ in ends if low > allowed), default=math.inf),
+    )
+
+
+def fair_tail(n: int, k: int) -> float:
+    """Returns the probability that at least k of n fair bits are 1."""
+    if k > n:
+        return 0.0
+    if k <= n // 2:
+        return 1 - fair_tail(n, n - k + 1)
+    first = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2)
+    terms = min(n - k, int(5 * math.sqrt(n)) + 60)  # what lies beyond is below 1e-20 of the first
+    j = np.arange(k, k + terms, dtype=float)
+    return float(np.exp(first + np.concatenate([[0.0], np.cumsum(np.log((n - j) / (j + 1)))])).sum())
+
+
+def beyond(n: int, gap: float) -> float:
+    """Returns the probability that the mean of n fair bits is more than `gap` from 1/2; `gap` is at least 0."""
+    return min(1.0, 2 * fair_tail(n, math.floor(n * (0.5 + gap) + FAR) + 1))
+
+
+def even(n_actions: int, phi: float, step: float, error: float = 1.0) -> Node:
+    """Returns a node where the chance that Q* is lost is known exactly: see `chance_of_loss`.
+
+    All actions are alike, and rewards are fair bits. The estimates of Q*'s child values are `error` phi too high; the other
+    function has a TD error of `step` phi in the same direction, on every action. It looks better than Q* by chance, or
+    because of the estimates.
+    """
+    v, q = np.full(n_actions, 0.2), np.full(n_actions, 0.2 + TOP / 2)
+    v_children = np.stack([v, v])
+    v_hat = v_children + error * phi * np.array([[1.0], [0.0]])
+    f = np.stack([q, q + step * phi])
+    return Node(np.ones(1), v, f[:, None, :], v_children, v_hat)
+
+
+def chance_of_loss(n: int, slack: float, phi: float, step: float, error: float = 1.0) -> float:
+    """Returns the probability that TD-Elim loses Q* at the node `even`, with n samples and a threshold.
+
+    There Y = a (b - 2 r) with a = (step + error) phi and b = TOP + (step - error) phi, and r is TOP or 0. So the mean of Y
+    is below -slack where more than n (a b + slack)/(2 a TOP) of n fair bits are 1.
+    """
+    a, b = (step + error) * phi, TOP + (step - error) * phi
+    return fair_tail(n, math.floor(n * (a * b + slack) / (2 * a * TOP)) + 1)
+
+
+def where(below: Callable[[float], bool], low: float, high: float) -> float:
+    """Returns where `below` changes from true to false between two numbers above 0, on a logarithmic scale."""
+    for _ in range(30):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return math.sqrt(low * high)
+
+
+def climb(score: Callable[[Floats], float], size: int, *, seed: int, starts: int, steps: int) -> tuple[float, Floats]:
+    """Searches the cube [0, 1]^size for a large score: random starts, then moves of some coordinates that shrink.
+
+    Args:
+        score: what is made large.
+        size: number of coordinates.
+        seed: of all draws.
+        starts: random starts; the search goes on from each of the best four.
+        steps: moves from each of those.
+
+    Returns:
+        The largest score found, and where.
+    """
+    rng = keyed_generator(seed, "climb", size)
+    pool = sorted(((score(x), i, x) for i, x in enumerate(rng.random((starts, size)))), key=lambda t: (-t[0], t[1]))
+    found = []
+    for value, i, begin in pool[:4]:
+        best, at = value, begin
+        for t in range(steps):
+            width = 0.5 * 0.002 ** (t / steps)
+            moved = np.clip(at + width * rng.normal(size=size) * (rng.random(size) < 0.4), 0, 1)
+            new = score(moved)
+            if new > best:
+                best, at = new, moved
+        found.append((best, i, at))
+    best, _, at = max(found, key=lambda t: (t[0], -t[1]))
+    return best, at
 
 
 def biased(
@@ -298,26 +529,143 @@ def drawn(n_actions: int, phi: float, tau: float, size: int, seed: int) -> Node:
     return Node(law, v, f, v_children, v_hat)
 
 
+def ladder(n_actions: int, phi: float, tau: float, losses: Sequence[float]) -> Node:
+    """Returns a node whose functions have given mean losses, made in every way that TD-Elim must see.
+
+    Q*'s child estimates are phi too high, so E Y(f) is the mean squared TD error of f less phi^2. For each loss there is a
+    function with the same TD error everywhere, one whose errors at two observations cancel in the mean, and one per action
+    that errs there alone. Functions lie tau/2 above and below Q* on the children by turns, each with its own estimates. Last
+    comes a function without TD error: its loss is -phi^2.
+    """
+    v, q = np.full(n_actions, 0.2), np.full(n_actions, 0.2 + TOP / 2)
+    errors = [np.zeros((2, n_actions))]
+    for loss in losses:
+        size = math.sqrt(loss + phi**2)
+        errors += [np.full((2, n_actions), size), size * np.outer([1.0, -1.0], np.ones(n_actions))]
+        errors += [size * math.sqrt(n_actions) * np.outer(np.ones(2), row) for row in np.eye(n_actions)]
+    errors.append(np.zeros((2, n_actions)))
+    side = np.where(np.arange(len(errors)) % 2, 0.5, -0.5)
+    side[0] = 0.0
+    v_children = v + tau * side[:, None]
+    v_hat = v_children.copy()
+    v_hat[0] += phi
+    f = q - v + v_hat[:, None, :] + np.stack(errors)
+    f[0] = q
+    return Node(np.full(2, 0.5), v, f, v_children, v_hat)
+
+
+def consistent(n_actions: int, offsets: Sequence[float]) -> Node:
+    """Returns a node whose functions differ on the children by `offsets` and are consistent with what they say there.
+
+    Children show one observation each, so their values are estimated without error. Q* is the function without offset.
+    """
+    v = np.full(n_actions, 0.2)
+    v_children = v + np.array([0.0, *offsets])[:, None]
+    return Node(np.ones(1), v, (v_children + TOP / 2)[:, None, :], v_children, v_children)
+
+
+def stretched(n_actions: int, phi: float, slack: float, rivals: int, at: Floats) -> Node:
+    """Returns a node for a search: estimates within phi, tau_1 = 0, functions whose mean loss is the threshold.
+
+    Args:
+        n_actions: K.
+        phi: tolerance of the estimates.
+        slack: the threshold; a rival's mean loss is that, less a twentieth.
+        rivals: functions besides Q*.
+        at: `[2 (rivals + 1) K]` in [0, 1]: errors of Q*'s estimates, how much worse actions are than the best, and for every
+            rival its TD errors up to a common factor and the errors of its estimates.
+    """
+    K = n_actions
+    truth, *others = np.asarray(at).reshape(rivals + 1, 2, K)
+    v = np.full(K, 0.2)
+    q = v + TOP / 2 - 30 * phi * (truth[1] - truth[1].min())
+    off = phi * (2 * truth[0] - 1)
+    room = 0.95 * slack + float((off**2).mean())  # what the mean squared TD error of a rival may be
+    v_hat, f = [v + off], [q]
+    for wrong, estimates in others:
+        direction = wrong - 0.5
+        error = direction * math.sqrt(room / max(float((direction**2).mean()), 1e-12))
+        v_hat.append(v + phi * (2 * estimates - 1))
+        f.append(q - v + v_hat[-1] + error)
+    children = np.broadcast_to(v, (rivals + 1, K))
+    return Node(np.ones(1), v, np.stack(f)[:, None, :], children, np.stack(v_hat))
+
+
+def searched(piece: Plain, of: str, rivals: int) -> Plain:
+    """Searches small nodes for the one that takes the largest share of a lemma's bound, and runs TD-Elim there.
+
+    Args:
+        piece: as `count_broken` takes it, with `starts` and `steps` of the search.
+        of: "bias" or "risk".
+        rivals: functions besides Q*.
+
+    Returns:
+        What `count_broken` does, and as `found` the share of the bound in the mean.
+    """
+    K, size = piece["actions"], rivals + 1
+    printed = printed_for(piece, size)
+    numbers, phi = printed.root, printed.phi
+    bounds = NodeBounds.of_lemmas(
+        n=numbers.n_train,
+        phi=phi,
+        tau=0.0,
+        delta=elimination_share(piece),
+        n_actions=K,
+        size=size,
+    )
+
+    def share(at: Floats) -> float:
+        node = stretched(K, phi, numbers.slack, rivals, at)
+        return (float(np.ptp(node.values)) if of == "bias" else float(node.risk.max())) / float(getattr(bounds, of))
+
+    found, at = climb(share, 2 * size * K, seed=piece["seed"], starts=piece["starts"], steps=piece["steps"])
+    node = stretched(K, phi, numbers.slack, rivals, at)
+    return {**count_broken(piece, node, bounds), "found": found}
+
+
+def fair_values(bits: int) -> Node:
+    """Returns a node where `bits` functions survive together and their values at an observation are independent fair bits.
+
+    Rewards are 1/2 for sure. Q* says 1/2, and its child estimates are 1/2 too high: every function has a squared TD error
+    of 1/4 at every observation. The estimation bound promises something "regardless of whether the preconditions hold".
+    """
+    rows = np.arange(2**bits)
+    values = (rows[None, :] >> np.arange(bits)[:, None] & 1).astype(float)  # [bits, X]
+    f = np.concatenate([np.full((1, len(rows)), 0.5), values])[:, :, None]
+    v_hat = np.zeros((bits + 1, 1))
+    v_hat[0] = 0.5
+    return Node(np.full(len(rows), 1 / len(rows)), np.zeros(1), f, np.zeros((bits + 1, 1)), v_hat, top=0.5)
+
+
 def node_of(piece: Plain) -> Node:
     """Returns the node that a piece describes."""
-    K, phi, tau = piece["actions"], piece["phi"], piece["tau"]
+    K, tau = piece["actions"], piece["tau"]
+    phi = printed_for(piece, 1).phi
     wrong = {"error": piece.get("error", 1.0), "bias": piece.get("bias", 1.0)}
     if piece["node"] == "biased":
-        return biased(K, phi, tau, np.array(piece["steps"]), tilt=piece.get("tilt", 1.0), **wrong)
+        return biased(K, phi, tau, phi * np.array(piece["steps"]), tilt=piece.get("tilt", 1.0), **wrong)
     if piece["node"] == "misled":
         return misled(K, phi, tau, piece["loss"], **wrong)
+    if piece["node"] == "even":
+        return even(K, phi, piece["step"], wrong["error"])
+    if piece["node"] == "bits":
+        return fair_values(piece["bits"])
+    if piece["node"] == "ladder":
+        return ladder(K, phi, tau, [part * piece["unit"] for part in piece["parts"]])
     return drawn(K, phi, tau, piece["size"], piece["seed"])
 
 
 def count_broken_lemmas(piece: Plain) -> Plain:
     """Runs TD-Elim as a piece says, with its own n, and counts which bounds of the lemmas were broken."""
     node = node_of(piece)
+    size = len(node.f)
+    printed = printed_for(piece, size)
     bounds = NodeBounds.of_lemmas(
-        n=piece["n"],
-        phi=piece["phi"],
+        n=piece.get("n", printed.root.n_train),
+        phi=printed.phi,
         tau=piece["tau"],
-        delta=piece["delta"],
+        delta=elimination_share(piece),
         n_actions=piece["actions"],
-        size=len(node.f),
+        size=size,
     )
-    return count_broken(piece, node, piece["n"], bounds)
+    return count_broken(piece, node, bounds)

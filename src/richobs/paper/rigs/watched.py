@@ -16,19 +16,19 @@ from richobs.core.process import TabularProcess
 from richobs.core.queries import Answer, Engine, Query
 from richobs.core.types import Ints, Mask
 from richobs.engines import CountedEngine
-from richobs.learners.lsvee.constants import PaperConstants
 from richobs.learners.lsvee.demand import Found, explore_on_demand
 from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
 from richobs.learners.lsvee.events import NodeEliminated
 from richobs.paper.rigs.asked import constants_for
 from richobs.paper.rigs.corners import learned_tolerance
+from richobs.paper.rigs.printed import Printed
 from richobs.spaces import VersionSpace, version_space
 
 SURELY = 1e-12  # what exact quantities may be off by rounding
 
 
 def learned_states(
-    process: TabularProcess, functions: FunctionClass, space: VersionSpace, constants: PaperConstants
+    process: TabularProcess, functions: FunctionClass, space: VersionSpace, printed: Printed
 ) -> tuple[Mask, ...]:
     """Returns per level `[S]` the set L(F): states where every survivor's action loses at most the tolerance."""
     masks = []
@@ -36,7 +36,7 @@ def learned_states(
         chosen = functions.values(h, process.observations[h]).argmax(axis=2)[space.alive(h)]  # [N, X]
         loss = q.max(axis=1) - np.take_along_axis(q[None], chosen[:, :, None], axis=2)[..., 0]  # [N, X]
         worst = (process.emissions[h] @ loss.T).max(axis=1)
-        masks.append(worst <= learned_tolerance(constants, h) + SURELY)
+        masks.append(worst <= learned_tolerance(printed, h) + SURELY)
     return tuple(masks)
 
 
@@ -63,9 +63,9 @@ def some_path_visits(process: TabularProcess, paths: Ints, states: Sequence[Mask
     return False
 
 
-def policy_risk_margin(constants: PaperConstants) -> float:
+def policy_risk_margin(printed: Printed) -> float:
     """Returns 40 sqrt(K) phi H^2, what the policy risk lemma adds to q; it equals epsilon/8."""
-    return 40 * math.sqrt(constants.n_actions) * constants.phi * constants.horizon**2
+    return 40 * math.sqrt(printed.K) * printed.phi * printed.H**2
 
 
 class Round(NamedTuple):
@@ -75,7 +75,9 @@ class Round(NamedTuple):
     chance: float  # q: that pi_f visits an unlearned state
     learned: int  # states in L before the round
     accurate: bool  # the estimate of V(pi_f) is within epsilon/8
-    failed: bool
+    failed: bool  # by the printed test, whatever the algorithm made of it
+    rollouts: int  # that the estimate rests on
+    paths: int  # that were collected
     missed: bool  # none of the first n_2 paths visits an unlearned state
 
 
@@ -111,6 +113,7 @@ class Demand:
         assert problem.process is not None
         self.problem, self.process = problem, problem.process
         self.constants = constants_for(problem, epsilon, delta)
+        self.printed = Printed.of(problem, epsilon, delta)
         engine = CountedEngine(self.process, problem.functions, seed=seed, ledger=Ledger())
         self.space = version_space(problem.functions)
         watched = Watched(engine, self._watch)
@@ -135,7 +138,13 @@ class Demand:
 
     def states(self) -> tuple[Mask, ...]:
         """Returns the set L of learned states as things stand."""
-        return learned_states(self.process, self.problem.functions, self.space, self.constants)
+        return learned_states(self.process, self.problem.functions, self.space, self.printed)
+
+    def as_printed(self) -> bool:
+        """Whether every round had n_1 rollouts and n_2 paths, and the algorithm ended where the printed test says so."""
+        sizes = all((r.rollouts, r.paths) == (self.printed.n_1, self.printed.n_2) for r in self.rounds)
+        ended = [not r.failed for r in self.rounds]
+        return sizes and not any(ended[:-1]) and (self.found is None or ended[-1])
 
     def regret(self, policy: Policy) -> float:
         """Returns V* - V(pi), exactly."""
@@ -161,8 +170,10 @@ class Demand:
                 regret=regret,
                 chance=chance_of_visiting(self.process, policy, unlearned),
                 learned=int(sum(mask.sum() for mask in learned)),
-                accurate=abs(mean - value) <= self.constants.epsilon / 8,
-                failed=abs(mean - self._v_star_hat) > self.constants.eps_demand,
+                accurate=abs(mean - value) <= self.printed.epsilon / 8,
+                failed=abs(mean - self._v_star_hat) > self.printed.eps_demand,
+                rollouts=query.n,
+                paths=len(answer.paths),
                 missed=not some_path_visits(self.process, answer.paths, unlearned),
             )
         )

@@ -22,10 +22,11 @@ from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Path
 from richobs.engines import CountedEngine
-from richobs.learners.lsvee.constants import PaperConstants
+from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
 from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated
 from richobs.paper.base import Check, Conclusion, Plain, Scale
+from richobs.paper.rigs.printed import Printed
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE
 from richobs.spaces import version_space
 from richobs.stats.intervals import binomial_interval
@@ -44,6 +45,7 @@ SAYS = (
 )
 DELTA, CONFIDENCE = 0.1, 0.99
 WIDE = (0.2, 0.5, 0.8, 0.97, 1.2)  # how far apart, of what a consensus test lets pass
+DIVISORS = (4, 1024, 10**6)  # of the sample sizes, to measure the margin
 DRIFT = (0.5, 1.0, 1.4, 1.6, 3.0)  # TD error at every level, in phi; eliminations let about 1.7 pass
 
 
@@ -51,7 +53,7 @@ def pieces(scale: Scale, /) -> list[Plain]:
     """Returns searches over processes of every small shape, some of them verbatim and some from below the root."""
     searches = 60 if scale == "fast" else 1500
     rng = keyed_generator(0, "shapes of searches")
-    return [
+    work: list[Plain] = [
         {
             "seed": seed,
             "class": ("wide", "beyond", "mixed", "sparse")[seed % 4],
@@ -66,6 +68,18 @@ def pieces(scale: Scale, /) -> list[Plain]:
         }
         for seed in range(searches)
     ]
+    hard = [p for p in work if p["class"] == "beyond" and p["horizon"] > 2 and p["states"] > 1 and not p["below"]]
+    sparse = [p for p in work if p["class"] == "sparse" and p["horizon"] > 2 and p["states"] > 1 and not p["below"]]
+    work += [
+        {**hard[i % len(hard)], "seed": 10_000 + i, "divided": d, "verbatim": False}
+        for d in DIVISORS
+        for i in range(12 if scale == "fast" else 100)
+    ]
+    work += [
+        {**p, "cap": True, "bound": 1, "overlap": 0.0, "verbatim": False}
+        for p in sparse[: 4 if scale == "fast" else 20]
+    ]
+    return work
 
 
 class Witness:
@@ -201,29 +215,25 @@ def measure(piece: Plain, /) -> Plain:
         "epsilon": piece["epsilon"],
         "delta": 2 * piece["delta"],  # half of which is the share of the search at the root
     }
-    phi = PaperConstants.of(**asked, log_size=0.0).phi  # the same for every class
+    M = asked["n_states"]
+    phi = Printed(H, K, M, 0.0, piece["epsilon"], asked["delta"]).phi  # the same for every class
     tables = close_class(process, phi, piece["class"], piece["seed"])
     functions = Layered([TableLevel(t) for t in tables])
     constants = PaperConstants.of(**asked, log_size=functions.log_size)
     used = dataclasses.replace(constants, phi=constants.phi * piece.get("tolerance", 1.0))
-    witness = Witness(
-        CountedEngine(process, functions, seed=piece["seed"], ledger=Ledger()), process, tables, constants.phi
-    )
+    numbers = fewer(constants.search, piece.get("divided", 1))
+    printed = Printed(H, K, M, functions.log_size, piece["epsilon"], asked["delta"])
+    sizes = printed.search(piece["delta"])
+    witness = Witness(CountedEngine(process, functions, seed=piece["seed"], ledger=Ledger()), process, tables, phi)
     search = LsveeSearch(witness, version_space(functions), used, verbatim=piece["verbatim"], notify=witness.see_event)
     witness.search = search
     start = (0,) * (H // 2) if piece["below"] else ()
     stopped = ""
     try:
-        learn_from(search, start, constants.search)
+        learn_from(search, start, numbers)
     except BrokenPromise as error:
         stopped = str(error)
     T = search.eliminations
-    M = constants.n_states
-    log_n, delta = constants.log_size, constants.search.delta
-    per_call = H**4 * K / piece["epsilon"] ** 2
-    displayed = 3e6 * T * per_call * (log_n + math.log(8 * M * H / delta)) + 3e5 * T * per_call * K * (
-        log_n + math.log(4 * M * K * H / delta)
-    )
     values = search.learned[start][search.space.alive(len(start))] if start in search.learned else np.zeros(1)
     v_star = float(process.optimum.state_values[len(start)][witness.state(start)])
     return {
@@ -239,12 +249,19 @@ def measure(piece: Plain, /) -> Plain:
         "twice": witness.twice,
         "again": witness.again,
         "episodes": search.engine.ledger.total,
-        "displayed": displayed,
-        "with_bound": displayed / T * M * H,
+        "off": search.engine.ledger.total - T * sizes.n_train - witness.tests * sizes.n_test,
+        "displayed": printed.displayed(T, piece["delta"]),
+        "with_bound": printed.displayed(M * H, piece["delta"]),
         "log_size": functions.log_size,
         "v_star_error": float(np.abs(values - v_star).max()),
         "stopped": stopped,
     }
+
+
+def fewer(numbers: SearchConstants, divided: int) -> SearchConstants:
+    """Returns the numbers of a search with sample sizes divided, and thresholds as they are."""
+    n_train, n_test = math.ceil(numbers.n_train / divided), math.ceil(numbers.n_test / divided)
+    return dataclasses.replace(numbers, n_train=n_train, n_test=n_test)
 
 
 def claim_ratio(result: Plain) -> float:
@@ -260,6 +277,9 @@ def broke(result: Plain) -> bool:
 
 def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
     """Checks the conclusions, the inductive claim, the counts and the episodes over all searches."""
+    capped = [r for p, r in zip(pieces, results, strict=True) if p.get("cap") and r["states"] > r["H"]]
+    divided = {d: [r for p, r in zip(pieces, results, strict=True) if p.get("divided") == d] for d in DIVISORS}
+    pieces, results = _as_promised(pieces, results)
     searches, delta = len(results), pieces[0]["delta"]
     failed = sum(broke(r) for r in results)
     end = binomial_interval(failed, searches, CONFIDENCE)[1]
@@ -276,6 +296,16 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
                 f"up to {end:.4f}). Largest parts of the bounds: bias {worst['bias']:.2f}, risk "
                 f"{worst['risk']:.2f}, estimates "
                 f"{worst['estimation']:.3f}.",
+                tightness=max(worst["bias"], worst["risk"]),
+            ),
+            Check(
+                f"the margin: with {DIVISORS[0]} times fewer samples every search still keeps the promise, with "
+                f"{DIVISORS[-1]:.0e} times fewer most do not",
+                not any(broke(r) for r in divided[DIVISORS[0]])
+                and sum(broke(r) for r in divided[DIVISORS[-1]]) > len(divided[DIVISORS[-1]]) / 2,
+                "Broken in "
+                + ", ".join(f"{sum(map(broke, mine))} of {len(mine)} with sizes / {d}" for d, mine in divided.items())
+                + ".",
             ),
             Check(
                 "the preconditions are met at every call",
@@ -287,6 +317,7 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
                 "inductive claim: survivors differ by at most 20 eta sqrt(K) phi on every accessed path",
                 claim <= 1,
                 f"At most {claim:.3f} of it.",
+                tightness=claim,
             ),
             Check(
                 "T <= M H calls of TD-Elim, never twice on a state, and at most M K H of Consensus",
@@ -299,12 +330,26 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
                 f"{max(r['tests'] / (r['M'] * r['K'] * r['H']) for r in results):.2f} M K H; Consensus "
                 "disagreed on a learned "
                 f"state {sum(r['again'] for r in results)} times.",
+                reading="with probability 1 - delta, not for any execution: the count rests on calls that succeed",
+                tightness=max(r["T"] / (r["M"] * r["H"]) for r in results),
+            ),
+            Check(
+                "where more states are hidden than M says, a search stops at M H eliminations",
+                bool(capped) and all(r["stopped"] and r["T"] == r["M"] * r["H"] + 1 for r in capped),
+                f"{len(capped)} searches with M = 1 claimed; the next elimination was refused in "
+                f"{sum(bool(r['stopped']) for r in capped)}.",
+            ),
+            Check(
+                "episodes are the printed sizes times the calls, computed a second time",
+                all(r["off"] == 0 for r in results),
+                f"Largest difference {max(abs(r['off']) for r in results)}.",
             ),
             Check(
                 "episodes are at most the displayed bound",
                 all(r["episodes"] <= r["displayed"] for r in results),
                 f"At most {max(r['episodes'] / r['displayed'] for r in results):.4f} of it: 24 * 320^2 = 2.46*10^6 and "
                 "2 * 320^2 = 2.05*10^5 are rounded up to 3*10^6 and 3*10^5.",
+                tightness=max(r["episodes"] / r["displayed"] for r in results),
             ),
         ),
         columns=("class", "H", "searches", "T / M H", "tests / M K H", "claim", "bias", "risk", "episodes / displayed"),
@@ -316,6 +361,12 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
         f"delta = {DELTA:g}; "
         "values of functions and policies are exact.",
     )
+
+
+def _as_promised(pieces: Sequence[Plain], results: Sequence[Plain]) -> tuple[list[Plain], list[Plain]]:
+    """Returns the searches that run with the printed sizes, and with as many states as were promised."""
+    kept = [(p, r) for p, r in zip(pieces, results, strict=True) if not p.get("divided") and not p.get("cap")]
+    return [p for p, _ in kept], [r for _, r in kept]
 
 
 def _by_class(pieces: Sequence[Plain], results: Sequence[Plain]) -> dict[tuple[str, int], list[tuple[float, ...]]]:
@@ -330,6 +381,7 @@ def _by_class(pieces: Sequence[Plain], results: Sequence[Plain]) -> dict[tuple[s
 
 def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /) -> None:
     """Draws the inductive claim, the calls against M H, and the episodes against the displayed bound."""
+    pieces, results = _as_promised(pieces, results)
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.2, 1, 1])
     rng = keyed_generator(0, "jitter")
     points = [(to_go, value) for r in results for to_go, value in r["claim"]]

@@ -1,19 +1,26 @@
 """Lemma (estimation error): n samples estimate the value of every function up to sqrt(2 log(2N/delta)/n).
 
-The worst class for Hoeffding's inequality and the union bound: N functions whose values at an observation are N fair,
-independent bits. The probability of a larger error is then known exactly, and runs of the elimination's own sampling are
-compared with it.
+The worst class for Hoeffding's inequality and the union bound: functions whose values at an observation are fair,
+independent bits, all of which TD-Elim keeps. The probability of a larger error is then known exactly, and runs of TD-Elim
+as shipped are compared with it, at n_train and at parts of it.
 """
 
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from richobs.paper.base import Check, Conclusion, Plain, Scale
+from richobs.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs.paper.figures import DARK_ORANGE, plot_shares
-from richobs.paper.rigs.node import Node, td_elim_runs
+from richobs.paper.rigs.node import (
+    SETTING,
+    as_printed,
+    beyond,
+    count_broken_lemmas,
+    elimination_share,
+    margin,
+    printed_for,
+    where,
+)
 from richobs.show.palette import BLUE, GREEN, GREY, INK, ORANGE
 from richobs.stats.intervals import binomial_interval
 
@@ -27,94 +34,133 @@ SAYS = (
     "that it keeps "
     "up to sqrt(2 log(2N/delta)/n_train)."
 )
-DELTA, CONFIDENCE = 0.1, 0.9999  # many intervals are looked at together
+CONFIDENCE, LAW = 0.99, 0.9999  # of one interval; of each of many that are looked at together
 PARTS = tuple(round(0.1 * i, 1) for i in range(1, 13))  # of the printed bound
+AROUND = (0.25, 0.5, 0.6, 0.8, 1.0, 1.25, 1.6, 2.0, 4.0)  # times the divisor at which the promise breaks
+DRAWN = 5000  # the sample size of the figure
+SMALL = {"delta": 1e-12}  # another delta, for exact probabilities alone
+BITS = 6  # functions besides Q* where samples are divided
 
 
 def pieces(scale: Scale, /) -> list[Plain]:
-    """Returns classes of 1, 3 and 8 functions at two sample sizes, in shares of the runs."""
+    """Returns classes of 1, 3 and 6 functions besides Q* at three sample sizes, in shares, and parts of n_train."""
     runs, shares = (150, 1) if scale == "fast" else (1000, 4)
-    return [
-        {"bits": bits, "n": n, "delta": DELTA, "runs": runs, "seed": seed}
-        for bits in (1, 3, 8)
-        for n in (200, 5000)
+    common = {**SETTING, "node": "bits", "actions": 1, "tau": 0.0, "of_bound": list(PARTS)}
+    result: list[Plain] = [
+        {"kind": "law", "bits": bits, **size, "runs": runs, "seed": seed, **common}
+        for bits in (1, 3, BITS)
+        for size in ({"n": 200}, {"n": DRAWN}, {})  # the last is n_train
         for seed in range(shares)
     ]
+    divided: Plain = {"kind": "divided", "bits": BITS, "runs": 400 if scale == "fast" else 4000, "seed": 1, **common}
+    exact = breaking_point(divided)
+    around = AROUND if scale == "full" else (0.6, 0.8, 1.0, 1.25, 1.6)
+    return result + [{**divided, "divide": exact * part} for part in around]
+
+
+def bound_of(piece: Plain) -> tuple[int, float]:
+    """Returns the number of samples and the bound that the lemma prints, for all of n_train where samples are divided."""
+    size = piece["bits"] + 1
+    n = piece.get("n", printed_for(piece, size).root.n_train)
+    return math.ceil(n / piece.get("divide", 1)), math.sqrt(2 * math.log(2 * size / elimination_share(piece)) / n)
+
+
+def exceeded(piece: Plain, part: float) -> float:
+    """Returns the exact probability of an error above a part of the bound."""
+    n, bound = bound_of(piece)
+    return 1 - (1 - beyond(n, part * bound)) ** int(piece["bits"])
+
+
+def breaking_point(piece: Plain) -> float:
+    """Returns by how much n_train must be divided before the bound is exceeded with probability delta, exactly."""
+    return where(lambda part: exceeded({**piece, "divide": part}, 1.0) < elimination_share(piece), 1, 1e4)
+
+
+def tightest(piece: Plain) -> float:
+    """Returns the part of the bound that is exceeded with probability delta, exactly."""
+    return where(lambda part: exceeded(piece, part) > elimination_share(piece), 0.01, 1.0)
 
 
 def measure(piece: Plain, /) -> Plain:
     """Counts runs with an error above parts of the bound, and computes the same probabilities exactly."""
-    bits, n = piece["bits"], piece["n"]
-    rows = np.arange(2**bits)
-    f = (rows[None, :, None] >> np.arange(bits)[:, None, None] & 1).astype(float)  # [N, X, 1]
-    nothing = np.zeros((bits, 1))
-    node = Node(np.full(len(rows), 1 / len(rows)), np.zeros(1), f, nothing, nothing, top=1.0)
-    bound = math.sqrt(piece.get("constant", 2) * math.log(2 * bits / piece["delta"]) / n)
-    runs = td_elim_runs(node, n, 10.0, runs=piece["runs"], seed=piece["seed"])  # a threshold that eliminates none
-    errors = np.array([run.error for run in runs])
+    result = count_broken_lemmas(piece)
     return {
-        "bound": bound,
-        "over": [int((errors > part * bound).sum()) for part in PARTS],
-        "exact": [1 - (1 - beyond(n, part * bound)) ** bits for part in PARTS],
+        **{name: result[name] for name in ("n", "runs", "sized", "threshold", "kept")},
+        "bound": bound_of(piece)[1],
+        "over": result["beyond"],
+        "exact": [exceeded(piece, part) for part in piece["of_bound"]],
     }
 
 
-def beyond(n: int, gap: float) -> float:
-    """Returns the probability that the mean of n fair bits is more than `gap` from 1/2."""
-    k = np.arange(1, n + 1)
-    logs = np.concatenate([[0.0], np.cumsum(np.log((n - k + 1) / k))]) - n * math.log(2)
-    return float(np.exp(logs)[np.abs(np.arange(n + 1) / n - 0.5) > gap].sum())
-
-
 def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
-    """Checks the lemma by exact probabilities, and the sampling against them."""
+    """Checks the lemma by exact probabilities, the sampling against them, and the margin."""
     rows, agree = [], True
-    for bits, n in sorted({(p["bits"], p["n"]) for p in pieces}):
-        mine = [(p, r) for p, r in zip(pieces, results, strict=True) if (p["bits"], p["n"]) == (bits, n)]
-        runs, exact = sum(p["runs"] for p, _ in mine), mine[0][1]["exact"]
+    both = list(of_kind("law", pieces, results))
+    for bits, n in sorted({(p["bits"], r["n"]) for p, r in both}):
+        mine = [(p, r) for p, r in both if (p["bits"], r["n"]) == (bits, n)]
+        runs, exact = sum(r["runs"] for _, r in mine), mine[0][1]["exact"]
         for i, part in enumerate(PARTS):
             over = sum(r["over"][i] for _, r in mine)
-            low, high = binomial_interval(over, runs, CONFIDENCE)
+            low, high = binomial_interval(over, runs, LAW)
             agree &= low - 1e-9 <= exact[i] <= high + 1e-9
-            rows.append((bits, n, part, over, runs, over / runs, exact[i]))
-    delta = pieces[0]["delta"]
+            rows.append((bits + 1, n, part, over, runs, over / runs, exact[i]))
+    delta = elimination_share(pieces[0])
     printed = max(row[-1] for row in rows if row[2] == 1.0)
     half = max(row[-1] for row in rows if row[2] == 0.5)
-    return Conclusion(
-        checks=(
-            Check(
-                "the error exceeds the bound with probability at most delta",
-                printed <= delta,
-                f"Exactly {printed:.1e} at most, {delta:g} allowed. Half the bound would do ({half:.3f}): "
-                "values lie in [0, 1], "
-                "and the proof uses [-1, 1].",
-            ),
-            Check(
-                "the engine's samples have that law",
-                agree,
-                f"Every exact probability lies in the {CONFIDENCE:.2%} interval of its count, {len(rows)} of them.",
-            ),
+    tight = max(tightest({**both[0][0], **SMALL, "bits": bits, "n": DRAWN}) for bits in {p["bits"] for p, _ in both})
+    kept = all(k == r["runs"] for r in results for k in r["kept"])
+    checks = [
+        Check("samples and threshold are the printed ones", *as_printed(results)),
+        Check(
+            "the error exceeds the bound with probability at most delta",
+            printed <= delta and kept,
+            f"Exactly {printed:.1e} at most, {delta:g} allowed, and every function is kept. Half the bound would do "
+            f"({half:.3f}): values lie in [0, 1], and the proof uses [-1, 1]. So no class gets beyond 1/2 of the bound with "
+            f"probability delta; the tightest here reaches {tight:.3f} (delta of a search = {SMALL['delta']:g}).",
+            tightness=tight,
         ),
+        Check(
+            "the engine's samples have that law",
+            agree,
+            f"Every exact probability lies in the {LAW:.2%} interval of its count, {len(rows)} of them.",
+        ),
+    ]
+    divided = sorted(of_kind("divided", pieces, results), key=lambda both: float(both[0]["divide"]))
+    if divided:
+        points = [(p["divide"], r["over"][PARTS.index(1.0)], r["runs"], exceeded(p, 1.0)) for p, r in divided]
+        found, exact = margin(points, delta, CONFIDENCE), breaking_point(divided[0][0])
+        checks.append(
+            Check(
+                "n_train can be divided by a known number before the bound is exceeded too often",
+                margin(points, delta, LAW).agrees and exact / 2 < found.safe < exact < found.broken < exact * 2,
+                f"The bound for n_train is exceeded with probability delta where n_train is divided by {exact:.2f}, "
+                f"exactly. Counts agree with the exact probability at {len(points)} divisors. Measured: it still holds at "
+                f"{found.safe:.1f} and is broken at {found.broken:.1f} ({points[0][2]:,} runs each, "
+                f"{CONFIDENCE:.0%} intervals).",
+            )
+        )
+    return Conclusion(
+        checks=tuple(checks),
         columns=("N", "n", "part of the bound", "exceeded", "runs", "share", "exact probability"),
         rows=tuple(rows),
-        sample=f"Lines: exact. Dots: {rows[0][4]:,} runs each, with {CONFIDENCE:.2%} intervals; n = 5,000, "
-        f"delta = {delta:g}.",
+        sample=f"Lines: exact. Dots: {rows[0][4]:,} runs each, with {LAW:.2%} intervals; n = {DRAWN:,}, delta = {delta:g}.",
     )
 
 
 def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /) -> None:
     """Draws the probability of an error above parts of the bound."""
+    figure.set_size_inches(6.4, 4.4)
     axes = figure.subplots()
-    rows = [row for row in conclude(pieces, results).rows if row[1] == 5000]
-    for bits, colour in ((1, GREEN), (3, GREY), (8, BLUE)):
-        mine = [row for row in rows if row[0] == bits]
+    rows = [row for row in conclude(pieces, results).rows if row[1] == DRAWN]
+    for size, colour in ((2, GREEN), (4, GREY), (BITS + 1, BLUE)):
+        mine = [row for row in rows if row[0] == size]
         parts = [row[2] for row in mine]
-        axes.plot(parts, [max(row[-1], 1e-12) for row in mine], color=colour, label=f"N = {bits}", zorder=1)
-        some = [row for row in mine if row[3]]
-        points = [(row[2], row[3], row[4]) for row in some]
-        plot_shares(axes, points, CONFIDENCE, color=colour, linestyle="none", markersize=5, capsize=3)
-    axes.axhline(DELTA, color=ORANGE)
-    axes.text(1.21, DELTA * 1.3, "$\\delta$", color=DARK_ORANGE, ha="right")
+        axes.plot(parts, [max(row[-1], 1e-12) for row in mine], color=colour, label=f"N = {size}", zorder=1)
+        points = [(row[2], row[3], row[4]) for row in mine if row[3]]
+        plot_shares(axes, points, LAW, color=colour, linestyle="none", markersize=5, capsize=3)
+    delta = elimination_share(pieces[0])
+    axes.axhline(delta, color=ORANGE)
+    axes.text(1.21, delta * 1.3, "$\\delta$", color=DARK_ORANGE, ha="right")
     axes.axvline(1.0, color=INK, linewidth=1, linestyle="--")
     axes.text(1.005, 1e-5, "the lemma's bound", rotation=90, ha="left", va="bottom", fontsize=9)
     axes.axvline(0.5, color=INK, linewidth=1, linestyle=":")
@@ -123,4 +169,4 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
         yscale="log", ylim=(1e-9, 2), xlim=(0.05, 1.23), xlabel="error / bound", ylabel="probability of a larger error"
     )
     axes.set_title("Estimating the values of N functions at once")
-    axes.legend(loc="upper right", bbox_to_anchor=(0.97, 0.85))
+    axes.legend(loc="lower left")

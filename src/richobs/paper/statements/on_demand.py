@@ -7,6 +7,7 @@ put where the theorem still allows it, epsilon/8 away from V* on either side.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from richobs.core.policies import Greedy
 from richobs.core.problem import as_problem
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
-from richobs.learners.lsvee.constants import PaperConstants
 from richobs.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs.paper.rigs.asked import constants_for
 from richobs.paper.rigs.corners import cliff, gap, learned_tolerance, staircase
+from richobs.paper.rigs.printed import Printed
 from richobs.paper.rigs.watched import (
     SURELY,
     Demand,
@@ -68,6 +69,10 @@ def pieces(scale: Scale, /) -> list[Plain]:
     work += [{"kind": "miss", "chance": c, "runs": 2 * runs, "seed": 0} for c in chances]
     work += [{"kind": "conditional", "epsilon": e} for e in (0.5, 0.3, 0.1)]
     work += [{"kind": "rootless", "seed": 0}]
+    work += [{"kind": "slack", "n_states": M, "horizon": H} for M, H in ((1, 1), (2, 3), (4, 6))]
+    work += [
+        {"kind": "cap", "horizon": H, "n_states": M, "said": said, "seed": 0} for H, M, said in ((3, 3, 1), (4, 4, 2))
+    ]
     for H, M, K in STAIRS if full else STAIRS[:3]:
         for shift in (-1, 1):
             shape = {"horizon": H, "n_states": M, "n_actions": K}
@@ -92,6 +97,8 @@ def measure(piece: Plain, /) -> Plain:
         "miss": measure_miss,
         "conditional": measure_conditional,
         "rootless": measure_rootless,
+        "slack": measure_slack,
+        "cap": measure_cap,
         "run": measure_run,
     }
     return by_kind[piece["kind"]](**given)
@@ -101,9 +108,11 @@ def measure_test(loss: float, shift: int, runs: int, seed: int) -> Plain:
     """Counts how often a policy that loses `loss` epsilon passes, and computes it: returns are coins."""
     problem = gap(loss * EPSILON)
     passed = inaccurate = broke_risk = broke_termination = 0
+    as_printed = True
     for run in range(runs):
         demand = Demand(problem, epsilon=EPSILON, delta=DELTA, seed=_seed(seed, run), root=False)
         first = demand.run(shift).rounds[0]
+        as_printed = as_printed and demand.as_printed()
         passed += not first.failed
         inaccurate += not first.accurate
         broke_risk += first.accurate and not first.failed and loss > 0.75 + SURELY  # the proof's 3/4, which is below 1
@@ -114,6 +123,7 @@ def measure_test(loss: float, shift: int, runs: int, seed: int) -> Plain:
         "inaccurate": inaccurate,
         "broke_risk": broke_risk,
         "broke_termination": broke_termination,
+        "as_printed": as_printed,
         "share": DELTA / 2 / 3,  # of one round's estimate, M = H = 1
     }
 
@@ -121,7 +131,7 @@ def measure_test(loss: float, shift: int, runs: int, seed: int) -> Plain:
 def _chance_of_passing(loss: float, shift: int) -> float:
     """Returns the probability that the policy of `gap(loss EPSILON)` passes, from the law of its n_1 coins."""
     problem = gap(loss * EPSILON)
-    n = constants_for(problem, EPSILON, DELTA).n_1
+    n = Printed.of(problem, EPSILON, DELTA).n_1
     off = np.arange(n + 1) / n - (problem.optimal_value + shift * EPSILON / 8)
     return float(_binomial(n, problem.optimal_value - loss * EPSILON)[np.abs(off) <= EPSILON / 2].sum())
 
@@ -149,29 +159,27 @@ def measure_risk(seed: int, draws: int) -> Plain:
             spoil = (rng.random((len(truth), 1)) < share) & (h >= first)
             tables.append(np.stack([np.where(spoil, rng.random(truth.shape), known), known]))
         functions = Tables(tables, codebooks=process.codebooks)
-        constants = constants_for(as_problem(problem, functions), EPSILON, DELTA)
+        printed = Printed.of(as_problem(problem, functions), EPSILON, DELTA)
         policy = Greedy(functions.member(0))
-        unlearned = [~mask for mask in learned_states(process, functions, version_space(functions), constants)]
+        unlearned = [~mask for mask in learned_states(process, functions, version_space(functions), printed)]
         regret = problem.optimal_value - process.value(policy)
         points.append((regret, chance_of_visiting(process, policy, unlearned)))
-    margin = policy_risk_margin(constants)
+    margin = policy_risk_margin(printed)
     worst = max(regret - q - margin for regret, q in points)
     return {"policies": len(points), "excess": worst, "points": points, "margin": margin}
 
 
 def measure_limit(horizon: int, chance: float) -> Plain:
     """Computes regret and q of a policy that loses in every state just what still counts as learned."""
-    constants = PaperConstants.of(
-        horizon=horizon, n_actions=3, n_states=2, log_size=math.log(2), epsilon=EPSILON, delta=DELTA
-    )
-    losses = [learned_tolerance(constants, h) for h in range(horizon)]
+    printed = Printed(horizon, 3, 2, math.log(2), EPSILON, DELTA)
+    losses = [learned_tolerance(printed, h) for h in range(horizon)]
     demand = Demand(
         cliff(chance, losses, worth=1 - math.fsum(losses)), epsilon=EPSILON, delta=DELTA, seed=0, root=False
     )
     policy = Greedy(demand.problem.functions.member(0))
     unlearned = [~mask for mask in demand.states()]
     regret, q = demand.regret(policy), chance_of_visiting(demand.process, policy, unlearned)
-    margin = policy_risk_margin(demand.constants)
+    margin = policy_risk_margin(demand.printed)
     return {"regret": regret, "q": q, "excess": regret - q - margin, "margin": margin}
 
 
@@ -179,14 +187,17 @@ def measure_miss(chance: float, runs: int, seed: int) -> Plain:
     """Counts rounds in which none of the first n_2 paths visits an unlearned state, where q is `chance` epsilon/8."""
     problem = cliff(chance * EPSILON / 8, [0.0, 0.0], worth=1.0)
     missed = failed_and_missed = 0
+    as_printed = True
     for run in range(runs):
         demand = Demand(problem, epsilon=EPSILON, delta=DELTA, seed=_seed(seed, run))
         first = demand.run(1).rounds[0]
+        as_printed = as_printed and demand.as_printed()
         missed += first.missed
         failed_and_missed += first.failed and first.accurate and first.missed
-    n_2 = demand.constants.n_2
+    n_2 = demand.printed.n_2
     return {
         "q": first.chance,
+        "as_printed": as_printed,
         "missed": missed,
         "failed_and_missed": failed_and_missed,
         "exact": (1 - first.chance) ** n_2,
@@ -206,7 +217,7 @@ def measure_conditional(epsilon: float) -> Plain:
     )  # so that regret is just above epsilon/4: the test may fail on the event
     problem = cliff(chance, [0.0, 0.0], worth=worth, paid=1 - worth)
     demand = Demand(problem, epsilon=epsilon, delta=DELTA, seed=0)
-    c, policy = demand.constants, Greedy(problem.functions.member(0))
+    c, policy = demand.printed, Greedy(problem.functions.member(0))
     q = chance_of_visiting(demand.process, policy, [~mask for mask in demand.states()])
     value = demand.process.value(policy)
     hits = np.arange(c.n_1 + 1)
@@ -239,6 +250,34 @@ def measure_rootless(seed: int) -> Plain:
     }
 
 
+def measure_slack(n_states: int, horizon: int) -> Plain:
+    """Computes how many times fewer rollouts and paths a round could do with, for its shares of delta; exactly.
+
+    Of n_1: coins of mean 1/2, which are the least certain. Of n_2: an unlearned state that is visited with probability
+    epsilon/8.
+    """
+    problem = staircase(horizon=horizon, n_states=n_states, n_actions=n_states + 1) if horizon > 1 else gap(0.1)
+    c, printed = constants_for(problem, EPSILON, DELTA), Printed.of(problem, EPSILON, DELTA)
+    share = DELTA / 2 / 3 / (printed.M * printed.H)
+
+    def inaccurate(n: int) -> float:
+        return float(_binomial(n, 0.5)[np.abs(np.arange(n + 1) / n - 0.5) > EPSILON / 8].sum())
+
+    enough = c.n_1
+    while enough > 1 and inaccurate(enough - 1) <= share:
+        enough -= 1
+    paths = math.ceil(math.log(share) / math.log1p(-EPSILON / 8))
+    return {"share": share, "inaccurate": inaccurate(c.n_1), "n_1": c.n_1 / enough, "n_2": c.n_2 / paths}
+
+
+def measure_cap(horizon: int, n_states: int, said: int, seed: int) -> Plain:
+    """Explores on demand where fewer states are promised than there are: it must stop after M H rounds."""
+    problem = replace(staircase(horizon=horizon, n_states=n_states, n_actions=n_states + 1), n_states=said)
+    epsilon = 0.5 / (horizon - 1)
+    demand = Demand(problem, epsilon=epsilon, delta=DELTA, seed=seed).run(0)
+    return {"ended": demand.found is not None, "rounds": len(demand.rounds), "allowed": said * horizon}
+
+
 def measure_run(world: str, shift: int, seed: int, **shape: Any) -> Plain:
     """Runs search and on-demand exploration once, and says what each round was."""
     if world == "staircase":
@@ -257,16 +296,20 @@ def measure_run(world: str, shift: int, seed: int, **shape: Any) -> Plain:
     demand = Demand(problem, epsilon=epsilon, delta=DELTA, seed=seed).run(shift)
     after = int(sum(mask.sum() for mask in demand.states()))
     learned = [r.learned for r in demand.rounds] + [after]
+    printed = demand.printed
+    exact = printed.staircase() - printed.per_elimination(printed.root) if world == "staircase" else demand.episodes
     return {
         "epsilon": epsilon,
+        "as_printed": demand.as_printed(),
+        "off": demand.episodes - exact,
         "ended": demand.found is not None,
         "regret": demand.rounds[-1].regret,
         "rounds": len(demand.rounds),
-        "most": demand.constants.max_rounds,
+        "most": printed.rounds,
         "states": int(sum(r.sum() for r in demand.process.reachable)),
         "episodes": float(demand.episodes),
-        "bound": float(demand.constants.max_demand_episodes),
-        "excess": max(r.regret - r.chance - policy_risk_margin(demand.constants) for r in demand.rounds),
+        "bound": float(printed.most_on_demand),
+        "excess": max(r.regret - r.chance - policy_risk_margin(printed) for r in demand.rounds),
         "learned": learned,
         "failed": [r.failed for r in demand.rounds],
         "good": all(r.accurate and not (r.failed and r.missed) for r in demand.rounds),
@@ -276,15 +319,17 @@ def measure_run(world: str, shift: int, seed: int, **shape: Any) -> Plain:
 
 def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
     """Returns what follows for the four lemmas and the theorem."""
-    tests, risks, limits, misses, conditionals, rootless, runs = (
+    tests, risks, limits, misses, conditionals, rootless, slacks, caps, runs = (
         list(of_kind(kind, pieces, results))
-        for kind in ("test", "risk", "limit", "miss", "conditional", "rootless", "run")
+        for kind in ("test", "risk", "limit", "miss", "conditional", "rootless", "slack", "cap", "run")
     )
     accurate = sum(p["runs"] - r["inaccurate"] for p, r in tests)
     must_pass = [(p, r) for p, r in tests if p["loss"] <= 0.25]
     must_fail = [(p, r) for p, r in tests if p["loss"] > 0.75]
     wrong = [(p["runs"] - r["passed"], 1 - r["exact"], p, r) for p, r in must_pass]
     wrong += [(r["passed"], r["exact"], p, r) for p, r in must_fail]
+    mistakes, judged = sum(count for count, *_ in wrong), sum(p["runs"] for _, _, p, _ in wrong)
+    least_share = min(r["share"] for *_, r in wrong)
     policies = sum(r["policies"] for _, r in risks) + len(limits)
     excess = max(r["excess"] for _, r in [*risks, *limits])
     tightest = max((r["regret"] / (r["q"] + r["margin"]) for _, r in limits), default=0.0)
@@ -306,6 +351,11 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
     alone = rootless[0][1]
     checks = (
         Check(
+            "Rounds are as printed: n_1 rollouts, n_2 paths, and the test at epsilon/2, computed a second time",
+            all(r["as_printed"] for _, r in [*tests, *misses, *runs]),
+            f"{sum(p['runs'] for p, _ in [*tests, *misses])} single rounds and {len(runs)} whole runs",
+        ),
+        Check(
             "Risk bound upon termination: with an accurate estimate, a policy that passes loses at most 3/4 epsilon",
             not any(r["broke_risk"] for _, r in tests),
             f"{sum(r['broke_risk'] for _, r in tests)} exceptions in {accurate} accurate tests",
@@ -317,11 +367,20 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
         ),
         Check(
             "Both, as probabilities: a wrong verdict costs at most its share of delta, exactly and as counted",
-            all(
-                exact <= r["share"] and binomial_interval(count, p["runs"], CONFIDENCE)[0] <= r["share"]
-                for count, exact, p, r in wrong
+            all(exact <= r["share"] for _, exact, _, r in wrong)
+            and binomial_interval(mistakes, judged, CONFIDENCE)[1] <= least_share,
+            f"largest exact probability {max(e for _, e, _, _ in wrong):.3g}, share delta/6 = {DELTA / 6:.3g}; "
+            f"{mistakes} of {judged} tests were wrong, at most {binomial_interval(mistakes, judged, CONFIDENCE)[1]:.3g}",
+            tightness=max(e for _, e, _, _ in wrong) / least_share,
+        ),
+        Check(
+            "The margin: n_1 could be 1.4 to 2.1 times smaller for its share of delta, n_2 not by a tenth",
+            all(r["inaccurate"] <= r["share"] and 1.4 <= r["n_1"] <= 2.1 and 1 <= r["n_2"] <= 1.1 for _, r in slacks),
+            "exact: "
+            + "; ".join(
+                f"M = {p['n_states']}, H = {p['horizon']}: n_1 / {r['n_1']:.2f}, n_2 / {r['n_2']:.3f}"
+                for p, r in slacks
             ),
-            f"largest exact probability {max(e for _, e, _, _ in wrong):.3g}, share delta/6 = {DELTA / 6:.3g}",
         ),
         Check(
             "The test is what theory says: each measured frequency lies in its interval around the exact law",
@@ -333,6 +392,7 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             excess <= SURELY and all(r["excess"] <= SURELY for _, r in runs),
             f"{policies} policies, largest left minus right {excess:.3g}; at the limits of L left reaches "
             f"{tightest:.0%} of right",
+            tightness=tightest,
         ),
         Check(
             "Progress: where q >= epsilon/8, n_2 paths all miss the unlearned states with probability at most "
@@ -353,12 +413,15 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             )
             and all(10 ** r["log10_joint"] <= r["bound"] for _, r in conditionals),
             f"{sum(len(r['low']) for _, r in runs)} accurate failures, none with q <= epsilon/8",
+            reading="the joint event: the test fails with an accurate estimate, and all n_2 paths miss",
         ),
         Check(
             "Progress as printed, given that the test fails, does not hold: the n_2 paths are part of the test",
             given["given_failure"] > given["bound"],
             f"exact: given failure all paths miss with probability {given['given_failure']:.3f}, promised "
             f"{given['bound']:.4f}; jointly only 10^{given['log10_joint']:.0f}",
+            verdict="false as printed",
+            reading="the joint event, which is all that the union bound needs",
         ),
         Check(
             "Every failed round of a good run learns a state",
@@ -367,13 +430,25 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
         ),
         Check(
             "The theorem: ends within M H rounds, epsilon-optimal, but with probability delta/2",
-            lost_low <= DELTA / 2 and all(r["rounds"] <= r["most"] for _, r in runs),
+            lost_high <= DELTA / 2 and all(r["rounds"] <= r["most"] for _, r in runs),
             f"{lost} of {len(runs)} runs failed, interval [{lost_low:.4f}, {lost_high:.4f}], allowed {DELTA / 2}",
         ),
         Check(
             "The theorem: episodes within M H n_1 + (M H^2 n_2 + M H)(n_train + K n_test), repeats as printed included",
             all(r["episodes"] <= r["bound"] for _, r in runs),
             f"largest share of the bound {max(r['episodes'] / r['bound'] for _, r in runs):.2f}",
+            reading="with probability 1 - delta: off the good event a run may take more, or never end",
+            tightness=max(r["episodes"] / r["bound"] for _, r in runs),
+        ),
+        Check(
+            "Episodes on the staircase are known to the episode: n_2 paths of H - 1 prefixes in every failed round",
+            all(r["off"] == 0 for _, r in stairs if r["good"]),
+            f"{len(stairs)} runs, largest difference {max(abs(r['off']) for _, r in stairs)}",
+        ),
+        Check(
+            "Where more states are hidden than M says, exploration stops after M H rounds and promises nothing",
+            all(not r["ended"] and r["rounds"] == r["allowed"] for _, r in caps),
+            ", ".join(f"{r['rounds']} rounds with M = {p['said']}, H = {p['horizon']}" for p, r in caps),
         ),
         Check(
             "Rounds can be many: the staircase needs (M-1)(H-1) + 2, of the M H allowed",
@@ -381,10 +456,12 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             f"{len(stairs)} runs on {len({(p['horizon'], p['n_states']) for p, _ in stairs})} shapes",
         ),
         Check(
-            "The theorem as printed lacks a premise: where the root was not learned a failed round learns nothing",
+            "The theorem needs a learned root: where the H - 1 prefixes leave it out, a failed round learns nothing",
             alone["failed"] and alone["eliminations"] == 0 and alone["survivors"] > 1.5 and alone["ended_with_root"],
             f"H = 1: no prefixes, {alone['eliminations']} eliminations, {alone['survivors']:.0f} of 2 functions left; "
             "after a search at the root it ends",
+            reading="the root is among the prefixes, as where the proof counts H n_2 calls, or was learned before, as in "
+            "Algorithm 1",
         ),
     )
     rows: list[tuple[Any, ...]] = [
