@@ -9,14 +9,17 @@ import pytest
 import richobs
 from richobs.classes import Callables
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.core.errors import InvalidFile
+from richobs.cli import main
+from richobs.core.environment import Episodes
+from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.outcome import LOWER, UPPER, StopReason
 from richobs.core.problem import Problem
 from richobs.core.settings import Settings
+from richobs.learners.base import first_difference
 from richobs.learners.certified import Certified
 from richobs.runs.certificate import Certificate, certify
 from richobs.runs.session import run
-from richobs.runs.verify import verify
+from richobs.runs.verify import BUDGET, device_difference, device_finding, verify, work_of
 
 
 def certificate_for(id="lock/3", learner="lsvee", **settings):
@@ -206,8 +209,8 @@ def test_python_functions_have_no_digest_but_a_certificate():
         "",
         "not json",
         "[]",
-        '{"format": "richobs-certificate", "version": 2}',
         '{"format": "richobs-certificate", "version": 3}',
+        '{"format": "richobs-certificate", "version": 4}',
         b"\xff\xfe",
         "[" * 200_000,
         '{"format": "richobs-certificate", "version": ' + "9" * 5000 + "}",
@@ -261,7 +264,7 @@ def test_certificates_from_before_are_refused_by_their_version(tmp_path):
         json.dumps({"format": "richobs-certificate", "version": 1, "versions": {"richobs": "0.1.0"}})
     )
     with pytest.raises(
-        InvalidFile, match=r"of version 1, written by richobs 0\.1\.0; richobs .* checks version 2 alone"
+        InvalidFile, match=r"of version 1, written by richobs 0\.1\.0; richobs .* checks version 3 alone"
     ):
         Certificate.load(tmp_path / "c.json")
 
@@ -311,6 +314,62 @@ def test_files_are_as_readable_as_the_umask_says(tmp_path):
     assert (tmp_path / "c.json").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
+class TestBudget:
+    """A certificate may come from anybody: how much work it is to verify is said, and allowed, before it begins."""
+
+    def test_the_work_is_what_the_ledger_lists(self):
+        certificate, problem, outcome = certificate_for("lock/3", learner="certified")
+        work = work_of(certificate, problem)
+        assert work.spent.episodes == outcome.episodes == work.cost
+        assert work.spent.requests == sum(row[3] for row in certificate.content["ledger"])
+        assert f"it plays {outcome.episodes:,} episodes of 3 levels in {work.spent.requests} requests" in work.words
+
+    def test_counted_episodes_cost_as_many_as_their_draws(self):
+        certificate, problem, outcome = certificate_for("lock/3", learner="lsvee")
+        work = work_of(certificate, problem)
+        assert outcome.episodes > BUDGET  # which no engine could play one by one in that time
+        assert work.cost == 1000 * work.spent.requests < BUDGET
+        assert verify(certificate, problem).agrees
+
+    def test_more_work_is_refused_before_anything_is_played(self):
+        certificate, problem, outcome = certificate_for("lock/3", learner="certified")
+        heard = []
+        with pytest.raises(
+            InvalidInput, match=rf"more work than the budget of 10 allows: .* --budget {outcome.episodes}"
+        ):
+            verify(certificate, problem, budget=10, callback=heard.append)
+        assert heard == []
+        for budget in (outcome.episodes, None):
+            assert verify(certificate, problem, budget=budget).agrees
+
+    @pytest.mark.parametrize(("column", "value"), [(4, 20), (3, 1)])
+    def test_a_repeat_that_needs_more_than_is_listed_is_stopped(self, column, value):
+        """Somebody lists less work than there is, so that it seems to fit the budget."""
+        certificate, problem, _ = certificate_for("lock/3", learner="certified")
+        content = json.loads(certificate.to_json())
+        content["ledger"] = content["ledger"][:1]
+        content["ledger"][0][column] = value
+        content["ledger"][0][7 - column] = 10**6
+        heard = []
+        found = {f.what: f for f in verify(Certificate(content), problem, callback=heard.append).findings}
+        assert not found["run"].agrees
+        assert "the run that is repeated spent" in found["run"].detail
+        assert not heard or heard[-1].episodes <= sum(row[4] for row in content["ledger"])
+
+    def test_on_the_command_line(self, tmp_path, monkeypatch, capsys):
+        assert main(["learn", "lock/2", "--out", str(tmp_path), "--quiet"]) == 0
+        capsys.readouterr()
+        assert main(["verify", str(tmp_path), "--budget", "5"]) == 2
+        assert "more work than the budget of 5 allows: it plays" in " ".join(capsys.readouterr().err.split())
+        assert main(["verify", str(tmp_path), "--budget", "0"]) == 2
+        assert main(["verify", str(tmp_path), "--quiet"]) == 0
+        monkeypatch.setattr("richobs.cli.verify.is_interactive", lambda: True)
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        for reply, status in ((True, 0), (False, 2)):
+            monkeypatch.setattr("richobs.cli.verify.Confirm.ask", lambda *_, reply=reply, **__: reply)
+            assert main(["verify", str(tmp_path), "--budget", "5", "--quiet"]) == status
+
+
 class TestPlan:
     def test_from_a_problem_and_from_numbers(self):
         problem = richobs.make("lock")
@@ -342,3 +401,150 @@ class TestPlan:
     def test_what_is_missing_is_said(self):
         with pytest.raises(richobs.RichObsError, match="all of horizon, n_actions, n_states and log_size"):
             richobs.plan(horizon=3)
+
+
+# Runs on a device, whose numbers may differ from those of a repeat; nothing here needs one.
+
+
+class Coin:
+    """One level, two actions, rewards of 10 or 30."""
+
+    horizon, n_actions, reward_range, identity = 1, 2, (10.0, 30.0), "coin"
+
+    def play(self, policy, n, rng, levels=None):
+        x = np.zeros(n, dtype=np.int64)
+        a = policy.actions(0, x, rng)
+        return Episodes((x,), (a,), (np.where(rng.random(n) < np.array([0.55, 0.3])[a], 30.0, 10.0),))
+
+
+def on_device(problem, epsilon):
+    """Returns the content of a certificate of a run that is said to have been on a device, and its outcome."""
+    outcome = run(problem, Settings(learner="certified", epsilon=epsilon))
+    settings = dataclasses.replace(outcome.settings, device="cuda")
+    outcome = dataclasses.replace(outcome, settings=settings, rounding=1e-12)
+    return certify(outcome, problem).content, outcome
+
+
+@pytest.fixture(scope="module")
+def lock_on_device():
+    return on_device(richobs.make("lock/3"), 0.3)
+
+
+def changed(content, part, name, by):
+    """Returns a copy of a content with one number changed."""
+    copy = json.loads(json.dumps(content))
+    copy[part][name] += by
+    return copy
+
+
+def difference_after(given, part, name, by):
+    content, outcome = given
+    return device_difference(content, changed(content, part, name, by), outcome)
+
+
+@pytest.mark.parametrize(("name", "stronger"), [("lower", 1), ("upper", -1)])
+def test_a_bound_may_claim_more_than_its_repeat_by_a_billionth_and_less_by_what_rounding_allows(
+    lock_on_device, name, stronger
+):
+    given = lock_on_device[0], dataclasses.replace(lock_on_device[1], rounding=1e-8)
+    assert difference_after(given, "result", name, 0.9e-9 * stronger) is None
+    assert f"certificate.result.{name} is" in difference_after(given, "result", name, 1.1e-9 * stronger)
+    assert difference_after(given, "result", name, -60e-8 * stronger) is None
+    assert f"certificate.result.{name} is" in difference_after(given, "result", name, -70e-8 * stronger)
+
+
+def test_a_smaller_epsilon_claims_more(lock_on_device):
+    assert difference_after(lock_on_device, "result", "epsilon", -0.9e-9) is None
+    assert difference_after(lock_on_device, "result", "epsilon", -1.1e-9) is not None
+
+
+@pytest.mark.parametrize("rounding", [0.003, 1e9])
+def test_however_rough_the_repeat_was_nothing_may_differ_by_more_than_a_hundredth_of_epsilon(lock_on_device, rounding):
+    given = lock_on_device[0], dataclasses.replace(lock_on_device[1], rounding=rounding)
+    assert difference_after(given, "result", "value_hat", 0.0029) is None
+    assert "certificate.result.value_hat is" in difference_after(given, "result", "value_hat", 0.0031)
+    assert "certificate.result.lower is" in difference_after(given, "result", "lower", 1e-8)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "by"),
+    [
+        ("settings", "delta", 1e-15),
+        ("result", "rounds", 1),
+        ("result", "log_size", 1e-6),
+        ("environment", "horizon", 1),
+    ],
+)
+def test_what_no_device_computes_must_be_equal(lock_on_device, part, name, by):
+    assert f"certificate.{part}.{name} is" in difference_after(lock_on_device, part, name, by)
+
+
+def test_claims_of_a_certificate_are_compared_like_its_result(lock_on_device):
+    content, outcome = lock_on_device
+    place = next(i for i, row in enumerate(content["claims"]) if row[0] == LOWER)
+    for field, by, agrees in ((4, 0.9e-9, True), (4, 1.1e-9, False), (3, 1e-15, False), (2, 1, False)):
+        copy = json.loads(json.dumps(content))
+        copy["claims"][place][field] += by
+        assert (device_difference(content, copy, outcome) is None) == agrees, (field, by)
+    for claims in (content["claims"][1:], [[*row, 0] for row in content["claims"]]):
+        assert device_difference(content, {**content, "claims": claims}, outcome) is not None
+
+
+def test_the_claim_in_words_is_that_of_the_numbers_beside_it(lock_on_device):
+    content, outcome = lock_on_device
+    result = {**content["result"], "lower": content["result"]["lower"] + 0.5e-9}
+    words = outcome.wording(**{name: result[name] for name in ("epsilon", "lower", "upper")})
+    assert device_difference(content, {**content, "result": result, "claim": words}, outcome) is None
+    better = outcome.wording(epsilon=0.3, lower=0.49, upper=0.5)
+    assert "certificate.claim is" in device_difference(content, {**content, "claim": better}, outcome)
+
+
+def test_numbers_in_other_units_may_differ_by_shares_of_their_range():
+    problem = Problem(
+        Coin(), richobs.Tables([[[[21.0, 16.0]], [[24.0, 16.0]], [[18.0, 28.0]]]], value_range=(10.0, 30.0))
+    )
+    given = on_device(problem, 6.0)
+    assert given[1].in_units is not None
+    assert difference_after(given, "result", "lower", 0.9e-9 * 20) is None
+    assert difference_after(given, "result", "lower", 1.1e-9 * 20) is not None
+    content, outcome = given
+    for part, by, agrees in (("lower", 0.9e-9, True), ("lower", 1.1e-9, False)):
+        units = changed(content["units"], "result", part, by)
+        assert (device_difference(content, {**content, "units": units}, outcome) is None) == agrees
+    assert device_difference(content, {**content, "units": {**content["units"], "scale": 20.5}}, outcome) is not None
+    without = {name: part for name, part in content.items() if name != "units"}
+    assert device_difference(content, without, outcome) == "certificate.units is missing"
+
+
+def test_the_rounding_that_is_stated_is_not_much_below_that_of_the_repeat():
+    again = {"name": "cuda", "dtype": "float64", "rounding": 8e-12}
+    for stated, agrees in ((1e-12, True), (8e-12, True), (1e-9, True), (0.9e-12, False), (0.0, False)):
+        assert device_finding(again, {**again, "rounding": stated}).agrees == agrees
+    for file in (None, {}, {**again, "rounding": float("nan")}, {**again, "rounding": True}, {**again, "dtype": "x"}):
+        assert not device_finding(again, file).agrees
+
+
+def test_a_file_without_what_it_says_of_its_device_is_damaged(lock_on_device, tmp_path):
+    content, file = lock_on_device[0], tmp_path / "certificate.json"
+    Certificate(content).save(file)
+    assert Certificate.load(file).content == content
+    stated = content["device"]
+    for device in (
+        None,
+        {**stated, "rounding": -1.0},
+        {**stated, "rounding": 0},
+        {**stated, "name": "cpu"},
+        {"name": "cuda"},
+    ):
+        Certificate({**content, "device": device}).save(file)
+        with pytest.raises(InvalidFile, match="is damaged: device"):
+            Certificate.load(file)
+
+
+def test_numbers_that_are_none_are_equal_where_a_tolerance_is_allowed():
+    nan, inf = float("nan"), float("inf")
+    assert first_difference([nan, 1.0], [nan, 1.0 + 1e-12], "a", 1e-9) is None
+    assert first_difference([nan], [0.0], "a", 1e-9) is not None
+    assert first_difference([inf], [1.0], "a", 1e-9) is not None
+    assert first_difference([inf], [inf], "a", 1e-9) is None
+    assert first_difference(["x", 1], ["x", 1.0], "a", 1e-9) is not None

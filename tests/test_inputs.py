@@ -14,7 +14,10 @@ import zipfile
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+
+from attack.strategies import ESCAPE, LINES, SMALL, WORLD_IDS
 
 import richobs
 from richobs.classes.learned_policy import LearnedPolicy, open_loop_policy
@@ -30,9 +33,6 @@ from richobs.runs.certificate import Certificate, certify
 from richobs.runs.session import check, run
 from richobs.runs.verify import verify
 from richobs.worlds.registry import make
-
-SMALL = "lock/2,noise_bits=1"
-ESCAPE = "\x1b[31mred"  # a terminal would obey it
 
 
 @pytest.fixture(autouse=True)
@@ -336,7 +336,7 @@ class TestArchives:
         played = Episodes([np.zeros((100, 50))], [np.zeros(100, int)], [np.zeros(100)])
         save_episodes(tmp_path / "small.npz", played)
         assert load_episodes(tmp_path / "small.npz").n == 100
-        monkeypatch.setattr("richobs.core.recorded.EXPANDED", 20_000)
+        monkeypatch.setattr("richobs.core.files.EXPANDED", 20_000)
         with pytest.raises(InvalidFile, match=r"its arrays would take 41,984 bytes once expanded; 20,000 are allowed"):
             load_episodes(tmp_path / "small.npz")
         save_episodes(tmp_path / "large.npz", played)  # without compression, so that it can be read again
@@ -377,40 +377,6 @@ class TestCommands:
     def test_names_that_are_not_utf8_are_names(self):
         status, said = answer("learn", SMALL, "--out", os.fsdecode(b"\xff"))
         assert (status, r"wrote \udcff/certificate.json" in said) == (0, True)
-
-
-ODD = st.sampled_from(
-    [
-        *("0", "-1", "2", "3", "1e5", "9" * 30, "9" * 5000, "nan", "inf", "-inf", "1e-400", "0.3", "1000000"),
-        *("", " ", "[/]", "[red]", ESCAPE, "a\0b", "\udc80", "\ud800", "\u202e", "None", "True", "true", "()"),
-        *("-", "--", "=", ",", "/", "?", "&", "gym:"),
-    ]
-)
-TEXT = st.one_of(ODD, st.text(max_size=6))
-WORLDS = st.sampled_from(["lock", "mdp", "random", "deep-sea", "lower-bound", "bandit", "x"])
-PARAMETERS = st.sampled_from(
-    ["noise_bits", "n_actions", "swap", "noise", "functions", "class_size", "seed", "sigma", "x"]
-)
-ENTRIES = st.sampled_from(["horizon", "functions", "reward_range", "x"])
-WORLD_IDS = st.one_of(
-    st.just(SMALL),
-    TEXT,
-    st.builds("{}/{}".format, WORLDS, TEXT),
-    st.builds("lock/2,{}={}".format, PARAMETERS, TEXT),
-    st.builds("gym:{}?{}={}".format, TEXT, ENTRIES, TEXT),
-)
-OPTION_NAMES = (
-    *("epsilon", "delta", "learner", "n-states", "max-episodes", "tuning", "seed", "horizon", "x", "json", "engine"),
-    *("workers", "threshold", "out", "policy", "episodes"),
-)
-OPTIONS = st.lists(st.builds("--{}={}".format, st.sampled_from(OPTION_NAMES), TEXT), max_size=2)
-ON_WORLDS = st.sampled_from([["plan"], ["value"], ["check"], ["learn", "--max-episodes=40", "--quiet", "--no-report"]])
-ON_FILES = st.sampled_from(["show", "resume", "verify", "report", "runs", "worlds", "learners", "nothing"])
-LINES = st.one_of(
-    st.builds(lambda command, world, options: [*command, world, *options], ON_WORLDS, WORLD_IDS, OPTIONS),
-    st.builds(lambda command, text, options: [command, text, *options], ON_FILES, TEXT, OPTIONS),
-    st.lists(TEXT, max_size=3),
-)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)

@@ -23,13 +23,16 @@ import richobs
 import to_be_killed
 from richobs.classes import Callables, Layered, LevelClass, TableLevel
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
+from richobs.core.files import write_atomically
 from richobs.core.ledger import Ledger
+from richobs.core.packing import fold, pack, unpack
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Query
 from richobs.core.settings import Settings
-from richobs.engines import PacedEnvironment, StreamEngine
+from richobs.engines import PacedEnvironment, Probes, StreamEngine
+from richobs.engines.recorded import restore_probes
 from richobs.learners.lsvee import PaperConstants
-from richobs.runs import store
+from richobs.runs import database, store
 from richobs.runs.session import run
 from richobs.runs.store import RunFolder, StoredRun, _held, discard, find_runs, keep_verification
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
@@ -58,13 +61,24 @@ def files_of(folder):
 def resealed(folder):
     """Makes the links of all rows anew, as somebody would who knows how; what is behind the links is tested with it."""
     first = store._start(json.loads((Path(folder) / "config.json").read_text()))
-    with sqlite3.connect(Path(folder) / "run.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(Path(folder) / "run.sqlite")) as db, db:
         for table, columns in store.CHAINED.items():
             link = store._first_link(first, table)
             for row in db.execute(f"SELECT {columns} FROM {table} ORDER BY k").fetchall():
                 link = store._link(link, row)
                 db.execute(f"UPDATE {table} SET link = ? WHERE k = ?", (link, row[0]))
             db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (table, link))
+
+
+def rewritten(folder, table, place, change):
+    """Changes the text of one row, as somebody would who knows how texts are folded and rows are linked."""
+    column = store.FOLDED[table]
+    with contextlib.closing(sqlite3.connect(Path(folder) / "run.sqlite")) as db, db:
+        texts = list(store._unfolded(db, table, 10**9))
+        texts[place] = change(texts[place])
+        for k, (text, before) in enumerate(zip(texts, ["", *texts], strict=False)):
+            db.execute(f"UPDATE {table} SET {column} = ? WHERE k = ?", (fold(text, before), k))
+    resealed(folder)
 
 
 def start(world, folder, settings, pause=0.0):
@@ -229,8 +243,8 @@ class Notes:
     def call(self, key):
         return self.calls.get(key)
 
-    def keep_call(self, key, answer, state):
-        self.calls[key] = (answer, state)
+    def keep_call(self, key, answer):
+        self.calls[key] = answer
 
 
 def test_a_draw_goes_on_with_the_numbers_that_it_would_have_drawn():
@@ -256,6 +270,100 @@ def test_a_call_that_was_tampered_with_is_noticed(tmp_path):
         db.execute("UPDATE calls SET answer = CAST(answer || x'00' AS BLOB)")
     with pytest.raises(InvalidFile, match="a call does not match its checksum"):
         learn(Counter(), FUNCTIONS, **asked)
+
+
+def test_more_calls_than_a_run_keeps_are_refused_before_they_are_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "MOST_CALLS", 3)
+    env = Counter()
+    with pytest.raises(StoreError, match=r"cannot keep the \d+ calls that one draw needs: a run keeps 3"):
+        learn(env, FUNCTIONS, epsilon=0.3, delta=0.2, max_episodes=400, out=tmp_path)
+    assert env.episodes == StoredRun.read(tmp_path).ledger.total
+
+
+def test_a_call_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "MOST_CALLS", 3)
+    problem = richobs.Problem(Counter(), FUNCTIONS)
+    with RunFolder.opened(tmp_path, store.describe(problem, Settings(), 5)) as folder:
+        for call in range(3):
+            folder.keep_call(f"call {call}", b"answer")
+        with pytest.raises(StoreError, match="cannot keep row 4 "):
+            folder.keep_call("one too many", b"answer")
+        assert folder.call("call 2") == b"answer"
+    assert StoredRun.read(tmp_path).state == "unfinished"
+
+
+class TestLargeAnswers:
+    """They are kept in several rows: what was played is not lost because it is large."""
+
+    asked: ClassVar = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400}
+    python: ClassVar = Callables([lambda level, x: np.array([[0.6, 0.4], [0.3, 0.7]])[np.asarray(x) % 2]], 1, 2)
+
+    @pytest.fixture(autouse=True)
+    def _small(self, monkeypatch):
+        monkeypatch.setattr(store, "PIECE", 40)
+
+    @pytest.mark.parametrize("functions", [FUNCTIONS, python], ids=["arrays", "python"])
+    def test_they_are_read_again(self, tmp_path, functions):
+        whole = learn(Counter(), functions, **self.asked)
+        with pytest.raises(ConnectionError):
+            learn(Counter(breaks_after=33), functions, **self.asked, out=tmp_path)
+        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+            owners = {owner.split()[0] for (owner,) in db.execute("SELECT owner FROM pieces")}
+            assert db.execute("SELECT max(length(body)) FROM pieces").fetchone()[0] == 40
+        assert "call" in owners
+        played = Counter()
+        outcome = learn(played, functions, **self.asked, out=tmp_path)
+        assert outcome.trace == whole.trace
+        assert played.episodes < whole.episodes == outcome.episodes
+        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+            owners = {owner.split()[0] for (owner,) in db.execute("SELECT owner FROM pieces")}
+        assert owners == ({"draw"} if functions is FUNCTIONS else {"draw", "probes"})
+        again = Counter()
+        assert learn(again, functions, **self.asked, out=tmp_path).trace == whole.trace
+        assert again.episodes == 0
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "UPDATE pieces SET body = zeroblob(length(body)) WHERE owner = 'draw 0'",
+            "DELETE FROM pieces WHERE owner = 'draw 0' AND place = 0",
+            "DELETE FROM pieces",
+            "INSERT INTO pieces VALUES ('draw 0', 999, x'00')",
+            "UPDATE pieces SET body = 'text'",
+        ],
+    )
+    def test_they_are_checked(self, tmp_path, change):
+        learn(Counter(), FUNCTIONS, **self.asked, out=tmp_path)
+        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+            db.execute(change)
+        with pytest.raises(InvalidFile, match="draw 0 does not match its checksum"):
+            learn(Counter(), FUNCTIONS, **self.asked, out=tmp_path)
+
+    def test_probes_are_checked(self, tmp_path):
+        """They have no checksum beside that of their rest, and the link of their row covers that."""
+        learn(Counter(), self.python, **self.asked, out=tmp_path)
+        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+            db.execute("UPDATE pieces SET body = zeroblob(length(body)) WHERE owner = 'probes 0'")
+        with pytest.raises(InvalidFile, match="probes 0 does not match its checksum"):
+            learn(Counter(), self.python, **self.asked, out=tmp_path)
+
+
+@pytest.mark.parametrize("change", [{}, {"workers": 2}, {"max_episodes": 10**6}])
+def test_a_finished_run_that_is_looked_at_again_stays_finished(tmp_path, change):
+    """Whatever may change is asked for, nothing new is played until it is interrupted, so the certificate stays valid."""
+    learn(richobs.make("lock/3"), out=tmp_path)
+    before = StoredRun.read(tmp_path)
+
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learn(richobs.make("lock/3"), out=tmp_path, callback=stop, **change)
+    after = StoredRun.read(tmp_path)
+    assert (after.state, after.settings) == ("finished", before.settings)
+    assert after.certificate.digest == before.certificate.digest
+    learn(richobs.make("lock/3"), out=tmp_path, **change)
+    assert StoredRun.read(tmp_path).settings == dataclasses.replace(before.settings, **change)
 
 
 def test_calls_play_as_many_episodes_at_once_as_the_environment_says():
@@ -349,7 +457,7 @@ class TestFoldersThatAreLeftAlone:
         (folder / "config.json").write_text(json.dumps(config))
         for use in (lambda: StoredRun.read(folder), lambda: learn(richobs.make("lock/3"), out=folder)):
             with pytest.raises(
-                InvalidFile, match=r"has format 1, written by richobs 0\.1\.0; richobs .* reads format 3"
+                InvalidFile, match=r"has format 1, written by richobs 0\.1\.0; richobs .* reads format 4"
             ):
                 use()
 
@@ -366,10 +474,14 @@ class TestFoldersThatAreLeftAlone:
                 use()
         assert (folder / "run.sqlite").read_bytes() == body
 
-    @pytest.mark.parametrize("change", ["UPDATE draws SET query = 'xx'", "UPDATE events SET body = '[1]' WHERE k = 0"])
-    def test_rows_that_make_no_sense(self, folder, change):
+    @pytest.mark.parametrize(("table", "text"), [("draws", "xx"), ("events", "[1]"), ("events", "[" * 100_000)])
+    def test_rows_that_make_no_sense(self, folder, table, text):
+        rewritten(folder, table, 0, lambda _: text)
+        with pytest.raises(InvalidFile, match="is damaged"):
+            StoredRun.read(folder)
         with sqlite3.connect(folder / "run.sqlite") as db:
-            db.execute(change)
+            db.execute(f"UPDATE {table} SET {store.FOLDED[table]} = 'text' WHERE k = 0")
+        resealed(folder)
         with pytest.raises(InvalidFile, match="is damaged"):
             StoredRun.read(folder)
 
@@ -432,30 +544,26 @@ class TestFoldersThatAreLeftAlone:
             learn(richobs.make("lock/3"), out=folder)
 
     def test_a_record_of_other_code(self, folder):
-        with sqlite3.connect(folder / "run.sqlite") as db:
-            db.execute("""UPDATE draws SET query = '[[0], 5, "x", "y", 1, [], []]' WHERE k = 0""")
-        resealed(folder)
+        rewritten(folder, "draws", 0, lambda _: '[[0], 5, "x", "y", 1, [], []]')
         with pytest.raises(InvalidFile, match="made by other code or on another machine"):
             learn(richobs.make("lock/3"), out=folder)
 
     @pytest.mark.parametrize(("place", "value"), [(0, [3, 3, 3]), (1, 17), (2, "pilot")])
     def test_a_record_of_another_query_is_refused(self, folder, place, value):
         """The first draw was a trial of 16 episodes; a record that has another path, size or purpose is not this run's."""
-        with sqlite3.connect(folder / "run.sqlite") as db:
-            words = json.loads(db.execute("SELECT query FROM draws WHERE k = 0").fetchone()[0])
+
+        def change(text):
+            words = json.loads(text)
             assert words[1:3] == [16, "trial"]
             words[place] = value
-            db.execute("UPDATE draws SET query = ? WHERE k = 0", (json.dumps(words),))
-        resealed(folder)
+            return json.dumps(words)
+
+        rewritten(folder, "draws", 0, change)
         with pytest.raises(InvalidFile, match="draw 0 of the record was"):
             learn(richobs.make("lock/3"), out=folder)
 
     def test_a_decision_that_was_changed_is_noticed(self, folder):
-        with sqlite3.connect(folder / "run.sqlite") as db:
-            body = json.loads(db.execute("SELECT body FROM events WHERE k = 0").fetchone()[0])
-            body[1] += 1
-            db.execute("UPDATE events SET body = ? WHERE k = 0", (json.dumps(body),))
-        resealed(folder)
+        rewritten(folder, "events", 0, lambda text: text.replace(",16,", ",17,"))
         with pytest.raises(InvalidFile, match="decision 0 of the run"):
             learn(richobs.make("lock/3"), out=folder)
 
@@ -552,7 +660,10 @@ def test_what_verify_found_belongs_to_the_certificate_it_was_about(tmp_path):
     assert json.loads((tmp_path / "verification.json").read_text())["certificate"] == sha256(text.encode()).hexdigest()
     assert changed != text
     (tmp_path / "certificate.json").write_text(changed)
-    assert StoredRun.read(tmp_path).verification is None
+    with pytest.raises(InvalidFile, match="is not the certificate that the run wrote"):
+        StoredRun.read(tmp_path)
+    (tmp_path / "certificate.json").write_text(text)
+    assert StoredRun.read(tmp_path).verification == checked
 
 
 def test_going_on_is_unfinished_until_it_is_finished(tmp_path):
@@ -720,7 +831,7 @@ class TestRowsThatWereChanged:
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            ("UPDATE draws SET query = query || ' ' WHERE k = 1", "draw 1 does not follow"),
+            ("UPDATE draws SET query = CAST(query || ' ' AS BLOB) WHERE k = 1", "draw 1 does not follow"),
             ("UPDATE draws SET at = at + 1 WHERE k = 2", "draw 2 does not follow"),
             ("DELETE FROM draws WHERE k = 1", "draw 2 does not follow"),
             ("DELETE FROM draws WHERE k = (SELECT max(k) FROM draws)", "the last of its draws are missing"),
@@ -733,10 +844,12 @@ class TestRowsThatWereChanged:
                 "INSERT INTO draws SELECT k + 1000, query, answer, checksum, probes, at, link FROM draws WHERE k = 1",
                 "draw 1001 does not follow",
             ),
-            ("UPDATE events SET body = replace(body, '0', '1') WHERE k = 1", "event 1 does not follow"),
+            ("UPDATE events SET body = (SELECT body FROM events WHERE k = 2) WHERE k = 1", "event 1 does not follow"),
             ("DELETE FROM events WHERE k = 0", "event 1 does not follow"),
             ("DELETE FROM events WHERE k = (SELECT max(k) FROM events)", "the last of its events are missing"),
             ("INSERT INTO real VALUES (1, 5)", "its count of real episodes is not"),
+            ("UPDATE ends SET state = 'finished' WHERE k = 0", "end 0 does not follow"),
+            ("DELETE FROM ends WHERE k = (SELECT max(k) FROM ends)", "the last of its ends are missing"),
         ],
     )
     def test_is_noticed(self, folder, change, sentence):
@@ -757,15 +870,14 @@ class TestRowsThatWereChanged:
             StoredRun.read(folder)
 
 
-def test_the_generators_state_of_an_interrupted_draw_is_checked(tmp_path):
+def test_which_call_of_an_interrupted_draw_an_answer_belongs_to_is_checked(tmp_path):
     asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400, "out": tmp_path / "run"}
     with pytest.raises(ConnectionError):
         learn(Counter(breaks_after=33), FUNCTIONS, **asked)
     with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
-        (k, state), *_ = db.execute("SELECT k, state FROM calls ORDER BY k DESC").fetchall()
-        other = json.loads(state)
-        other["buffer_pos"] = (other["buffer_pos"] + 1) % 4
-        db.execute("UPDATE calls SET state = ? WHERE k = ?", (json.dumps(other, sort_keys=True), k))
+        (k, key), *_ = db.execute("SELECT k, key FROM calls ORDER BY k DESC").fetchall()
+        draw, call = key.rsplit("/", 1)
+        db.execute("UPDATE calls SET key = ? WHERE k = ?", (f"{draw}/{int(call) + 1}", k))
     with pytest.raises(InvalidFile, match=rf"call {k} does not follow"):
         learn(Counter(), FUNCTIONS, **asked)
 
@@ -942,6 +1054,15 @@ class TestAKilledWriter:
         swept = before - {p.name for p in tmp_path.iterdir()}
         assert swept == {".report.html.abcd1234", ".certificate.json.x_y_z_1_", ".new-abcd1234"}
 
+    def test_what_is_being_written_is_not_swept(self, tmp_path):
+        """A report does not hold the folder, so a run may start while one is written."""
+        with write_atomically(tmp_path / "report.html") as stream:
+            stream.write(b"first half, ")
+            learn(richobs.make("bandit"), out=tmp_path)
+            stream.write(b"second half")
+        assert (tmp_path / "report.html").read_bytes() == b"first half, second half"
+        assert not list(tmp_path.glob(".report.html.*"))
+
 
 def test_a_record_names_members_and_policy():
     functions = of_code("callables", [0, 1])
@@ -949,3 +1070,223 @@ def test_a_record_names_members_and_policy():
     assert one != other
     one, other = (Query.along((0,), 5, [np.array([i])], purpose="x").words for i in (0, 1))
     assert one != other
+
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("strangers") / "run"
+    learn(richobs.make("lock/3"), out=folder)
+    return folder
+
+
+class TestDatabasesOfStrangers:
+    """Nothing in a database is carried out, and what a run's settings do not need is refused before it is used."""
+
+    @pytest.fixture
+    def folder(self, finished, tmp_path):
+        return shutil.copytree(finished, tmp_path / "run")
+
+    def refused(self, folder, sentence):
+        before = TestFoldersThatAreLeftAlone.contents(folder)
+        for use in (lambda: StoredRun.read(folder), lambda: learn(richobs.make("lock/3"), out=folder)):
+            with pytest.raises(InvalidFile, match=sentence):
+                use()
+        assert TestFoldersThatAreLeftAlone.contents(folder) == before
+
+    @pytest.mark.parametrize(
+        ("sql", "named"),
+        [
+            (f"CREATE TRIGGER t BEFORE INSERT ON ends BEGIN {ENDLESS}; END", "trigger 't'"),
+            ("CREATE TRIGGER t AFTER INSERT ON ends BEGIN DELETE FROM draws; END", "trigger 't'"),
+            (f"ALTER TABLE events RENAME TO e; CREATE VIEW events AS {ENDLESS}", "table 'e'"),
+            ("CREATE TABLE more (x)", "table 'more'"),
+            ("CREATE INDEX i ON events (hex(body))", "index 'i'"),
+            ("DROP TABLE real", "nothing 'besides', and lacks real"),
+            ("ALTER TABLE ends ADD COLUMN c TEXT AS (hex(zeroblob(1000000)))", "table 'ends', and lacks ends"),
+            (
+                "DROP TABLE real; CREATE TABLE real (k INTEGER PRIMARY KEY, episodes INTEGER CHECK (k > 0))",
+                "table 'real', and lacks real",
+            ),
+        ],
+    )
+    def test_another_schema_is_refused_before_anything_is_read(self, folder, sql, named):
+        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db:
+            db.executescript(sql)
+        self.refused(folder, f"is damaged, or not the database of a run: it has the {named}")
+
+    def test_limits_are_set(self, folder):
+        with store._connected(folder, write=True) as db:
+            assert db.getlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH) == 10_000
+            assert db.getlimit(sqlite3.SQLITE_LIMIT_ATTACHED) == 0
+            assert db.execute("PRAGMA trusted_schema").fetchone() == (0,)
+            with pytest.raises(sqlite3.DataError, match="too big"):
+                db.execute("INSERT INTO ends VALUES (100, 'x', zeroblob(300000000), 0, 'x')")
+
+    def test_no_statement_goes_on_for_ever(self, folder, monkeypatch):
+        with store._connected(folder, write=False) as db:
+            monkeypatch.setattr(database, "STEPS", 1_000_000)
+            with (
+                pytest.raises(InvalidFile, match="takes more steps than a database of"),
+                database.bounded(db, folder / "run.sqlite"),
+            ):
+                db.execute(ENDLESS)
+        monkeypatch.setattr(database, "STEPS", 0)
+        monkeypatch.setattr(database, "STEPS_PER_BYTE", 0)
+        monkeypatch.setattr(database, "AT_ONCE", 1)
+        with pytest.raises(InvalidFile, match="takes more steps"):
+            StoredRun.read(folder)
+
+    def test_a_journal_does_not_remove_the_files_of_others(self, folder, tmp_path):
+        """A rollback journal may name a second file, and SQLite removes that one after the pages are restored."""
+        precious = tmp_path / "precious"
+        precious.write_bytes(b"not a journal")
+        db = sqlite3.connect(folder / "run.sqlite", isolation_level=None)
+        db.execute("PRAGMA journal_mode = DELETE")
+        db.execute("PRAGMA cache_size = 1")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("UPDATE draws SET answer = zeroblob(20000)")
+        hot = shutil.copytree(folder, tmp_path / "hot")
+        db.execute("ROLLBACK")
+        db.close()
+        name = os.fsencode(precious)
+        record = (0x40000000 // 4096 + 1).to_bytes(4, "big") + name + len(name).to_bytes(4, "big")
+        record += sum(name).to_bytes(4, "big") + database.JOURNAL_MAGIC
+        with open(hot / "run.sqlite-journal", "ab") as stream:
+            stream.write(record)
+        for use in (lambda: StoredRun.read(hot), lambda: learn(richobs.make("lock/3"), out=hot)):
+            with pytest.raises(InvalidFile, match="names a file beside those of the run"):
+                use()
+        assert precious.read_bytes() == b"not a journal"
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+    @pytest.mark.parametrize(
+        "name", ["config.json", "run.sqlite", "run.sqlite-journal", "run.lock", ".report.html.abcd1234"]
+    )
+    def test_a_pipe_is_no_file(self, folder, name):
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+        if name.startswith("."):
+            learn(richobs.make("lock/3"), out=folder)  # it is left alone
+            assert (folder / name).exists()
+        else:
+            with pytest.raises(InvalidFile, match=r"is damaged.*it is not a file"):
+                StoredRun.read(folder)
+
+    @pytest.mark.parametrize(
+        ("path", "sentence"),
+        [
+            ([0] * 200_000, "characters, and a run writes at most"),
+            ([0] * 4, "more than the 3 actions"),
+            ([0, 9], "a path is"),
+            ([0, -1], "a path is"),
+            ([True], "a path is"),
+            ("00", "a path has"),
+        ],
+    )
+    def test_a_path_that_no_episode_has(self, folder, path, sentence):
+        def query(text):
+            return json.dumps([path, *json.loads(text)[1:]])
+
+        def event(text):
+            (kind, phase, _, *rest), *after = json.loads(text)
+            return json.dumps([[kind, phase, path, *rest], *after])
+
+        for table, change in (("draws", query), ("events", event)):
+            place = shutil.copytree(folder, folder.with_name(table))
+            rewritten(place, table, 1, change)
+            if len(path) > 1000:  # folded it is short: it is refused once it has as many characters as a run writes
+                sentence = "more than 103,000 bytes"
+            if table == "events" and path in ("00", [True]):
+                sentence = "damaged|has path"
+            self.refused(place, sentence)
+
+    @pytest.mark.parametrize("n", [0, -5, 2.5, True, "many", None, 10**400])
+    def test_a_number_of_episodes_that_nobody_asks_for(self, folder, n):
+        rewritten(folder, "draws", 1, lambda text: json.dumps([json.loads(text)[0], n, *json.loads(text)[2:]]))
+        self.refused(folder, "a draw asks for")
+
+    @pytest.mark.parametrize("at", ["'yesterday'", "9e999", "-1", "x'00'"])
+    def test_a_time_that_is_no_date(self, folder, at):
+        with sqlite3.connect(folder / "run.sqlite") as db:
+            db.execute(f"UPDATE draws SET at = {at}")
+        resealed(folder)
+        with pytest.raises(InvalidFile, match="its draws are of"):
+            StoredRun.read(folder)
+
+    def test_more_rows_than_a_run_keeps(self, folder, monkeypatch):
+        monkeypatch.setattr(store, "MOST_ROWS", 5)
+        self.refused(folder, "and a run keeps at most 5")
+
+    def test_a_long_message(self, folder):
+        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
+            db.execute("UPDATE ends SET message = hex(zeroblob(60000))")
+        self.refused(folder, "a message in ends has 120,000 characters, and a run writes at most 103,000")
+
+    def test_what_could_not_be_read_again_is_not_written(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(store, "LARGEST_ANSWER", 100)
+        with pytest.raises(StoreError, match=r"cannot keep row 1 with [\d,]+ bytes and [\d,]+ characters"):
+            learn(richobs.make("lock/3"), out=tmp_path)
+        assert StoredRun.read(tmp_path).ledger.total == 0
+
+    def test_a_configuration_that_no_run_has(self, folder):
+        text = (folder / "config.json").read_text()
+        content = json.loads(text)
+        for name in ("horizon", "n_actions"):
+            for value in (10**9, 0, True, 2.0, None):
+                content["environment"] = {**json.loads(text)["environment"], name: value}
+                (folder / "config.json").write_text(json.dumps(content))
+                with pytest.raises(InvalidFile, match="its environment is"):
+                    StoredRun.read(folder)
+        (folder / "config.json").write_text(" " * 2**20 + text)
+        with pytest.raises(InvalidFile, match="more than 1,048,576 bytes"):
+            StoredRun.read(folder)
+
+    def test_a_deeply_nested_file_does_not_hide_other_runs(self, finished, tmp_path):
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "config.json").write_text("[" * 200_000)
+        (tmp_path / "a" / "run.sqlite").write_bytes(b"")
+        shutil.copytree(finished, tmp_path / "c")
+        assert [place.name for place in find_runs(tmp_path)] == ["a", "c"]
+        with pytest.raises(InvalidFile, match="nested too deeply"):
+            StoredRun.read(tmp_path / "a")
+
+    def test_probes_are_as_many_as_a_run_gathers(self, tmp_path):
+        functions = of_code("callables", [0, 1])
+        probes = Probes(functions)
+        stored = [(0, np.zeros((100_000, 1)), np.zeros((100_000, 0), int))]
+        for body in (
+            pack([probes.fingerprint([]), [0]], [stored[0][1], stored[0][2]]),
+            pack(["x", [7]], [np.zeros((1, 1)), np.zeros((1, 0), int)]),
+            pack(["x", ["a"]], [np.zeros((1, 1)), np.zeros((1, 0), int)]),
+        ):
+            with pytest.raises(InvalidFile, match="stored probes are damaged"):
+                restore_probes(probes, 0, body)
+
+
+def test_a_record_keeps_what_is_new(tmp_path):
+    """Queries and events along a path repeat most of those before them."""
+    learn(richobs.make("lock/10"), out=tmp_path)
+    with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        for table, column in store.FOLDED.items():
+            kept = db.execute(f"SELECT sum(length({column})) FROM {table}").fetchone()[0]
+            whole = sum(map(len, store._unfolded(db, table, 10**6)))
+            assert kept < whole / 2.5, table
+        answers = [answer for (answer,) in db.execute("SELECT answer FROM draws")]
+    whole = sum(len(json.dumps(unpack(answer)[0])) + sum(a.nbytes for a in unpack(answer)[1]) for answer in answers)
+    assert sum(map(len, answers)) < whole / 5
+
+
+@pytest.mark.parametrize("out", ["a\0b", 3, b"bytes", ["a"], 2.5])
+def test_a_folder_that_is_no_name(out):
+    for use in (lambda: learn(richobs.make("bandit"), out=out), lambda: StoredRun.read(out), lambda: discard(out)):
+        with pytest.raises(InvalidInput, match="folder is given as text or a path, without NUL; got"):
+            use()
+
+
+def test_a_callback_that_is_no_function():
+    with pytest.raises(InvalidInput, match="callback must be a function that takes a Progress; got 3"):
+        learn(richobs.make("bandit"), callback=3)

@@ -3,20 +3,23 @@
 import dataclasses
 import json
 import pathlib
+import sys
 
 import tyro
 from rich.console import Console
+from rich.prompt import Confirm
 from rich.text import Text
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli.gymnasium_options import make_stored, trusting
 from richobs.cli.printing import print_claim, print_findings
-from richobs.core.errors import InvalidFile, InvalidInput, StoreError
+from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, keep_verification, recorded_beside
-from richobs.runs.verify import verify
+from richobs.runs.verify import BUDGET, Work, verify, work_of
 from richobs.show import write_report
-from richobs.show.terminal import watched
+from richobs.show.summary import plain_console
+from richobs.show.terminal import is_interactive, watched
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +32,8 @@ class VerifyCommand:
     """Print JSON instead of a table."""
     quiet: bool = False
     """Print nothing while it runs."""
+    budget: int = BUDGET
+    """Episodes that may be played without being asked; a request counts as a thousand where the engine draws counts."""
     trust: bool = False
     """Import the modules that the certificate names, where it is about an environment of Gymnasium."""
 
@@ -47,8 +52,12 @@ class VerifyCommand:
         problem = dataclasses.replace(problem, recorded=recorded_beside(file))
         beside = file.with_name(POLICY)
         policy = _load_policy(beside) if beside.exists() else None
+        work = work_of(certificate, problem)
+        if not (self.quiet or self.json):
+            plain_console(stderr=True).print(Text(f"to verify it: {work.words}"), style="dim")
+        budget = self._allowed(work)
         with watched(problem.name, problem.functions.log_size, quiet=self.quiet or self.json) as callback:
-            checked = verify(certificate, problem, policy=policy, callback=callback)
+            checked = verify(certificate, problem, policy=policy, callback=callback, budget=budget)
         notes = []
         if policy is None and certificate.content["policy"]["digest"] is not None:
             notes.append(f"there is no {POLICY} beside the certificate, so the policy itself was not compared")
@@ -65,6 +74,16 @@ class VerifyCommand:
                 console.print(Text(f"note: {note}"), style="yellow")
         return 0 if checked.agrees else 1
 
+    def _allowed(self, work: Work) -> int:
+        """Returns the budget; a person at a terminal is asked where the work is more than that."""
+        if self.budget < 1:
+            raise InvalidInput(f"--budget must be at least 1; got {self.budget}.")
+        if work.cost <= self.budget or self.json or not (is_interactive() and sys.stdin.isatty()):
+            return self.budget
+        asked = plain_console(stderr=True)
+        asked.print(Text(f"That is more than the budget of {self.budget:,}: {work.words}."))
+        return work.cost if Confirm.ask("Go on?", console=asked, default=False) else self.budget
+
 
 def _keep(file: pathlib.Path, checked: Verification) -> list[str]:
     """Keeps a verdict beside its certificate, and shows it in the page there; returns why not, where it cannot."""
@@ -74,6 +93,8 @@ def _keep(file: pathlib.Path, checked: Verification) -> list[str]:
             write_report([StoredRun.read(file.parent)], file.with_name(REPORT), figures=False)
     except (OSError, StoreError) as error:
         return [f"the verdict is not kept, because {file.parent} cannot be written: {error}"]
+    except RichObsError as error:
+        return [f"the page is not written again: {error}"]
     return []
 
 

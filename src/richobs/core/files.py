@@ -1,8 +1,13 @@
-"""Files that are either whole or not there, and archives of arrays that cannot take more memory than they declare."""
+"""Files that are either whole or not there, and content from anybody that cannot take more memory than it declares."""
 
+import contextlib
+import json
 import math
 import os
+import stat
+import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,26 +19,148 @@ from numpy.lib import format as npy
 
 from richobs.core.errors import InvalidFile
 
+if sys.platform != "win32":
+    import fcntl
+
 ARRAY = ".npy"  # how the name of an array ends in an archive
+EXPANDED = 256 * 2**20  # bytes that something small may expand to; more is written, and read, without compression
+COMPRESSION = 20  # times its own size that something larger may expand to
+NESTED = 32  # lists and objects of JSON within each other
+LARGEST_JSON = 64 * 2**20  # bytes of a JSON file
+ABANDONED = 3600  # seconds without a change after which a file counts as left behind, where locks are not known
+
+
+def expanded_limit(size: int) -> int:
+    """Returns how many bytes may come out of `size` compressed bytes from anybody."""
+    return max(EXPANDED, COMPRESSION * size)
+
+
+def is_regular(file: Path) -> bool:
+    """Whether something is a file and not, for instance, a pipe, whose reader would wait for ever.
+
+    Raises:
+        OSError: it is not there, or may not be looked at.
+    """
+    return stat.S_ISREG(file.stat().st_mode)
+
+
+def read_json(file: Path, largest: int = LARGEST_JSON) -> Any:
+    """Returns the content of a JSON file from anybody, in which no object has a key twice.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not JSON, or larger than `largest` bytes, or nested too deeply, or gives a key twice.
+    """
+    if not is_regular(file):
+        raise ValueError("it is not a file")
+    with open(file, "rb") as stream:
+        body = stream.read(largest + 1)
+    if len(body) > largest:
+        raise ValueError(f"it has more than {largest:,} bytes")
+    return parse_json(body.decode())
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Returns the content of JSON from anybody, in which no object has a key twice.
+
+    Raises:
+        ValueError: it is not JSON, or it has more than 32 lists and objects within each other, or gives a key twice.
+    """
+    try:
+        content = json.loads(text, object_pairs_hook=_without_repeats)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
+    level = [content]
+    for _ in range(NESTED + 1):
+        inside: list[Any] = []
+        for part in level:
+            if isinstance(part, dict | list):
+                inside.extend(part.values() if isinstance(part, dict) else part)
+        if not inside:
+            return content
+        level = inside
+    raise ValueError(f"its JSON has more than {NESTED} lists and objects within each other")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuses an object that names a key twice: a reader sees the first, a parser keeps the last."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        raise ValueError("a key is given twice")
+    return result
 
 
 @contextmanager
 def write_atomically(target: Path) -> Iterator[BinaryIO]:
     """Opens a stream that becomes `target` when the block ends well; a reader never sees half a file."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    make_folder(target.parent)
+    descriptor, temporary = _temporary(target)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp is for secrets; this file is for others too
-        os.replace(temporary, target)
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)  # mkstemp is for secrets; this file is for others too
+            if sys.platform == "win32":
+                stream.close()  # Windows renames no open files; elsewhere the lock is held until the end
+            os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Waits until the entries of a folder are on disk, so that a power cut does not undo what was made or renamed in it."""
+    with contextlib.suppress(OSError):  # Windows opens no folders, and some file systems cannot wait
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, where they are missing, so that a power cut does not undo it."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in missing:
+        sync_folder(place.parent)
+
+
+def _temporary(target: Path) -> tuple[int, str]:
+    """Opens a new file beside another; it is locked as long as its writer lives, so that nobody takes it for left behind."""
+    while True:
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        if sys.platform != "win32":
+            with contextlib.suppress(OSError):  # a file system without locks; then the age of a file counts
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.path.exists(temporary):
+            return descriptor, temporary
+        os.close(descriptor)  # it was removed before it was locked
+
+
+def remove_abandoned(temporary: Path) -> None:
+    """Removes a half-written file that has no writer any more.
+
+    Nobody holds its lock, or, where locks are not known, it has not changed for an hour.
+    """
+    with contextlib.suppress(OSError):  # somebody else removed it, or may write here and we may not
+        if sys.platform != "win32" and is_regular(temporary):
+            try:
+                with open(temporary, "rb") as stream:
+                    fcntl.flock(stream.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    temporary.unlink()
+                    return
+            except BlockingIOError:
+                return
+            except OSError:  # there are no locks here, or the file is somebody else's
+                pass
+        if time.time() - temporary.stat().st_mtime > ABANDONED:
+            temporary.unlink()
 
 
 class ArrayFile:
@@ -72,6 +199,8 @@ def open_arrays(file: str | os.PathLike[str], *, largest: int | None = None) -> 
     Raises:
         InvalidFile: it declares more, or names an array twice, or holds something else.
     """
+    if not stat.S_ISREG(os.stat(file).st_mode):
+        raise InvalidFile("it is not a file: a folder, a pipe or a device")
     allowed = os.path.getsize(file) if largest is None else largest
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()

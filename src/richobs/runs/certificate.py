@@ -3,17 +3,19 @@
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import platform
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
+from richobs.core.arguments import file_path
+from richobs.core.device import DTYPE
 from richobs.core.environment import Environment
 from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.files import write_atomically
+from richobs.core.files import read_json, write_atomically
 from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
 from richobs.core.policies import SavablePolicy
@@ -25,7 +27,7 @@ from richobs.learners.base import Finding
 from richobs.runs.rescaling import NUMBERS, claim_row, units_part
 
 FORMAT = "richobs-certificate"
-VERSION = 2
+VERSION = 3
 NUMBER = (float, int, type(None))
 PARTS: dict[str, tuple[type, ...]] = {  # what a certificate must hold, and of which type
     "claim": (str,),
@@ -33,7 +35,10 @@ PARTS: dict[str, tuple[type, ...]] = {  # what a certificate must hold, and of w
     "settings": (dict,),
     "environment.id": (str, type(None)),
     "environment.identity": (str,),
+    "environment.horizon": (int,),
+    "environment.n_actions": (int,),
     "environment.n_states": (int, type(None)),
+    "environment.reward_range": (list,),
     "functions.digest": (str, type(None)),
     "recorded": (dict, type(None)),
     "policy.digest": (str, type(None)),
@@ -89,7 +94,7 @@ class Certificate:
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Writes the certificate."""
-        with write_atomically(FilePath(file)) as stream:
+        with write_atomically(file_path(file)) as stream:
             stream.write(self.to_json().encode())
 
     @classmethod
@@ -100,9 +105,8 @@ class Certificate:
             InvalidFile: it is damaged, or something else, or of a version that this one cannot check.
         """
         try:
-            text = FilePath(file).read_text(encoding="utf-8")
-            content = json.loads(text, object_pairs_hook=_without_repeats)
-        except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and numbers too long to read
+            content = read_json(file_path(file))
+        except ValueError as error:  # also text that is not UTF-8, and numbers too long to read
             raise InvalidFile(f"{file} is not a certificate: {error}") from error
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InvalidFile(f"{file} is not a {FORMAT}.")
@@ -115,17 +119,10 @@ class Certificate:
             )
         try:
             _check_parts(content)
+            cls(content).to_json().encode()  # a text may hold half a character, which no file can hold
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise InvalidFile(f"{file} is damaged: {error}") from error
         return cls(content)
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuses an object that names a key twice: a reader sees the first, a parser keeps the last."""
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        raise ValueError("a key is given twice")
-    return result
 
 
 def _check_parts(content: dict[str, Any]) -> None:
@@ -142,6 +139,10 @@ def _check_parts(content: dict[str, Any]) -> None:
     settings.check()
     if settings.learner != content["learner"]:
         raise TypeError(f"its learner is {content['learner']!r} and its settings name {settings.learner!r}")
+    _check_device(content, settings)
+    ends = content["environment"]["reward_range"]
+    if len(ends) != 2 or not all(type(v) in (int, float) and abs(v) < math.inf for v in ends):
+        raise TypeError(f"environment.reward_range is {ends!r}")
     units = content.get("units")
     if units is not None:
         for part in ("shift", "scale", *(f"result.{name}" for name in NUMBERS)):
@@ -156,6 +157,22 @@ def _check_parts(content: dict[str, Any]) -> None:
         _, _, path, requests, episodes = row
         if not (isinstance(path, list) and all(type(v) is int for v in (*path, requests, episodes))):
             raise TypeError(f"a line of the ledger is {row!r}")
+
+
+def _check_device(content: dict[str, Any], settings: Settings) -> None:
+    """Raises where what a certificate says of a device is not what `device_part` writes."""
+    stated = content.get("device")
+    if settings.device is None and stated is None:
+        return
+    if not isinstance(stated, dict) or {**stated, "rounding": 0} != {
+        "name": settings.device,
+        "dtype": DTYPE,
+        "rounding": 0,
+    }:
+        raise TypeError(f"device is {stated!r:.80}, and the settings have {settings.device!r}")
+    rounding = stated.get("rounding")
+    if type(rounding) is not float or not 0.0 <= rounding < math.inf:
+        raise TypeError(f"device.rounding is {rounding!r:.80}")
 
 
 @dataclass(frozen=True)
@@ -187,6 +204,8 @@ def certify(outcome: Outcome, problem: Problem | Environment, functions: Functio
             it again.
         functions: the class, where an environment is given.
     """
+    if not isinstance(outcome, Outcome):
+        raise InvalidInput(f"certify needs an Outcome, such as learn returns; got {outcome!r:.80}.")
     given = as_problem(problem, functions)
     content = {
         "format": FORMAT,
@@ -228,10 +247,17 @@ def certify(outcome: Outcome, problem: Problem | Environment, functions: Functio
         "policy": {"member": outcome.policy.member, "digest": policy_digest(outcome.policy)},
         "claims": [claim_row(c) for c in outcome.claims],
         **units_part(outcome),
+        **device_part(outcome),
         "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
         "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
     }
     return Certificate(json.loads(json.dumps(content)))  # plain values, as a reader of the file would have them
+
+
+def device_part(outcome: Outcome) -> dict[str, Any]:
+    """Returns where functions were evaluated, in which precision, and how much that rounded; nothing for NumPy."""
+    name = outcome.settings.device
+    return {} if name is None else {"device": {"name": name, "dtype": DTYPE, "rounding": outcome.rounding}}
 
 
 def recorded_words(problem: Problem) -> dict[str, Any] | None:

@@ -29,11 +29,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.core.environment import Environment, Episodes, real_episodes
+from richobs.core.environment import Environment, Episodes, is_replayable, real_episodes
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress, from_plain, to_plain
-from richobs.core.files import write_atomically
+from richobs.core.files import make_folder, parse_json, read_json, remove_abandoned, sync_folder, write_atomically
 from richobs.core.ledger import Ledger
+from richobs.core.packing import fold, unfold
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem
 from richobs.core.recorded import episodes_digest, load_episodes, save_episodes
@@ -42,31 +43,48 @@ from richobs.core.version import __version__
 from richobs.engines.probes import Probes
 from richobs.engines.recorded import Words, restore_probes
 from richobs.learners import Finding, learner
+from richobs.learners.base import first_difference
 from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.runs.certificate import Certificate, Verification
+from richobs.runs.database import LARGEST_BODY, bounded, check_database, refuse_journal_of_others, restrict
 from richobs.runs.rescaling import paper_epsilon
 
 FORMAT = "richobs-run"
-VERSION = 3
+VERSION = 4
 CONFIG, DATABASE, LOCK = "config.json", "run.sqlite", "run.lock"
 CERTIFICATE, POLICY, VERIFICATION, REPORT = "certificate.json", "policy.npz", "verification.json", "report.html"
 RECORDED = "recorded.npz"
 SCHEMA = """
-CREATE TABLE draws (k INTEGER PRIMARY KEY, query TEXT, answer BLOB, checksum TEXT, probes BLOB, at REAL, link TEXT);
-CREATE TABLE calls (k INTEGER PRIMARY KEY, key TEXT UNIQUE, answer BLOB, state TEXT, checksum TEXT, link TEXT);
-CREATE TABLE events (k INTEGER PRIMARY KEY, body TEXT, link TEXT);
-CREATE TABLE ends (k INTEGER PRIMARY KEY, state TEXT, message TEXT, at REAL);
+CREATE TABLE draws (k INTEGER PRIMARY KEY, query BLOB, answer BLOB, checksum TEXT, probes BLOB, at REAL, link TEXT);
+CREATE TABLE calls (k INTEGER PRIMARY KEY, key TEXT UNIQUE, answer BLOB, checksum TEXT, link TEXT);
+CREATE TABLE events (k INTEGER PRIMARY KEY, body BLOB, link TEXT);
+CREATE TABLE ends (k INTEGER PRIMARY KEY, state TEXT, message TEXT, at REAL, link TEXT);
 CREATE TABLE real (k INTEGER PRIMARY KEY, episodes INTEGER);
 CREATE TABLE heads (name TEXT PRIMARY KEY, link TEXT);
+CREATE TABLE pieces (owner TEXT, place INTEGER, body BLOB, PRIMARY KEY (owner, place));
 """
 CHAINED = {  # what a resume trusts: each row's link is the SHA-256 of the link before it and of these columns
     "draws": "k, query, checksum, probes, at",
-    "calls": "k, key, state, checksum",
+    "calls": "k, key, checksum",
     "events": "k, body",
+    "ends": "k, state, message, at",
 }
+FOLDED = {"draws": "query", "events": "body"}  # texts of which each row holds what is new since the row before
 LEFTOVERS = re.compile(
     r"\.(new-|(config\.json|certificate\.json|policy\.npz|recorded\.npz|verification\.json|report\.html)\.)\w{8}"
 )
+STATES = ("finished", "unfinished", "stopped")
+MOST_LEVELS, MOST_ACTIONS = 100_000, 1_000_000  # of a run that is kept
+MOST_ROWS = 1_000_000  # draws of a run, and its events
+MOST_CALLS = 100_000_000  # of one draw
+PIECE = LARGEST_BODY // 4  # bytes of an answer in one row; the rest is kept in pieces
+LARGEST_ANSWER = 64 * PIECE  # bytes of what one draw or call gave
+LONGEST_MESSAGE = 10_000  # characters of the error that stopped a run
+LARGEST_CONFIG = 2**20  # bytes of config.json and verification.json
+EVENT_TOLERANCE = 1e-6  # by which numbers of recorded decisions may differ where a device computes them again elsewhere
+SHA256_BYTES = 32
+LATEST = 1e11  # seconds since 1970 of a draw, so that they are a date
+LARGEST_COUNT = 10**300  # episodes, so that they can be counted as floats
 
 
 @dataclass(frozen=True)
@@ -96,7 +114,7 @@ class StoredRun:
         Raises:
             InvalidFile: there is no run there, or it is damaged.
         """
-        place = FilePath(folder)
+        place = folder_path(folder)
         config = _read_config(place)
         settings, about = Settings.from_plain(config["settings"]), config["environment"]
         learner(settings.learner)  # its kinds of events are known from here on
@@ -105,6 +123,11 @@ class StoredRun:
             certificate = None
             if stored.state == "finished" and (place / CERTIFICATE).exists():
                 certificate = Certificate.load(place / CERTIFICATE)
+                if certificate.digest != stored.message:
+                    raise InvalidFile(
+                        f"{place / CERTIFICATE} is not the certificate that the run wrote. `richobs verify` says where it "
+                        "differs. Remove it, and `richobs resume` writes the run's own again."
+                    )
                 stored.ledger.skip(int(certificate.content["result"]["skipped"]))
         state = stored.state if stored.state != "finished" or certificate is not None else "unfinished"
         if _is_held(place):
@@ -118,7 +141,10 @@ class StoredRun:
         planned = None
         epsilon = config.get("paper_epsilon", settings.epsilon)
         if n_states is not None and epsilon is not None:
-            planned = SamplePlan(PaperConstants.of(n_states=n_states, epsilon=epsilon, delta=settings.delta, **sizes))
+            with _readable(place):
+                planned = SamplePlan(
+                    PaperConstants.of(n_states=n_states, epsilon=epsilon, delta=settings.delta, **sizes)
+                )
         return cls(
             folder=place,
             world=about["id"],
@@ -157,26 +183,45 @@ def _read_database(place: FilePath, config: dict[str, Any], probes: Probes | Non
     """
     if not (place / DATABASE).exists():  # killed before it was made
         return _Stored("unfinished", "", (), Ledger(), 0.0, 0.0)
-    with _connected(place, write=False) as db:
+    with _connected(place, write=False) as db, bounded(db, place / DATABASE):
         db.execute("BEGIN")  # one state of the database, whatever is written meanwhile
+        _check_amounts(db, place, longest_text(config))
         _check_links(db, place, config)
         if probes is not None:
             for k, body in db.execute("SELECT k, probes FROM draws WHERE length(probes) > 0 ORDER BY k"):
-                restore_probes(probes, k, body)
-        ledger = Ledger()
-        for (text,) in db.execute("SELECT query FROM draws ORDER BY k"):
-            path, n, purpose, phase, *_ = json.loads(text)
+                restore_probes(probes, k, _whole(db, place, f"probes {k}", body))
+        ledger, about, longest = Ledger(), config["environment"], longest_text(config)
+        for text in _unfolded(db, "draws", longest):
+            path, n, purpose, phase, *_ = parse_json(text)
+            _check_path(path, about)
+            if not (isinstance(purpose, str) and isinstance(phase, str) and type(n) is int and 0 < n < LARGEST_COUNT):
+                raise ValueError(f"a draw asks for {text[:80]}")
             ledger.charge(phase, purpose, tuple(path), n)
-        steps = tuple(_progress(body) for (body,) in db.execute("SELECT body FROM events ORDER BY k"))
+        steps = tuple(_progress(body, about) for body in _unfolded(db, "events", longest))
         first, last = db.execute("SELECT min(at), max(at) FROM draws").fetchone()
         end = db.execute("SELECT state, message FROM ends ORDER BY k DESC LIMIT 1").fetchone()
     state, message = end or ("unfinished", "")
+    if state not in STATES or not isinstance(message, str):
+        raise ValueError(f"it ended {str(state)[:40]!r}")
+    if not all(at is None or (isinstance(at, float) and 0 <= at <= LATEST) for at in (first, last)):
+        raise ValueError(f"its draws are of {str(first)[:40]} to {str(last)[:40]}")
     return _Stored(state, message, steps, ledger, first or 0.0, last or 0.0)
+
+
+def folder_path(folder: object) -> FilePath:
+    """Returns a folder's path.
+
+    Raises:
+        InvalidInput: it is not the name of one.
+    """
+    if not isinstance(folder, str | os.PathLike) or not isinstance(name := os.fspath(folder), str) or "\0" in name:
+        raise InvalidInput(f"a run's folder is given as text or a path, without NUL; got {folder!r}.")
+    return FilePath(name)
 
 
 def find_runs(folder: str | os.PathLike[str]) -> list[FilePath]:
     """Returns the run folders in and below a folder, in alphabetical order."""
-    return sorted(p.parent for p in FilePath(folder).rglob(CONFIG) if _is_run(p))
+    return sorted(p.parent for p in folder_path(folder).rglob(CONFIG) if _is_run(p))
 
 
 def _is_run(config: FilePath) -> bool:
@@ -184,14 +229,14 @@ def _is_run(config: FilePath) -> bool:
     if (config.parent / DATABASE).exists():
         return True
     try:
-        return bool(json.loads(config.read_text(encoding="utf-8"))["format"] == FORMAT)
+        return bool(read_json(config, LARGEST_CONFIG)["format"] == FORMAT)
     except (ValueError, TypeError, KeyError, OSError):
         return False
 
 
 def keep_verification(folder: str | os.PathLike[str], checked: Verification) -> None:
     """Writes what became of checking a run's certificate, and of which certificate."""
-    place = FilePath(folder)
+    place = folder_path(folder)
     with write_atomically(place / VERIFICATION) as stream:
         stream.write((json.dumps(dataclasses.asdict(checked), indent=2) + "\n").encode())
 
@@ -202,12 +247,14 @@ def discard(folder: str | os.PathLike[str]) -> None:
     Raises:
         StoreError: another process is running in it.
     """
-    place = FilePath(folder)
+    place = folder_path(folder)
     with _held(place):
         _sweep(place)
         database = (DATABASE, *(f"{DATABASE}-{part}" for part in ("wal", "shm", "journal")))
-        for name in (CONFIG, *database, CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT):
+        for name in (*database, CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT):
             (place / name).unlink(missing_ok=True)
+        sync_folder(place)  # no database without its configuration, also where this is killed
+        (place / CONFIG).unlink(missing_ok=True)
 
 
 def recorded_beside(file: str | os.PathLike[str]) -> Episodes | None:
@@ -237,6 +284,7 @@ def describe(
             "n_actions": problem.n_actions,
             "n_states": problem.n_states,
             "at_once": at_once,
+            "replayable": None if at_once is None else is_replayable(problem.env),
             "recorded": None if problem.recorded is None else episodes_digest(problem.recorded),
             "identity": problem.identity,
         },
@@ -251,17 +299,24 @@ def describe(
 class RunFolder:
     """A run's folder, held by this process: the record that engines and environments write to."""
 
-    def __init__(self, place: FilePath, db: sqlite3.Connection, start: str):
+    def __init__(self, place: FilePath, db: sqlite3.Connection, config: dict[str, Any], *, changed: bool = False):
         self._place = place
+        self._changed = config if changed else None  # the configuration, where another one is written down
+        start = _start(config)
+        self._longest_text = longest_text(config)
+        self._on_device = config["settings"].get("device") is not None
         self._db = db
         self._start = start  # what the links of all rows begin with
         self._heads = {name: _head(db, name, start) for name in CHAINED}
         self._probes = b""  # of the draw that is kept next
+        self._queries: list[Any] = [-1, ""]  # the last draw that was read or kept, and the text of its query
+        self._last_event = ""  # the text of the last event that was kept
         self._lock = threading.Lock()  # environments are played by several threads
         self._events = 0  # so far, in this process
         self._decided: list[tuple[int, str]] = []  # since the last draw
         self._called = True  # whether calls of a draw may be there: those of an interrupted one, at first
         self._real: tuple[Environment, int, int] | None = None  # whose real episodes count, its first, the row
+        self._finished = self.ended()  # it stays so until there is something new
 
     @classmethod
     @contextlib.contextmanager
@@ -275,9 +330,9 @@ class RunFolder:
             config: what identifies the run.
             probes: where the class is Python code and its probes are gathered: goes on from the stored ones.
         """
-        place = FilePath(folder).absolute()  # wherever the process goes meanwhile
+        place = folder_path(folder).absolute()  # wherever the process goes meanwhile
         with _as_sentence(place):
-            place.mkdir(parents=True, exist_ok=True)
+            make_folder(place)
         with _held(place):
             known = (place / CONFIG).exists()
             if known:
@@ -296,16 +351,30 @@ class RunFolder:
                     )
             with _as_sentence(place):
                 _sweep(place)
-                if not same:
-                    with write_atomically(place / CONFIG) as stream:
-                        stream.write((json.dumps(config, indent=2) + "\n").encode())
+                if not known:
+                    _write_config(place, config)
                 if not (place / DATABASE).exists():
                     _make_database(place)
             with _connected(place, write=True) as db:
-                opened = cls(place, db, _start(config))
-                if not (same and opened.ended()):
+                opened = cls(place, db, config, changed=known and not same)
+                if not opened.ended():
                     opened.end("unfinished", "")
+                    opened._keep_config()
                 yield opened
+
+    def _go_on(self) -> None:
+        """Notes that a finished run is not finished any more: something new is about to be played or written."""
+        if self._finished:
+            self._finished = False
+            self.end("unfinished", "")
+            self._keep_config()
+
+    def _keep_config(self) -> None:
+        """Writes the configuration down, where settings that may change have changed."""
+        if self._changed is not None:
+            with _as_sentence(self._place):
+                _write_config(self._place, self._changed)
+            self._changed = None
 
     def keep_recorded(self, episodes: Episodes) -> None:
         """Writes down the episodes that the run was given, so that it can go on without them being given again."""
@@ -318,25 +387,46 @@ class RunFolder:
         self._flush()  # decisions are kept before the next draw begins
         row = self._one("SELECT query, answer, checksum FROM draws WHERE k = ?", k)
         if row is None:
+            self._go_on()
             return None
-        self._check(row[1], row[2], f"draw {k}")
+        answer = self._joined(f"draw {k}", row[1])
+        self._check(answer, row[2], f"draw {k}")
         with _readable(self._place):
-            return json.loads(row[0]), row[1]
+            text = unfold(row[0], self._query_before(k), self._longest_text)
+            self._queries[:] = [k, text]
+            return parse_json(text), answer
+
+    def _query_before(self, k: int) -> str:
+        """Returns the text of the query before the k-th, with which that is folded; draws are asked for in order."""
+        at, text = self._queries
+        if at != k - 1:
+            raise InvalidFile(
+                f"draw {k} of the run in {self._place} does not follow draw {at}. Nothing was overwritten."
+            )
+        return text
 
     def keep_draw(self, k: int, query: Words, answer: bytes, /) -> None:
         """Writes the k-th draw down for good, and forgets the calls that it was made of."""
         probes, self._probes = self._probes, b""
-        trusted = (k, json.dumps(query), _sha256(answer), probes, time.time())
+        text = _json(query)
+        self._check_room(k, len(answer) + len(probes), len(text))
+        folded = fold(text, self._query_before(k))
+        self._go_on()
         with self._transaction():
+            kept = self._split(f"probes {k}", probes)
+            trusted = (k, folded, _sha256(answer), kept, time.time())
             link = self._append("draws", trusted)
             self._db.execute(
-                "INSERT INTO draws VALUES (?, ?, ?, ?, ?, ?, ?)", (*trusted[:2], answer, *trusted[2:], link)
+                "INSERT INTO draws VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*trusted[:2], self._split(f"draw {k}", answer), *trusted[2:], link),
             )
             if self._called:
                 self._db.execute("DELETE FROM calls")
+                self._db.execute("DELETE FROM pieces WHERE owner GLOB 'call *'")
                 self._set_head("calls", _first_link(self._start, "calls"))
                 self._called = False
             self._keep_real()
+        self._queries[:] = [k, text]
 
     def keep_probes(self, probes: bytes, /) -> None:
         """Takes the probes of the draw that is kept next, where the class is Python code."""
@@ -365,22 +455,36 @@ class RunFolder:
         self._heads[table] = link
         self._db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (table, link))
 
-    def call(self, key: str, /) -> tuple[bytes, str] | None:
-        """Returns what a call of the draw in progress gave, and the generator's state after it."""
-        row = self._one("SELECT answer, checksum, state FROM calls WHERE key = ?", key)
+    def call(self, key: str, /) -> bytes | None:
+        """Returns what a call of the draw in progress gave; None where it was not made yet."""
+        row = self._one("SELECT k, answer, checksum FROM calls WHERE key = ?", key)
         if row is None:
             return None
-        self._check(row[0], row[1], "a call")
-        return row[0], row[2]
+        body = self._joined(f"call {row[0]}", row[1])
+        self._check(body, row[2], "a call")
+        return body
 
-    def keep_call(self, key: str, answer: bytes, state: str, /) -> None:
+    def check_calls(self, calls: int, /) -> None:
+        """Refuses more calls of one draw than can be kept, before any is made."""
+        if calls > MOST_CALLS:
+            raise StoreError(
+                f"the folder {self._place} cannot keep the {calls:,} calls that one draw needs: a run keeps {MOST_CALLS:,}. "
+                "Play more episodes at once (`at_once` of the environment), or run without a folder. Nothing of that draw "
+                "was played, and what was stored stays as it is."
+            )
+
+    def keep_call(self, key: str, answer: bytes, /) -> None:
         """Writes a call of the draw in progress down."""
+        self._go_on()
         with self._transaction():
             self._called = True
-            k = self._db.execute("SELECT count(*) FROM calls").fetchone()[0]
+            k = self._db.execute("SELECT coalesce(max(k), -1) + 1 FROM calls").fetchone()[0]
+            self._check_room(k, len(answer), most=MOST_CALLS)
             checksum = _sha256(answer)
-            link = self._append("calls", (k, key, state, checksum))
-            self._db.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?)", (k, key, answer, state, checksum, link))
+            link = self._append("calls", (k, key, checksum))
+            self._db.execute(
+                "INSERT INTO calls VALUES (?, ?, ?, ?, ?)", (k, key, self._split(f"call {k}", answer), checksum, link)
+            )
             self._keep_real()
 
     def count_real_episodes(self, env: Environment) -> None:
@@ -409,20 +513,54 @@ class RunFolder:
             self._db.execute("UPDATE real SET episodes = ? WHERE k = ?", (0 if played is None else played - first, row))
             self._set_head("real", _real_link(self._db, self._start))
 
+    def _split(self, owner: str, body: bytes) -> bytes:
+        """Returns what a row holds of a body; the rest of a large one is kept in pieces, within a transaction.
+
+        The row of a large one ends with the SHA-256 of the rest, so that its link covers all of it.
+        """
+        if len(body) <= PIECE:
+            return body
+        first = PIECE - SHA256_BYTES
+        rest = memoryview(body)[first:]
+        self._db.execute("DELETE FROM pieces WHERE owner = ?", (owner,))
+        for place, start in enumerate(range(0, len(rest), PIECE)):
+            piece = rest[start : start + PIECE]
+            self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (owner, place, piece))
+        return body[:first] + hashlib.sha256(rest).digest()
+
+    def _joined(self, owner: str, row: Any) -> bytes:
+        """Returns the body that `_split` was given."""
+        with self._lock, _readable(self._place):
+            return _whole(self._db, self._place, owner, row)
+
+    def _check_room(self, k: int, size: int = 0, text: int = 0, *, most: int | None = None) -> None:
+        """Refuses what could not be read again: the k-th row of its kind, with bytes and characters of these numbers."""
+        most = MOST_ROWS if most is None else most
+        if k >= most or size > LARGEST_ANSWER or text > self._longest_text:
+            raise StoreError(
+                f"the folder {self._place} cannot keep row {k + 1:,} with {size:,} bytes and {text:,} characters: a run "
+                f"keeps {most:,} rows of {LARGEST_ANSWER:,} bytes and {self._longest_text:,} characters. Play fewer "
+                "episodes at once (`at_once` of the environment), or run without a folder. What was stored stays as it is."
+            )
+
     def _one(self, query: str, value: int | str) -> Any:
         with self._lock, _readable(self._place):
             return self._db.execute(query, (value,)).fetchone()
 
     def listener(self, callback: Callback | None) -> Callback:
         """Returns a callback that keeps every decision, those between two draws at once."""
-        known = [body for (body,) in self._db.execute("SELECT body FROM events ORDER BY k")]
+        with _readable(self._place):
+            known = list(_unfolded(self._db, "events", self._longest_text))
+        self._last_event = known[-1] if known else ""
 
         def listen(progress: Progress) -> None:
             k, self._events = self._events, self._events + 1
             body = _plain(progress)
             if k >= len(known):
+                self._check_room(k, text=len(body))
+                self._go_on()
                 self._decided.append((k, body))
-            elif known[k] != body:
+            elif known[k] != body and not (self._on_device and _nearly_equal(known[k], body)):
                 raise InvalidFile(
                     f"decision {k} of the run in {self._place} was {known[k]}, and is {body} now: it was made by other code "
                     "or on another machine. Start anew in another folder."
@@ -434,10 +572,13 @@ class RunFolder:
 
     def _flush(self) -> None:
         if self._decided:
+            texts = [self._last_event, *(text for _, text in self._decided)]
             with self._transaction():
-                rows = [(*row, self._append("events", row)) for row in self._decided]
-                self._db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+                for (k, text), before in zip(self._decided, texts, strict=False):
+                    row = (k, fold(text, before))
+                    self._db.execute("INSERT INTO events VALUES (?, ?, ?)", (*row, self._append("events", row)))
             self._decided.clear()
+            self._last_event = texts[-1]
 
     def ended(self) -> bool:
         """Whether the run has finished."""
@@ -451,23 +592,52 @@ class RunFolder:
             there = Certificate.load(file).content
         fits = there is not None and {**there, "versions": 0} == {**certificate.content, "versions": 0}
         if not (fits and self.ended() and _is_policy(self._place / POLICY, certificate)):
+            self._go_on()  # until the files belong together
             with _as_sentence(self._place):
                 file.unlink(missing_ok=True)
                 with contextlib.suppress(InvalidInput):  # functions that are Python code cannot be written
                     policy.save(self._place / POLICY)
                 certificate.save(file)
-                self.end("finished", "")
+                self.end("finished", certificate.digest)
+        self._keep_config()
 
     def end(self, state: str, message: str) -> None:
-        """Notes how the run ended."""
+        """Notes how the run ended, and waits until that is on disk: a certificate is believed where this names it."""
         self._flush()
-        with _as_sentence(self._place):
-            row = (state, message, time.time())
-            self._db.execute("INSERT INTO ends (state, message, at) VALUES (?, ?, ?)", row)
+        self._db.execute("PRAGMA synchronous = FULL")
+        with self._transaction():
+            k = self._db.execute("SELECT count(*) FROM ends").fetchone()[0]
+            row = (k, state, message[:LONGEST_MESSAGE], time.time())
+            self._db.execute("INSERT INTO ends VALUES (?, ?, ?, ?, ?)", (*row, self._append("ends", row)))
+        self._db.execute("PRAGMA synchronous = NORMAL")
 
     def _check(self, body: bytes, checksum: str, what: str) -> None:
         if not isinstance(body, bytes) or _sha256(body) != checksum:
             raise InvalidFile(f"{self._place / DATABASE} is damaged: {what} does not match its checksum.")
+
+
+def _write_config(place: FilePath, config: dict[str, Any]) -> None:
+    with write_atomically(place / CONFIG) as stream:
+        stream.write((json.dumps(config, indent=2) + "\n").encode())
+
+
+def _whole(db: sqlite3.Connection, place: FilePath, owner: str, row: Any) -> bytes:
+    """Returns a body of which a row holds the beginning, and pieces the rest where it is large.
+
+    Raises:
+        InvalidFile: the pieces are not those that the row was written with, or too many.
+    """
+    count, size = db.execute("SELECT count(*), sum(length(body)) FROM pieces WHERE owner = ?", (owner,)).fetchone()
+    if not count:
+        whole: bytes = row
+        return whole
+    if isinstance(row, bytes) and size <= LARGEST_ANSWER:
+        found = db.execute("SELECT body FROM pieces WHERE owner = ? ORDER BY place", (owner,)).fetchall()
+        if all(isinstance(piece, bytes) for (piece,) in found):
+            rest = b"".join(piece for (piece,) in found)
+            if hashlib.sha256(rest).digest() == row[-SHA256_BYTES:]:
+                return row[:-SHA256_BYTES] + rest
+    raise InvalidFile(f"{place / DATABASE} is damaged: {owner} does not match its checksum.")
 
 
 def _check_same(place: FilePath, there: dict[str, Any], here: dict[str, Any]) -> None:
@@ -492,7 +662,7 @@ def _check_same(place: FilePath, there: dict[str, Any], here: dict[str, Any]) ->
 def _read_config(place: FilePath) -> dict[str, Any]:
     file = place / CONFIG
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file, LARGEST_CONFIG)
         if content["format"] != FORMAT:
             raise InvalidFile(f"{file} is not the configuration of a run.")
         if content["version"] != VERSION:
@@ -503,14 +673,25 @@ def _read_config(place: FilePath) -> dict[str, Any]:
             )
         Settings.from_plain(content["settings"])
         about = content["environment"]
-        wanted = (about["id"], about["horizon"], about["n_actions"], about["n_states"], content["made_with"]["richobs"])
-        if not (isinstance(wanted[1], int) and isinstance(wanted[2], int) and content["functions"]["log_size"] >= 0):
-            raise InvalidFile(f"{file} is damaged: its environment is {about!r}.")
+        plain = isinstance(about["id"], str | None) and isinstance(about["n_states"], int | None)
+        plain = plain and isinstance(content["made_with"]["richobs"], str)
+        plain = (
+            plain and type(content["functions"]["log_size"]) in (int, float) and content["functions"]["log_size"] >= 0
+        )
+        if not plain or not _is_size(about["horizon"], MOST_LEVELS) or not _is_size(about["n_actions"], MOST_ACTIONS):
+            raise InvalidFile(f"{file} is damaged: its environment is {str(about)[:200]}.")
         return dict(content)
     except (FileNotFoundError, NotADirectoryError):
         raise InvalidFile(f"there is no run in {place}: it has no {CONFIG}.") from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InvalidFile(f"{file} is damaged: {error!r}") from error
+    except OSError as error:
+        raise InvalidFile(f"{file} cannot be read: {error}.") from error
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        raise InvalidFile(f"{file} is damaged: {_short(error)}") from error
+
+
+def _is_size(value: object, most: int) -> bool:
+    """Whether something is a number of levels or actions."""
+    return type(value) is int and 1 <= value <= most
 
 
 def _read_verification(place: FilePath, certificate: Certificate | None) -> Verification | None:
@@ -518,7 +699,7 @@ def _read_verification(place: FilePath, certificate: Certificate | None) -> Veri
     if certificate is None or not (place / VERIFICATION).exists():
         return None
     with _readable(place):
-        content = json.loads((place / VERIFICATION).read_text(encoding="utf-8"))
+        content = read_json(place / VERIFICATION, LARGEST_CONFIG)
         if content["certificate"] != certificate.digest:
             return None
         at, version = str(content["at"]), str(content["version"])
@@ -529,13 +710,13 @@ def _read_verification(place: FilePath, certificate: Certificate | None) -> Veri
 
 
 def _sweep(place: FilePath) -> None:
-    """Removes what a killed process left half written; the folder is held."""
+    """Removes what a killed process left half written; the folder is held, but a report may be written all the same."""
     for left in place.iterdir():
         if LEFTOVERS.fullmatch(left.name) and not left.is_symlink():
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
             else:
-                left.unlink(missing_ok=True)
+                remove_abandoned(left)
 
 
 def _sha256(body: bytes) -> str:
@@ -555,7 +736,8 @@ def _first_link(start: str, table: str) -> str:
 
 def _link(before: str, row: Iterable[object]) -> str:
     """Returns the link of a row: the SHA-256 of the link before it, and of what the row holds."""
-    return _sha256(repr((before, *row)).encode())
+    plain = [_sha256(value) if isinstance(value, bytes) else value for value in row]
+    return _sha256(repr((before, *plain)).encode())
 
 
 def _real_link(db: sqlite3.Connection, start: str) -> str:
@@ -567,6 +749,42 @@ def _head(db: sqlite3.Connection, table: str, start: str) -> str:
     """Returns the link of the last row of a table."""
     row = db.execute("SELECT link FROM heads WHERE name = ?", (table,)).fetchone()
     return _first_link(start, table) if row is None else row[0]
+
+
+def _unfolded(db: sqlite3.Connection, table: str, longest: int) -> Iterator[str]:
+    """Yields the texts of a table's rows in order: the queries of draws, or the bodies of events."""
+    before = ""
+    for (body,) in db.execute(f"SELECT {FOLDED[table]} FROM {table} ORDER BY k"):
+        before = unfold(body, before, longest)
+        yield before
+
+
+def longest_text(config: dict[str, Any]) -> int:
+    """Returns how many characters a query or an event of a run may have: a few words for each of its levels."""
+    return 100_000 + 1_000 * int(config["environment"]["horizon"])
+
+
+def _check_amounts(db: sqlite3.Connection, place: FilePath, longest: int) -> None:
+    """Refuses a database with more or longer rows than a run writes, before they are read."""
+    for table in (*CHAINED, "real", "pieces"):
+        rows = db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        most = MOST_CALLS if table in ("calls", "pieces") else MOST_ROWS
+        if rows > most:
+            raise _broken(place, f"it has {rows:,} {table}, and a run keeps at most {most:,}")
+    for table, column in (("draws", "query"), ("events", "body"), ("calls", "key"), ("ends", "message")):
+        found = db.execute(f"SELECT max(length({column})) FROM {table}").fetchone()[0]
+        if (found or 0) > longest:
+            raise _broken(
+                place, f"a {column} in {table} has {found:,} characters, and a run writes at most {longest:,}"
+            )
+
+
+def _check_path(path: object, about: dict[str, Any]) -> None:
+    """Raises where something is not a sequence of actions of the environment, at most one for each level."""
+    if not isinstance(path, list | tuple) or len(path) > about["horizon"]:
+        raise ValueError(f"a path has more than the {about['horizon']} actions that an episode has")
+    if not all(type(a) is int and 0 <= a < about["n_actions"] for a in path):
+        raise ValueError(f"a path is {str(path)[:80]}, and there are {about['n_actions']} actions")
 
 
 def _check_links(db: sqlite3.Connection, place: FilePath, config: dict[str, Any]) -> None:
@@ -601,13 +819,29 @@ def _is_policy(file: FilePath, certificate: Certificate) -> bool:
     return False
 
 
+def _nearly_equal(known: str, body: str) -> bool:
+    """Whether two texts of decisions differ by rounding alone."""
+    return first_difference(parse_json(body), parse_json(known), "decision", EVENT_TOLERANCE) is None
+
+
 def _plain(progress: Progress) -> str:
-    return json.dumps([to_plain(progress.event), progress.episodes, progress.upper, progress.lower])
+    return _json([to_plain(progress.event), progress.episodes, progress.upper, progress.lower])
 
 
-def _progress(body: str) -> Progress:
-    event, episodes, upper, lower = json.loads(body)
-    return Progress(from_plain(event), episodes, upper, lower)
+def _json(content: Any) -> str:
+    """Returns plain values as JSON without spaces."""
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _progress(body: str, about: dict[str, Any]) -> Progress:
+    event, episodes, upper, lower = parse_json(body)
+    if not (type(episodes) is int and 0 <= episodes < LARGEST_COUNT):
+        raise ValueError(f"an event came after {str(episodes)[:40]} episodes")
+    if not all(bound is None or type(bound) in (int, float) for bound in (upper, lower)):
+        raise ValueError("a bound is no number")
+    happened = from_plain(event)
+    _check_path(happened.path, about)
+    return Progress(happened, episodes, upper, lower)
 
 
 @contextlib.contextmanager
@@ -634,8 +868,14 @@ def _readable(place: FilePath) -> Iterator[None]:
         yield
     except RichObsError:
         raise
-    except (sqlite3.Error, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-        raise InvalidFile(f"the run in {place} is damaged ({error!r}). Nothing was overwritten.") from error
+    except (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError) as error:
+        raise InvalidFile(f"the run in {place} is damaged ({_short(error)}). Nothing was overwritten.") from error
+
+
+def _short(error: Exception) -> str:
+    """Returns an error in at most 300 characters; a damaged file may put anything into one."""
+    text = repr(error)
+    return text if len(text) <= 300 else f"{text[:300]}..."
 
 
 def _make_database(place: FilePath) -> None:
@@ -647,7 +887,9 @@ def _make_database(place: FilePath) -> None:
         db.close()
         for part in ("wal", "shm", "journal"):  # of a database that is not there any more
             (place / f"{DATABASE}-{part}").unlink(missing_ok=True)
+        sync_folder(place)  # no log of another database beside the new one, also after a power cut
         os.replace(FilePath(folder) / DATABASE, place / DATABASE)
+        sync_folder(place)
 
 
 @contextlib.contextmanager
@@ -661,10 +903,11 @@ def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
         if not write and not (os.access(place, os.W_OK) and os.access(file, os.W_OK)):
             copy = FilePath(stack.enter_context(tempfile.TemporaryDirectory()))
             for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal"):
-                if (place / name).exists():
+                with contextlib.suppress(FileNotFoundError):
                     shutil.copyfile(place / name, copy / name)
             file = copy / DATABASE
         with _as_sentence(place):
+            refuse_journal_of_others(file)
             db = sqlite3.connect(
                 f"{file.absolute().as_uri()}?mode=rw",
                 timeout=60,
@@ -673,11 +916,9 @@ def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
                 check_same_thread=False,
             )
         stack.callback(db.close)
-        with _as_sentence(place):
-            broken = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if broken != "ok" or not {*CHAINED, "ends", "real", "heads"} <= tables:
-                raise InvalidFile(f"{place / DATABASE} is damaged: {broken}, tables {tables}. Nothing was overwritten.")
+        with _as_sentence(place), bounded(db, file):
+            restrict(db)
+            check_database(db, file, SCHEMA)
             # A power cut may cost the last draws, a killed process nothing.
             db.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
         yield db
@@ -687,6 +928,7 @@ def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
 def _held(place: FilePath) -> Iterator[None]:
     """Holds the folder's lock; it is released when the process ends, also where that is killed."""
     with _as_sentence(place):
+        refuse_journal_of_others(place / LOCK)
         lock = sqlite3.connect(place / LOCK, timeout=2, isolation_level=None)  # readers look at it for an instant
     try:
         try:
@@ -709,6 +951,7 @@ def _is_held(place: FilePath) -> bool:
     file = place / LOCK
     if not file.exists():
         return False
+    refuse_journal_of_others(file)
     look = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", timeout=0, uri=True)
     try:
         look.execute("SELECT count(*) FROM sqlite_master").fetchone()

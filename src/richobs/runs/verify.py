@@ -2,19 +2,105 @@
 
 import dataclasses
 import datetime
+import math
+from typing import Any, NamedTuple
 
+from richobs.core.device import has_device
 from richobs.core.environment import Environment
 from richobs.core.errors import InvalidInput, RichObsError
 from richobs.core.events import Callback
 from richobs.core.functions import FunctionClass
+from richobs.core.ledger import Spent
+from richobs.core.moments import PRECISION, ROUNDINGS, UNIT_ROUNDOFF
+from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Outcome
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem, as_problem
 from richobs.core.version import __version__
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.runs.certificate import Certificate, Verification, certify, recorded_words
-from richobs.runs.rescaling import rescaling
-from richobs.runs.session import run
+from richobs.runs.rescaling import NUMBERS, rescaling
+from richobs.runs.session import engine_name, run
+
+BUDGET = 100_000_000  # episodes, about two minutes; `Work.cost` says what else counts as how many
+VALUES = 10  # of the class at one observation, that take about as long as an episode
+DRAW = 1_000  # episodes that take about as long as one draw of an engine that counts
+
+
+class Work(NamedTuple):
+    """What `verify` has to repeat, as a certificate lists it; a repeat that needs more is stopped."""
+
+    spent: Spent  # requests and episodes
+    horizon: int
+    counted: bool  # whether episodes are drawn as counts, so that a request takes as long for few as for many
+    values: int  # of the class at one observation of each level
+
+    @property
+    def cost(self) -> int:
+        """What it counts in a budget: its episodes, or a thousand for each request where the engine counts; or its class."""
+        return max(DRAW * self.spent.requests if self.counted else self.spent.episodes, self.values // VALUES)
+
+    @property
+    def words(self) -> str:
+        """The work in words."""
+        how = "draws counts of" if self.counted else "plays"
+        return (
+            f"it {how} {self.spent.episodes:,} episodes of {self.horizon:,} levels in {self.spent.requests:,} requests, and "
+            f"the class has {self.values:,} values at one observation of each level"
+        )
+
+
+def work_of(certificate: Certificate, problem: Problem | Environment, functions: FunctionClass | None = None) -> Work:
+    """Returns the work that verifying a certificate takes; nothing is played.
+
+    Args:
+        certificate: what would be verified.
+        problem: the same problem, built again; or its environment.
+        functions: the class, where an environment is given.
+    """
+    given, settings = as_problem(problem, functions), certificate.settings
+    rows = certificate.content["ledger"]
+    spent = Spent(sum(row[3] for row in rows), sum(row[4] for row in rows))
+    values = sum(given.functions.level_size(h) for h in range(given.horizon)) * given.n_actions
+    counted = engine_name(given, learner(settings.learner), settings) == "counted"
+    return Work(spent, given.horizon, counted, values)
+
+
+DEVICE_TOLERANCE = 1e-9  # share of the rewards' range by which numbers of a run on a device may differ in a repeat
+SIMILAR = 8  # times the rounding that a file states, a repeat may have at most: devices add up in blocks of other sizes
+MEASURED = ("constants", "result", "claims", "units")  # parts of a certificate that depend on what a device computed
+STRONGER = {"lower": 1, LOWER: 1, "upper": -1, UPPER: -1, "epsilon": -1}  # 1: a larger number claims more
+
+
+class Precision(NamedTuple):
+    """How far numbers of a run on a device may lie from those of its repeat."""
+
+    either: float  # estimates, and bounds that claim less than those of the repeat
+    stronger: float  # bounds that claim more
+
+    @classmethod
+    def of(cls, rounding: float, width: float, epsilon: float) -> "Precision":
+        """Returns it for a repeat with this rounding, for numbers whose range has this width; a share of epsilon at most."""
+        most = epsilon / PRECISION
+        either = min(max(DEVICE_TOLERANCE, ROUNDINGS * rounding) * width, most)
+        return cls(either, min(DEVICE_TOLERANCE * width, most))
+
+    def difference(self, again: Any, file: Any, name: str, where: str) -> str | None:
+        """Returns, in words, that a number of a file is not that of the repeat; None where it is.
+
+        Args:
+            again: of the repeat.
+            file: in the file.
+            name: of the number, or the kind of the claim that it belongs to.
+            where: what it is called.
+        """
+        if not type(again) is type(file) is float:
+            return first_difference(again, file, where)
+        claims_more = STRONGER.get(name, 0) * (file - again) > 0
+        allowed = (self.stronger if claims_more else self.either) + 8 * UNIT_ROUNDOFF * abs(again)
+        if abs(file - again) <= allowed < math.inf:
+            return None
+        return f"{where} is {file!r} in the file and {again!r} again; {allowed:.1g} may be rounding"
 
 
 def verify(
@@ -24,6 +110,7 @@ def verify(
     *,
     policy: SavablePolicy | None = None,
     callback: Callback | None = None,
+    budget: int | None = BUDGET,
 ) -> Verification:
     """Derives the constants again, runs the draws again from the seed, and compares every byte.
 
@@ -35,19 +122,38 @@ def verify(
         functions: the class, where an environment is given.
         policy: the policy that was handed over with the certificate, to see that it is the certified one.
         callback: called with a `Progress` after every event of the new run.
+        budget: episodes that may be played. A certificate may come from anybody and ask for any number. Where the engine
+            draws counts, a request counts as a thousand. None: as many as the certificate lists.
+
+    Raises:
+        InvalidInput: it would take more than the budget; nothing was played.
     """
     if not isinstance(certificate, Certificate):
         raise InvalidInput(f"verify needs a Certificate, such as Certificate.load(file); got {certificate!r}.")
-    found = _verified(certificate, as_problem(problem, functions), policy, callback)
+    if policy is not None and not hasattr(type(policy), "digest"):
+        raise InvalidInput(f"verify compares a policy such as LearnedPolicy.load(file) returns; got {policy!r:.80}.")
+    if callback is not None and not callable(callback):
+        raise InvalidInput(f"callback must be a function of a Progress; got {callback!r:.80}.")
+    given = as_problem(problem, functions)
+    work = work_of(certificate, given)
+    if budget is not None and work.cost > budget:
+        raise InvalidInput(
+            f"to verify this certificate is more work than the budget of {budget:,} allows: {work.words}. Allow it with "
+            f"budget={work.cost} (`richobs verify --budget {work.cost}`)."
+        )
+    found = _verified(certificate, given, policy, callback, work.spent)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     return dataclasses.replace(found, certificate=certificate.digest, at=today, version=__version__)
 
 
 def _verified(
-    certificate: Certificate, given: Problem, policy: SavablePolicy | None, callback: Callback | None
+    certificate: Certificate, given: Problem, policy: SavablePolicy | None, callback: Callback | None, spent: Spent
 ) -> Verification:
     """Returns what `verify` finds."""
     content, settings = certificate.content, certificate.settings
+    device = settings.device
+    if device is not None and not has_device(device):  # the same code on PyTorch's CPU device, with other rounding
+        settings = dataclasses.replace(settings, device="cpu")
     digest = given.functions.digest
     findings = [
         Finding(
@@ -81,13 +187,12 @@ def _verified(
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:  # parts that a learner reads
         detail = f"parts that {chosen.name} writes are missing, or of another kind ({type(error).__name__}: {error})"
         return Verification((*findings, Finding("constants", False, detail)))
-    total = sum(row[4] for row in content["ledger"])
-    spent = content["result"]["episodes"]
+    total, claimed = spent.episodes, content["result"]["episodes"]
     real = content["result"]["real_episodes"]
     played = "" if real is None else f"; {real:,} were really played"
-    findings.append(Finding("ledger", total == spent, f"its lines sum to {total:,} of {spent:,} episodes{played}"))
+    findings.append(Finding("ledger", total == claimed, f"its lines sum to {total:,} of {claimed:,} episodes{played}"))
     try:
-        outcome = run(given, settings, callback=callback)
+        outcome = run(given, settings, callback=callback, repeats=spent)
     except RichObsError as error:
         findings.append(Finding("run", False, f"running it again stopped: {error}"))
         return Verification(tuple(findings))
@@ -99,8 +204,15 @@ def _verified(
         findings.append(Finding("values of the class", same, agreed))
     if real is not None and again["result"]["real_episodes"] is not None:
         again["result"]["real_episodes"] = real  # depends on what the environment had in its memory before
-    wrong = first_difference(again, {**content, "versions": again["versions"]}, "certificate")
-    agreed = f"{len(outcome.trace)} tests drawn again agree to the last byte"
+    again["versions"] = content["versions"]
+    if device is None:
+        wrong, agreed = first_difference(again, content, "certificate"), "to the last byte"
+    else:  # where it is computed may differ, decisions may not
+        again["settings"]["device"] = again["device"]["name"] = device
+        findings.append(device_finding(again["device"], content.get("device")))
+        wrong = device_difference(again, content, outcome)
+        agreed = f"in every decision, and in every number but for rounding, on device {settings.device!r}"
+    agreed = f"{len(outcome.trace)} tests drawn again agree {agreed}"
     findings.append(Finding("run", wrong is None, wrong or agreed))
     if given.knows_optimum and outcome.guaranteed:
         report = given.value(outcome.policy)
@@ -110,3 +222,97 @@ def _verified(
         )
         findings.append(Finding("claim", low <= outcome.epsilon, detail))
     return Verification(tuple(findings))
+
+
+def device_finding(again: dict[str, Any], file: Any) -> Finding:
+    """Compares what a certificate says of its device with a repeat; it must not state much less rounding than that.
+
+    Args:
+        again: that part of the repeat's certificate.
+        file: that part of the certificate, which may be missing.
+    """
+    stated = file.get("rounding") if isinstance(file, dict) else None
+    if type(stated) is not float or not 0.0 <= stated < math.inf:
+        return Finding("device", False, f"the certificate states no rounding of its device: {file!r:.80}")
+    if wrong := first_difference({**again, "rounding": stated}, file, "certificate.device"):
+        return Finding("device", False, wrong)
+    words = f"rounding of {stated:.2g} is stated, and {again['rounding']:.2g} found again"
+    return Finding("device", again["rounding"] <= SIMILAR * stated, words)
+
+
+def device_difference(again: dict[str, Any], file: dict[str, Any], outcome: Outcome) -> str | None:
+    """Returns the first difference between the certificate of a run on a device and that of its repeat, in words; or None.
+
+    Numbers may differ by what rounding allows. Bounds that claim more than those of the repeat may differ by less than
+    bounds that claim less. Everything else is equal, and the claim in words is that of the numbers beside it.
+
+    Args:
+        again: content of the repeat's certificate.
+        file: content of the certificate.
+        outcome: of the repeat.
+    """
+    apart = (*MEASURED, "device", "claim")
+    if wrong := first_difference(_without(again, apart), _without(file, apart), "certificate"):
+        return wrong
+    if missing := {*apart} & ({*again} ^ {*file}):
+        return f"certificate.{min(missing)} is missing"
+    if wrong := first_difference(again["constants"], file["constants"], "certificate.constants", DEVICE_TOLERANCE):
+        return wrong
+    low, high = again["environment"]["reward_range"]
+    epsilon, rounding = again["settings"]["epsilon"], outcome.rounding
+    unit = Precision.of(rounding, 1.0, epsilon)
+    if outcome.in_units is not None:
+        shared = _without(again["units"], MEASURED), _without(file["units"], MEASURED)
+        if wrong := first_difference(shared[0], shared[1], "certificate.units"):
+            return wrong
+        unit = Precision.of(rounding, 1.0, outcome.in_units.units.width(epsilon))
+        if wrong := _difference_of_numbers(again["units"], file["units"], unit, unit, "certificate.units"):
+            return wrong
+    own = Precision.of(rounding, high - low, epsilon)
+    if wrong := _difference_of_numbers(again, file, own, unit, "certificate"):
+        return wrong
+    if file["claim"] not in (again["claim"], _claim_of(outcome, file["result"])):
+        return f"certificate.claim is {file['claim']!r} in the file and {again['claim']!r} again"
+    return None
+
+
+def _difference_of_numbers(
+    again: dict[str, Any], file: dict[str, Any], own: Precision, unit: Precision, where: str
+) -> str | None:
+    """Returns the first difference between two results and the claims beside them, in words; or None.
+
+    Args:
+        again: of the repeat, with "result" and "claims".
+        file: of the certificate.
+        own: precision of values and bounds.
+        unit: precision of the numbers in other claims, such as risks.
+        where: what they are called.
+    """
+    for name in {**again["result"], **file["result"]}:
+        if name not in again["result"] or name not in file["result"]:
+            return f"{where}.result.{name} is missing"
+        place, a, b = f"{where}.result.{name}", again["result"][name], file["result"][name]
+        other = None if name in NUMBERS else first_difference(a, b, place, DEVICE_TOLERANCE)
+        if wrong := own.difference(a, b, name, place) if name in NUMBERS else other:
+            return wrong
+    rows, file_rows = ([[*row[:4], len(row)] for row in content["claims"]] for content in (again, file))
+    if wrong := first_difference(rows, file_rows, f"{where}.claims"):
+        return wrong
+    for i, (a, b) in enumerate(zip(again["claims"], file["claims"], strict=True)):
+        precision = own if a[0] in STRONGER else unit
+        if wrong := precision.difference(a[4], b[4], a[0], f"{where}.claims[{i}][4]"):
+            return wrong
+    return None
+
+
+def _without(content: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the parts of a content but for those named."""
+    return {name: part for name, part in content.items() if name not in names}
+
+
+def _claim_of(outcome: Outcome, result: dict[str, Any]) -> str:
+    """Returns the claim of an outcome in words, for the numbers of another result; its own where it holds none."""
+    if outcome.wording is None or not outcome.guaranteed:
+        return outcome.claim
+    words = outcome.wording(epsilon=result["epsilon"], lower=result["lower"], upper=result["upper"])
+    return words if outcome.in_units is None else words.replace(UNIT_TOTALS, DECLARED_TOTALS)

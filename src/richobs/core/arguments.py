@@ -1,0 +1,95 @@
+"""Arguments of the wrong kind, refused in a sentence.
+
+Constructors check what they are given: shapes, ranges, finite numbers. What fails before such a check, because it is no
+array or no number at all, ends in a sentence as well.
+"""
+
+import functools
+import inspect
+import numbers
+import operator
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from richobs.core.errors import InvalidInput, RichObsError
+
+LEVELS = 1_000_000  # most levels of a class that is given level by level
+P = ParamSpec("P")
+R = TypeVar("R")
+UNUSABLE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)  # raised by arguments of other kinds
+
+
+def file_path(file: Any) -> Path:
+    """Returns the path of a file.
+
+    Raises:
+        InvalidInput: it is not the name of one.
+    """
+    name = os.fspath(file) if isinstance(file, str | os.PathLike) else None
+    try:
+        is_name = isinstance(name, str) and b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name or not isinstance(name, str):
+        raise InvalidInput(f"a file is given as text or a path, in characters that a name can hold; got {file!a:.80}.")
+    return Path(name)
+
+
+def whole_number(name: str, value: Any, least: int | None = 0, most: int | None = None) -> int:
+    """Returns a whole number as Python's int.
+
+    Raises:
+        InvalidInput: it is something else, or less than `least`, or more than `most`, or has more than 4,000 digits.
+    """
+    at_least = "" if least is None else f", at least {least}"
+    at_most = "" if most is None else f", at most {most:,}"
+    try:
+        number = operator.index(value)
+        text = str(number)  # Python writes no more than some 4,300 digits
+    except (TypeError, ValueError):
+        text = type(value).__name__
+    else:
+        if (least is None or number >= least) and (most is None or number <= most):
+            return number
+    raise InvalidInput(f"{name} must be a whole number{at_least}{at_most}; got {text:.80}.")
+
+
+def real_number(name: str, value: Any) -> float:
+    """Returns a real number as Python's float; it may be infinite or NaN.
+
+    Raises:
+        InvalidInput: it is something else, or too large for a float.
+    """
+    if not isinstance(value, numbers.Real):
+        raise InvalidInput(f"{name} must be a number; got {value!r:.80}.")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidInput(f"{name} must be a number that a float holds.") from None
+
+
+def refuse_unusable(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorates a function that calls no code of others: an argument of the wrong kind raises `InvalidInput`.
+
+    A call that lacks an argument, or has one too many, stays Python's own TypeError.
+    """
+    signature = inspect.signature(function)
+    who = function.__qualname__.removesuffix(".__init__").removesuffix(".__post_init__").removesuffix(".__new__")
+
+    @functools.wraps(function)
+    def refusing(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except RichObsError:
+            raise
+        except UNUSABLE as error:
+            given = signature.bind(*args, **kwargs).arguments
+            kinds = ", ".join(
+                f"{name} of type {type(value).__name__}" for name, value in given.items() if name != "self"
+            )
+            arrived = f" It was given {kinds}." if kinds else ""
+            raise InvalidInput(f"{who} cannot use an argument: {error}.{arrived} See help({who}).") from error
+
+    return refusing

@@ -1,0 +1,12 @@
+"""The command `richobs`: Control-C ends it without a traceback also while Python still imports the package."""
+
+import signal
+
+
+def main() -> int:
+    """Runs the command line."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing has begun yet, so nothing must be tidied up
+    from richobs.cli import main as command_line
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return command_line()

@@ -1,0 +1,127 @@
+"""A small share of `python -m attack.inputs`: every answer is a value or a sentence; and the sentences that it led to."""
+
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+from attack.inputs import Call, attack, tried
+from attack.isolation import Kind, is_supported
+from attack.strategies import Faulty
+
+import richobs
+from richobs.core.arguments import file_path, real_number, refuse_unusable, whole_number
+from richobs.core.errors import InvalidInput
+
+needs_forks = pytest.mark.skipif(not is_supported(), reason="attempts take forks, RLIMIT_AS and /proc")
+GOOD = np.full((2, 2, 2), 0.5)
+
+
+@needs_forks
+def test_a_share_is_answered():
+    found = attack(25, 5)
+    assert found["cases"] == 25
+    assert found["failed"] == []
+
+
+@needs_forks
+def test_a_traceback_is_found_out():
+    call = Call("arguments", "len(3)", lambda: len(3))
+    assert tried(call).kind is Kind.TRACEBACK
+
+
+@needs_forks
+@pytest.mark.parametrize("fault", ["a ValueError", "a StopIteration"])
+def test_errors_of_an_environment_are_passed_on(fault):
+    def act():
+        richobs.certify_policy(Faulty(fault), richobs.Uniform(2), threshold=0.2, progress=False)
+
+    assert "was passed on" in tried(Call("environments", fault, act)).said
+
+
+class TestArguments:
+    def test_whole_numbers(self):
+        assert whole_number("n", np.int64(3)) == 3
+        for value in (None, 1.5, "3", -1, []):
+            with pytest.raises(InvalidInput, match="n must be a whole number, at least 0"):
+                whole_number("n", value)
+        with pytest.raises(InvalidInput, match="at most 5; got 6"):
+            whole_number("n", 6, most=5)
+        assert whole_number("seed", -7, least=None) == -7
+
+    def test_real_numbers(self):
+        assert real_number("x", np.float32(0.5)) == 0.5
+        for value in (None, "0.5", 1j, []):
+            with pytest.raises(InvalidInput, match="x must be a number; got"):
+                real_number("x", value)
+        with pytest.raises(InvalidInput, match="that a float holds"):
+            real_number("x", 10**400)
+
+    def test_files(self):
+        assert file_path("a/b") == pathlib.Path("a/b")
+        for value in (None, 3, b"x", "a\0b", "\ud800"):
+            with pytest.raises(InvalidInput, match="a file is given as text or a path"):
+                file_path(value)
+
+    def test_a_call_that_does_not_fit_stays_a_type_error(self):
+        @refuse_unusable
+        def double(x):
+            return 2 + x
+
+        assert double(3) == 5
+        with pytest.raises(InvalidInput, match=r"double cannot use an argument.*It was given x of type str"):
+            double("x")
+        with pytest.raises(TypeError, match="missing"):
+            double()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: richobs.Tables(3),
+        lambda: richobs.Tables([GOOD], value_range=0.0),
+        lambda: richobs.Tables(GOOD, horizon=10**12),
+        lambda: richobs.Callables(3, 2, 2),
+        lambda: richobs.Callables([len], "x", 2),
+        lambda: richobs.Linear("identity", np.zeros((2, 4)), None),
+        lambda: richobs.Decoders("x", GOOD),
+        lambda: richobs.Layered(3),
+        lambda: richobs.Simulators(None),
+        lambda: richobs.Simulators("x", 3),
+        lambda: richobs.Model(2, 3, 3, 3, 3, 3),
+        lambda: richobs.LearnedPolicy(3, 0),
+        lambda: richobs.table_policy([None], 3),
+        lambda: richobs.open_loop_policy("xy", 2),
+        lambda: richobs.open_loop_policy((0, 1), 2).predict(np.zeros(2), state=3),
+        lambda: richobs.open_loop_policy((0, 1), 2).actions("x", np.zeros(2)),
+        lambda: richobs.open_loop_policy((0, 1), 2).save(3),
+        lambda: richobs.LearnedPolicy.load(3.5),
+        lambda: richobs.Certificate.load(None),
+        lambda: richobs.certify(3, richobs.make("lock/2")),
+        lambda: richobs.check_assumptions("x"),
+        lambda: richobs.check_assumptions(richobs.make("mdp/2").process, 3),
+        lambda: richobs.audit("x"),
+        lambda: richobs.audit(Faulty("horizon is 1.5")),
+        lambda: richobs.audit(Faulty("none"), seed="x"),
+        lambda: richobs.audit(Faulty("none"), error_rate="x"),
+        lambda: richobs.certify_policy(Faulty("n_actions is x"), richobs.Uniform(2), threshold=0.2),
+        lambda: richobs.certify_policy(Faulty("at_once is True"), richobs.Uniform(2), threshold=0.2),
+        lambda: richobs.certify_policy(Faulty("none"), richobs.Uniform(2), threshold=0.2, callback=3),
+        lambda: richobs.Problem(Faulty("reward_range is (0.0, nan)"), richobs.Callables([len], 2, 2)),
+        lambda: richobs.make("lock/2").value(3),
+        lambda: richobs.OpenLoop(3),
+        lambda: richobs.Uniform(0),
+        lambda: richobs.Switch(richobs.Uniform(2), "x", richobs.Uniform(2)),
+        lambda: richobs.Switch(3, 1, richobs.Uniform(2)),
+        lambda: richobs.Explore(richobs.Uniform(2), "x", 2),
+        lambda: richobs.save_episodes("x.npz", 3),
+        lambda: richobs.from_gymnasium("CartPole-v1", horizon=3, deterministic=np.zeros(0)),
+    ],
+)
+def test_arguments_of_other_kinds_get_a_sentence(act, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(richobs.RichObsError, match=r"[a-z].*\w"):
+        act()
