@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from typing import Any, Literal
 
 from richobs.core.environment import Environment, Episodes
@@ -33,6 +34,8 @@ def learn(
     max_episodes: int | None = None,
     threshold: float | None = None,
     workers: int = 1,
+    executor: Executor | None = None,
+    device: str | None = None,
     process: TabularProcess | None = None,
     episodes: Episodes | Sequence[Episodes] | None = None,
     callback: Callback | None = None,
@@ -62,7 +65,13 @@ def learn(
         max_episodes: no more are played. Some learners then return what they can claim, others raise `EpisodeLimit`; with
             `out`, a later call that allows more goes on from there.
         threshold: stop as soon as a policy is certified to be worth this, or no policy can be; `outcome.reason` says which.
-        workers: threads of the streaming engine.
+        workers: how many share the episodes; they do not change the result. An environment of your own is shared by so many
+            processes where it declares `replayable = True` (or by threads, where it also declares `releases_gil = True`),
+            and stays in this process where it does not. A built-in world is shared by threads.
+        executor: any `concurrent.futures.Executor` that shares the episodes instead: a standard pool, loky, Dask's
+            `client.get_executor()`, `richobs.ray.RayExecutor`. It does not change the result, and is not shut down.
+        device: where functions are evaluated, with PyTorch in float64: "cuda", "cuda:1", or "cpu" for the same code without
+            a GPU. None means NumPy. It pays for large classes (docs/scale.md).
         process: the process written down, for the counted engine.
         episodes: episodes that were played before, by any policies, as `play` returns them: free evidence for elimination.
             They must be whole, of this environment, and not selected by what came of them; the claim says so.
@@ -76,7 +85,8 @@ def learn(
         BrokenPromise: the data contradict an assumption.
         EpisodeLimit: the next request does not fit into `max_episodes`.
         PrecisionError: epsilon is too small for float64 here.
-        Rejected: the environment answered something else than it was asked.
+        Rejected: the environment answered something else than it was asked, or is not replayable although it says so.
+        WorkerFailed: a worker was lost; with `out`, the same call goes on from what was recorded.
     """
     if learner is not None and schedule is not None:
         raise InvalidInput(f"learner and schedule are two names of one thing; got {learner!r} and {schedule!r}.")
@@ -88,6 +98,8 @@ def learn(
             f"the learner {name!r} does not go with assume={assume!r}: the learner 'models' trusts models, all others trust "
             "values. Give one of the two."
         )
+    if callback is not None and not callable(callback):
+        raise InvalidInput(f"callback must be a function that takes a Progress; got {callback!r}.")
     problem = as_problem(env, functions, process=process)
     if episodes is not None:
         problem = dataclasses.replace(problem, recorded=joined_episodes(episodes))
@@ -101,6 +113,7 @@ def learn(
         max_episodes=max_episodes,
         threshold=threshold,
         workers=workers,
+        device=device,
         tuning=write_tuning(tuning),
     )
     shown = is_interactive() if progress is None else progress
@@ -112,7 +125,7 @@ def learn(
                 callback(step)
 
         try:
-            return run(problem, settings, callback=listen, out=out)
+            return run(problem, settings, callback=listen, out=out, executor=executor)
         except KeyboardInterrupt as stopped:
             if out is not None:
                 stopped.add_note(f"What was drawn is kept in {os.fspath(out)}; the same call goes on from there.")

@@ -5,8 +5,9 @@ import importlib
 from richobs.core.errors import InvalidInput
 from richobs.engines.base import EngineKind
 from richobs.engines.counted import CountedEngine
+from richobs.engines.paced import PacedEnvironment
 from richobs.engines.probes import Probes, fixed_fingerprint
-from richobs.engines.recorded import PacedEnvironment, Record, RecordedEngine
+from richobs.engines.recorded import Record, RecordedEngine
 from richobs.engines.stream import StreamEngine
 
 __all__ = [

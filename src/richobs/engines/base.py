@@ -4,8 +4,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from richobs.classes.layered import ByLevel
+from richobs.classes.on_device import OnDevice
 from richobs.core.environment import Environment, Episodes
 from richobs.core.errors import InvalidInput, Rejected
+from richobs.core.executors import Workers
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
 from richobs.core.moments import Batch, Moments
@@ -15,6 +18,7 @@ from richobs.core.queries import Answer, Engine, Query, Returns, Tally
 from richobs.core.settings import Settings
 from richobs.core.steps import Steps
 from richobs.core.types import Ints
+from richobs.core.units import UnitFunctions
 
 
 class EngineKind(Protocol):
@@ -24,7 +28,9 @@ class EngineKind(Protocol):
         """Returns in a sentence why this engine cannot play a problem; None where it can."""
         ...
 
-    def build(self, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, /) -> Engine:
+    def build(
+        self, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, workers: Workers, /
+    ) -> Engine:
         """Returns the engine of one run.
 
         Args:
@@ -32,6 +38,8 @@ class EngineKind(Protocol):
             env: its environment, or what stands in for it: the same, played a few episodes at a time and recorded.
             settings: what the run is asked to do.
             ledger: where episodes are charged.
+            workers: who may share the work. An environment that is not simulated here is played by one thread, and shares
+                its calls with workers itself; then this process works alone here.
         """
         ...
 
@@ -47,6 +55,14 @@ class Partial(NamedTuple):
     tally: Tally | None
     episodes: Episodes | None
     steps: tuple[Steps, ...] = ()
+
+
+def parts_of(functions: FunctionClass) -> dict[str, object]:
+    """Returns a class of functions, and the parts of it that policies refer to, by name: what workers get once."""
+    own = functions.own if isinstance(functions, OnDevice) else functions
+    own = own.own if isinstance(own, UnitFunctions) else own
+    levels = own.levels if isinstance(own, ByLevel) else ()
+    return {"functions": functions, "own": own, **{f"level {h}": level for h, level in enumerate(levels)}}
 
 
 def check_tally(query: Query, process: TabularProcess | None) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from richobs.core.environment import Environment, checked_path
 from richobs.core.errors import InvalidInput
+from richobs.core.executors import Workers
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
 from richobs.core.moments import Batch, Moments
@@ -60,8 +61,10 @@ class CountedEngine:
         )
 
     @classmethod
-    def build(cls, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, /) -> "CountedEngine":
-        """Returns the engine of one run; the environment is not played."""
+    def build(
+        cls, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, workers: Workers, /
+    ) -> "CountedEngine":
+        """Returns the engine of one run; the environment is not played, and counts are drawn by this process alone."""
         assert problem.process is not None, "missing() said so"
         return cls(problem.process, problem.functions, seed=settings.seed, ledger=ledger)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from richobs.classes.base import AT_ONCE_VALUES
 from richobs.core.environment import Episodes
-from richobs.core.errors import InvalidInput
+from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.functions import FunctionClass
 from richobs.core.policies import Uniform
 from richobs.core.problem import Problem
@@ -65,17 +65,38 @@ class Probes:
         return new
 
     def restore(self, stored: Sequence[Probe]) -> None:
-        """Goes on from probes that an earlier call of the run gathered."""
+        """Goes on from probes that an earlier call of the run gathered.
+
+        Raises:
+            InvalidFile: they are more than a run gathers.
+        """
         for level, seen, paths in stored:
             for x, path in zip(seen, paths, strict=True):
                 self._count(level, x.tobytes(), tuple(path.tolist()))
+            if len(self._known[level]) > probes_at(self._functions, level):
+                raise _too_many(level)
         self._gathered += stored
         self._new = len(self._gathered)
 
     def fingerprint(self, probes: Iterable[Probe] | None = None) -> str:
-        """Returns the SHA-256 of some probes, of all by default, and of the values of all members there."""
-        chosen = self._gathered if probes is None else probes
+        """Returns the SHA-256 of some probes, of all by default, and of the values of all members there.
+
+        Raises:
+            InvalidFile: they are not of this class's levels, or more than a run gathers.
+        """
+        chosen = self._gathered if probes is None else list(probes)
+        counts: Counter[int] = Counter()
+        for level, seen, paths in chosen:
+            if type(level) is not int or not 0 <= level < self._functions.horizon or not len(seen) == len(paths):
+                raise InvalidFile(f"stored probes are damaged: {len(seen):,} of them are of level {str(level)[:20]}.")
+            counts[level] += len(seen)
+            if counts[level] > probes_at(self._functions, level):
+                raise _too_many(level)
         return fingerprint(self._functions, ((level, seen) for level, seen, _ in chosen))
+
+
+def _too_many(level: int) -> InvalidFile:
+    return InvalidFile(f"stored probes are damaged: there are more of level {level} than a run gathers.")
 
 
 def probes_at(functions: FunctionClass, level: int) -> int:

@@ -1,16 +1,16 @@
 """The streaming engine: any environment, episodes played chunk by chunk.
 
 Chunks have a fixed size and a generator of their own, keyed by (seed, path, purpose, visit, chunk), and contributions are
-added in chunk order: results do not depend on how many workers share the chunks.
+added in chunk order: results do not depend on who computes the chunks.
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from richobs.core.environment import Environment, check_rewards, checked_episodes, checked_path
 from richobs.core.errors import InvalidInput
+from richobs.core.executors import Spec, Workers
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
 from richobs.core.problem import Problem
@@ -18,7 +18,8 @@ from richobs.core.process import TabularProcess
 from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
-from richobs.engines.base import Partial, Sum, check_steps, check_tally, partial_of
+from richobs.engines.base import Partial, Sum, check_steps, check_tally, partial_of, parts_of
+from richobs.engines.trials import trial_digests
 from richobs.worlds.simulator import WorldEnvironment
 
 CHUNK = 16_384  # episodes per chunk at most
@@ -39,7 +40,7 @@ class StreamEngine:
         ledger: Ledger,
         process: TabularProcess | None = None,
         chunk: int = CHUNK,
-        workers: int = 1,
+        workers: Workers | int = 1,
     ):
         """Prepares to play.
 
@@ -51,26 +52,29 @@ class StreamEngine:
             process: lists the observations, where tallies are wanted.
             chunk: episodes per chunk at most, fewer where many levels are played; it belongs to the result, the number of
                 workers does not.
-            workers: threads that share the chunks.
+            workers: who shares the chunks: so many threads, or the executor of `Workers`.
         """
-        if chunk < 1 or workers < 1:
-            raise InvalidInput(f"chunk and workers must be at least 1; got {chunk} and {workers}.")
+        if chunk < 1:
+            raise InvalidInput(f"chunk must be at least 1; got {chunk}.")
         self.ledger = ledger
         self._env = env
         self._functions = functions
         self._process = process
         self._seed = seed
         self._chunk = chunk
-        self._workers = workers
+        self._workers = workers if isinstance(workers, Workers) else Workers(workers)
+        self._spec: Spec | None = None
 
     @classmethod
     def missing(cls, problem: Problem, /) -> None:
         """Returns None: it plays any environment."""
 
     @classmethod
-    def build(cls, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, /) -> "StreamEngine":
+    def build(
+        cls, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, workers: Workers, /
+    ) -> "StreamEngine":
         """Returns the engine of one run."""
-        seed, workers = settings.seed, settings.workers
+        seed = settings.seed
         return cls(env, problem.functions, seed=seed, ledger=ledger, process=problem.process, workers=workers)
 
     def ask(self, query: Query, /) -> Answer:
@@ -85,20 +89,35 @@ class StreamEngine:
         return total.answer()
 
     def _parts(self, query: Query, visit: int) -> Iterator[Partial]:
-        """Yields the contribution of every chunk in order, whichever thread computes it."""
+        """Yields the contribution of every chunk in order, whoever computes it."""
         levels = self._env.horizon if query.levels is None else query.levels
         size = min(self._chunk, max(1, CHUNK_LEVELS // levels))
+        key = (self._seed, visit)
 
         def one(chunk: int) -> Partial:
-            return play_chunk(self._env, self._functions, self._process, query, (self._seed, visit), chunk, size)
+            return play_chunk(self._env, self._functions, self._process, query, key, size, chunk)
 
         chunks = range(-(-query.n // size))
-        if self._workers == 1 or len(chunks) == 1:
+        if not self._workers.are_many or len(chunks) == 1:
             yield from map(one, chunks)
-            return
-        with ThreadPoolExecutor(self._workers) as pool:
-            for first in range(0, len(chunks), 4 * self._workers):  # a few at a time: n may be astronomical
-                yield from pool.map(one, chunks[first : first + 4 * self._workers])
+        elif self._workers.executor is None:  # what NumPy computes without the interpreter lock
+            yield from self._workers.in_threads(one, chunks)
+        else:
+            shared = {**parts_of(self._functions), "process": self._process}
+            try:
+                spec = Spec({"env": self._env}, shared) if self._spec is None else self._spec
+                body = spec.task(play_chunk, self._env, self._functions, self._process, query, key, size)
+            except Exception as error:
+                self._workers.say(
+                    f"the executor is not used: what is played cannot be sent to it ({type(error).__name__}: {error}), so "
+                    "this process plays it. See docs/scale.md."
+                )
+                yield from map(one, chunks)
+            else:
+                if self._spec is None:
+                    spec.expect(trial_digests)
+                    self._spec = spec
+                yield from self._workers.send(spec, body, chunks)
 
 
 def play_chunk(
@@ -107,8 +126,8 @@ def play_chunk(
     process: TabularProcess | None,
     query: Query,
     key: tuple[int, int],
-    chunk: int,
     size: int,
+    chunk: int,
 ) -> Partial:
     """Plays one chunk of a query: a pure function of its arguments, wherever it runs.
 
@@ -118,8 +137,8 @@ def play_chunk(
         process: lists the observations, where tallies are wanted.
         query: what is asked for.
         key: seed, and how often the query's key was asked before.
-        chunk: number of the chunk.
         size: episodes per chunk.
+        chunk: number of the chunk.
     """
     first = chunk * size
     n = min(size, query.n - first)

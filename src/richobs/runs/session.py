@@ -6,17 +6,22 @@ it, and a run that was killed goes on there.
 
 import dataclasses
 import os
+from concurrent.futures import Executor
 
-from richobs.core.environment import at_once, real_episodes
-from richobs.core.errors import EpisodeLimit, InvalidInput, Rejected, RunStopped
+from richobs.classes.on_device import OnDevice
+from richobs.core.device import torch_device
+from richobs.core.environment import at_once, is_replayable, real_episodes, releases_gil
+from richobs.core.errors import EpisodeLimit, InvalidInput, Rejected, RunStopped, WorkerFailed
 from richobs.core.events import Callback, Event, Progress
-from richobs.core.ledger import Ledger
+from richobs.core.executors import Workers
+from richobs.core.ledger import Ledger, Spent
 from richobs.core.outcome import Outcome, sampling_assumptions
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitsChosen
 from richobs.engines import PacedEnvironment, Probes, Record, RecordedEngine, engine_kind, fixed_fingerprint
+from richobs.engines.device import DeviceEngine, RoundingWatch
 from richobs.learners import Learner, learner
 from richobs.runs.certificate import certify
 from richobs.runs.rescaling import Rescaling, as_served, rescaling
@@ -31,6 +36,8 @@ def run(
     *,
     callback: Callback | None = None,
     out: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+    repeats: Spent | None = None,
 ) -> Outcome:
     """Runs what `settings` ask for on a problem.
 
@@ -41,6 +48,9 @@ def run(
         out: a folder to keep the run in. A folder that holds the same run goes on with it; where that is finished, its
             outcome is given again and nothing is played. The number of workers may differ from call to call, and so may
             `max_episodes`: a run that spent what it was allowed goes on with more.
+        executor: who shares the work, instead of a pool of `settings.workers`; it does not change the result, and is not
+            shut down.
+        repeats: what the run that is repeated spent; a repeat that asks for more is stopped.
 
     Raises:
         InvalidInput: the settings or the problem cannot be used, or the folder holds a run with another configuration, or
@@ -48,11 +58,26 @@ def run(
         InvalidFile: something in the folder is damaged, or was made by another version; nothing in it was changed.
         StoreError: the folder cannot be written (read-only, disk full), or another process is running in it.
         RunStopped: the run cannot go on.
+        WorkerFailed: a worker was lost; a run in a folder goes on from what it has when it is called again.
     """
     chosen, asked = check(problem, settings)
+    with Workers(asked.workers, executor) as workers:
+        return _run(problem, chosen, asked, callback, out, workers, repeats)
+
+
+def _run(
+    problem: Problem,
+    chosen: Learner,
+    asked: Settings,
+    callback: Callback | None,
+    out: str | os.PathLike[str] | None,
+    workers: Workers,
+    repeats: Spent | None,
+) -> Outcome:
+    """Runs what was checked, in a folder where one is given."""
     identity = _identity(problem)
     if out is None:
-        return _learn(problem, chosen, asked, callback, identity)
+        return _learn(problem, chosen, asked, callback, identity, workers, repeats=repeats)
     fixed = identity if isinstance(identity, str) else None
     config = describe(problem, asked, None if is_simulated(problem) else at_once(problem.env), fixed)
     with RunFolder.opened(out, config, identity if isinstance(identity, Probes) else None) as folder:
@@ -60,7 +85,7 @@ def run(
             if problem.recorded is not None:
                 folder.keep_recorded(problem.recorded)
             folder.count_real_episodes(problem.env)
-            outcome = _learn(problem, chosen, asked, folder.listener(callback), identity, folder)
+            outcome = _learn(problem, chosen, asked, folder.listener(callback), identity, workers, folder)
         except RunStopped as stopped:
             folder.end("stopped", str(stopped))
             raise
@@ -82,6 +107,8 @@ def check(problem: Problem, settings: Settings) -> tuple[Learner, Settings]:
             f"epsilon is in the units of the rewards, whose totals lie in [{low:g}, {high:g}] here; it must be below "
             f"{high - low:g}, and {settings.epsilon:g} arrived."
         )
+    if settings.device is not None:
+        torch_device(settings.device)
     chosen = learner(settings.learner)
     asked = dataclasses.replace(settings, learner=chosen.name)
     engine = engine_name(problem, chosen, asked)
@@ -89,7 +116,8 @@ def check(problem: Problem, settings: Settings) -> tuple[Learner, Settings]:
     if missing is not None:
         raise InvalidInput(missing)
     if not is_simulated(problem):
-        at_once(problem.env)  # refuses one that is no number
+        for declared in (at_once, is_replayable, releases_gil):
+            declared(problem.env)  # refuses what it cannot use
     chosen.check(*as_served(chosen, problem, asked), engine)
     return chosen, asked
 
@@ -125,14 +153,17 @@ def _learn(
     settings: Settings,
     callback: Callback | None,
     identity: Probes | str | None,
+    workers: Workers,
     record: Record | None = None,
+    repeats: Spent | None = None,
 ) -> Outcome:
     """Builds the engine, lets the learner run, and adds trace and ledger to what it answers.
 
     Where the learner needs rewards in [0, 1] and the problem has others, it gets the problem rescaled.
     """
     rescaled = rescaling(chosen, problem, settings)
-    ledger, played_before = Ledger(settings.max_episodes, sampling_assumptions(problem.env)), real_episodes(problem.env)
+    ledger = Ledger(settings.max_episodes, sampling_assumptions(problem.env), repeats)
+    played_before = real_episodes(problem.env)
     trace: list[Event] = []
 
     def notify(progress: Progress) -> None:
@@ -141,7 +172,8 @@ def _learn(
             callback(progress if rescaled is None else rescaled.progress(progress))
 
     probes = identity if isinstance(identity, Probes) else None
-    engine = _engine(problem, chosen, settings, ledger, record, rescaled, probes)
+    played_by = _engine(problem, chosen, settings, ledger, workers, record, rescaled, probes)
+    engine = RoundingWatch(played_by, (settings if rescaled is None else rescaled.settings).epsilon)
     try:
         if rescaled is None:
             outcome = chosen.run(problem, engine, settings, notify)
@@ -152,14 +184,21 @@ def _learn(
             outcome = rescaled.outcome(answer, ledger.assumes)
     except RunStopped as stopped:
         stopped.ledger, stopped.trace = ledger, tuple(trace)
-        if rescaled is not None and not isinstance(stopped, EpisodeLimit | Rejected):
+        if rescaled is not None and not isinstance(stopped, EpisodeLimit | Rejected | WorkerFailed):
             stopped.args = (f"{stopped} Values in this message are {LABEL}: {rescaled.units.words}.",)
         raise
     played = real_episodes(problem.env)
     if played is not None and played_before is not None:
         ledger.real_episodes = played - played_before
     found = identity.fingerprint() if isinstance(identity, Probes) else identity
-    return dataclasses.replace(outcome, settings=settings, ledger=ledger, trace=tuple(trace), fingerprint=found)
+    return dataclasses.replace(
+        outcome,
+        settings=settings,
+        ledger=ledger,
+        trace=tuple(trace),
+        fingerprint=found,
+        rounding=max(engine.rounding, outcome.rounding),
+    )
 
 
 def _engine(
@@ -167,16 +206,26 @@ def _engine(
     chosen: Learner,
     settings: Settings,
     ledger: Ledger,
+    workers: Workers,
     record: Record | None,
     rescaled: Rescaling | None,
     probes: Probes | None,
 ) -> Engine:
     env = problem.env
+    world = env.device_world if isinstance(env, WorldEnvironment) and rescaled is None else None
     if not is_simulated(problem):  # somebody's object: a few episodes at a time, and never from two threads at once
-        env, settings = PacedEnvironment(problem.env, record, probes), dataclasses.replace(settings, workers=1)
+        env = PacedEnvironment(problem.env, record, probes, functions=problem.functions, workers=workers)
+        workers = Workers()  # calls are shared where they are made
     kind = engine_kind(engine_name(problem, chosen, settings))
-    if rescaled is None:
-        engine = kind.build(problem, env, settings, ledger)
-    else:  # calls are checked and recorded in the problem's own units, answers to the learner in unit scale
-        engine = kind.build(rescaled.problem, rescaled.environment(env), settings, ledger)
-    return engine if record is None else RecordedEngine(engine, record, probes)
+    asked = problem if rescaled is None else rescaled.problem
+    there = None if settings.device is None else OnDevice(asked.functions, settings.device)
+    asked = asked if there is None else dataclasses.replace(asked, functions=there)
+    # Calls are checked and recorded in the problem's own units, answers to the learner are in unit scale.
+    env = env if rescaled is None else rescaled.environment(env)
+    engine = kind.build(asked, env, settings, ledger, workers)
+    if there is not None and world is not None and engine.name == "stream":
+        engine = DeviceEngine(engine, there, world, problem.horizon, settings.seed)
+    if record is None:
+        return engine
+    recorded = engine.name == "stream" and not is_simulated(problem)  # calls of somebody's environment
+    return RecordedEngine(engine, record, probes, at_once(problem.env) if recorded else None)

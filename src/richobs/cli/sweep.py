@@ -1,0 +1,146 @@
+"""`richobs sweep`: settings times seeds, each a run in its own folder."""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+import re
+import types
+import typing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from richobs.cli.printing import Trimmed, widened
+from richobs.cli.work_options import WorkOptions
+from richobs.cli.world_options import option_name
+from richobs.core.errors import InvalidInput
+from richobs.core.settings import Settings, field_docs
+from richobs.runs.sweep import FIXED, RESULTS, plan_cells, seed_list
+from richobs.show.summary import plain_console
+from richobs.show.sweep import PAGE, sweep_plain, sweep_table, sweep_watched
+from richobs.sweeping import sweep_cells
+from richobs.worlds.registry import WORLDS, config_class
+
+LONGEST = 120  # characters of a folder's name
+
+
+def _parameters() -> type[Any]:
+    """Returns what can be varied as a dataclass of texts: settings of a run, then parameters of all worlds."""
+    told = {name: text for name, text in field_docs(Settings).items() if name not in FIXED}
+    worlds: dict[str, list[str]] = {}  # which have a parameter
+    for world in WORLDS:
+        for name, text in field_docs(config_class(world)).items():
+            told.setdefault(option_name(name), text)
+            worlds.setdefault(option_name(name), []).append(world)
+    fields = [
+        (
+            name,
+            Annotated[
+                str | None,
+                tyro.conf.arg(
+                    help=f"{text} Worlds: {', '.join(worlds[name])}." if name in worlds else text,
+                    metavar="VALUES",
+                    help_behavior_hint="",
+                ),
+            ],
+            dataclasses.field(default=None),
+        )
+        for name, text in told.items()
+    ]
+    names = {"__doc__": "What is varied: one value, or several with commas between them."}
+    return dataclasses.make_dataclass("Parameters", fields, frozen=True, namespace=names)
+
+
+if TYPE_CHECKING:
+    Parameters = Any
+else:
+    Parameters = _parameters()
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepCommand:
+    """Run every combination of settings with every seed, and write one page about all runs."""
+
+    where: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
+    """The world, as `lock` or as `lock/5,noise_bits=4`."""
+    parameters: Parameters
+    work: WorkOptions
+    seeds: str = "0:10"
+    """Seeds of the runs: `0:20` are those from 0 to 19, `3,7` are two."""
+    workers: int | None = None
+    """Processes, one run each at a time; by default as many as there are CPUs."""
+    out: pathlib.Path | None = None
+    """Folder of the sweep; by default one under `runs/` named after it. What is finished there is not run again."""
+    quiet: bool = False
+    """Print nothing while it runs, and only the table at the end."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self, console: Console) -> int:
+        """Runs what is missing and prints a line per setting; the exit status is 1 if a run failed."""
+        varied = {
+            f.name: _values(f.name, text)
+            for f in dataclasses.fields(self.parameters)
+            if (text := getattr(self.parameters, f.name)) is not None
+        }
+        cells = plan_cells(self.where, seed_list(self.seeds), varied)
+        folder = self.out or self._folder()
+        quiet = self.quiet or self.json
+        try:
+            with self.work.executor() as executor, sweep_watched(self.where, quiet=quiet) as watch:
+                done = sweep_cells(cells, folder, workers=self.workers, executor=executor, watch=watch)
+        except KeyboardInterrupt:
+            stopped = f"stopped; what was done is kept in {folder}, and the same command goes on."
+            plain_console(stderr=True).print(Text(stopped))
+            raise
+        failed = [result for result in done.results.values() if result.state == "failed"]
+        if self.json:
+            console.print_json(json.dumps(sweep_plain(done)))
+        else:
+            widened(console).print(Trimmed(sweep_table(done)))
+            for result in failed[:5]:
+                console.print(Text(f"{result.run} failed: {result.message}", style="red"))
+            if len(failed) > 5:
+                console.print(Text(f"and {len(failed) - 5:,} more; see {folder / RESULTS}", style="red"))
+            console.print(Text(f"\nwrote {folder / PAGE}"))
+        return 1 if failed else 0
+
+    def _folder(self) -> pathlib.Path:
+        """Returns a folder under `runs/` named after what is varied."""
+        given = [
+            f"{f.name}={text}"
+            for f in dataclasses.fields(self.parameters)
+            if (text := getattr(self.parameters, f.name)) is not None
+        ]
+        whole = "-".join(["sweep", self.where, *given, f"seeds={self.seeds}"])
+        name = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", whole)
+        if name != whole.replace("/", "-").replace(":", "-") or len(name) > LONGEST:
+            name = f"{name[:LONGEST]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+        return pathlib.Path("runs") / name
+
+
+def _values(name: str, text: str) -> list[Any]:
+    """Returns the values that a text names, converted where it is a setting of a run; worlds convert their own."""
+    parts = [part.strip() for part in text.split(",")]
+    hints = typing.get_type_hints(Settings)
+    if name == "tuning":
+        return [tuple(part.split()) for part in parts]
+    if name not in hints:
+        return list(parts)
+    kinds = typing.get_args(hints[name]) or (hints[name],)
+    return [_value(name, part, kinds) for part in parts]
+
+
+def _value(name: str, text: str, kinds: tuple[Any, ...]) -> Any:
+    """Returns one value of a setting."""
+    if text.lower() == "none" and types.NoneType in kinds:
+        return None
+    kind = next(k for k in kinds if k is not types.NoneType)
+    try:
+        return kind(text)
+    except ValueError:
+        option = "--" + name.replace("_", "-")
+        raise InvalidInput(f"{option}: {text!r} is not {'a whole number' if kind is int else 'a number'}.") from None

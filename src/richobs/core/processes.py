@@ -1,0 +1,66 @@
+"""Processes that work for another one: how they begin and end, and how Control-C reaches the one that started them."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LOOK = 0.2  # seconds between two looks for an interruption
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # workers are processes already
+
+
+@contextmanager
+def interruptions_noted() -> Iterator[threading.Event]:
+    """Yields an event that Control-C sets, instead of raising in the middle of a lock that threads of a pool need."""
+    noted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
+        yield noted
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: noted.set())
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interruptions_held_back() -> Iterator[None]:
+    """Lets Control-C wait while workers are started: they inherit that, so none dies of it before `begin_worker`."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Gives processes started meanwhile one thread each: sums are then the same for any number of workers."""
+    kept = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def begin_worker() -> None:
+    """Leaves interruptions to the process that started this worker, and ends the worker when that process is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

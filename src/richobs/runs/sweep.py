@@ -1,0 +1,556 @@
+"""Many runs: settings times seeds as data, each run a task in a folder of its own, and what came of them read back.
+
+sweep.json     the list of cells: which world, which settings, which folder
+results.jsonl  one line for each attempt at a cell, once it ended
+RUN/           the run of a cell, as `runs.store` keeps it
+
+A cell is run by a top-level function of the cell and a folder, so any executor can do it. What is finished is not run again,
+and a run that was killed goes on where it stopped.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import json
+import multiprocessing
+import os
+import platform
+import re
+import shutil
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, NamedTuple
+
+from richobs.core.errors import InvalidFile, InvalidInput, RichObsError
+from richobs.core.files import write_atomically
+from richobs.core.processes import LOOK, begin_worker, interruptions_held_back, interruptions_noted, one_thread_each
+from richobs.core.settings import Settings
+from richobs.learners import learner
+from richobs.runs import session
+from richobs.runs.store import CERTIFICATE, LOCK, StoredRun
+from richobs.worlds.gymnasium_ids import is_gymnasium_id
+from richobs.worlds.registry import config_class, configure, full_id, make
+
+FORMAT, VERSION = "richobs-sweep", 1
+SWEEP, RESULTS = "sweep.json", "results.jsonl"
+FIXED = frozenset({"seed", "workers"})  # settings of a run that a sweep chooses itself
+LONGEST = 150  # characters of a folder's name
+
+Work = Callable[["Cell", str], "CellResult"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep, as data."""
+
+    run: str  # the name of its folder
+    world: str  # a full id such as "lock/10,noise_bits=4"
+    settings: Settings
+    varied: tuple[tuple[str, Any], ...]  # what distinguishes it from other cells but for the seed: (name, value)
+
+    @property
+    def setting(self) -> str:
+        """What it has in common with the cells that differ by seed only, in words."""
+        return ", ".join(f"{name} {value}" for name, value in self.varied) or self.world
+
+    def as_plain(self) -> dict[str, Any]:
+        """Returns the cell in plain values."""
+        return {
+            "run": self.run,
+            "world": self.world,
+            "settings": self.settings.as_plain(),
+            "varied": [list(pair) for pair in self.varied],
+        }
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> "Cell":
+        """Returns the cell that `as_plain` took apart.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        run, world = values["run"], values["world"]
+        if not isinstance(run, str) or not isinstance(world, str) or not _is_name(run):
+            raise ValueError(f"{run!r} names no folder beside {SWEEP}")
+        varied = tuple((str(name), value) for name, value in values["varied"])
+        return cls(run, world, Settings.from_plain(values["settings"]), varied)
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What came of one cell."""
+
+    run: str
+    state: str  # "finished" or "failed"
+    message: str = ""  # why it failed
+    episodes: int = 0
+    guaranteed: bool = False  # whether the certificate claims anything of the policy
+    epsilon: float | None = None  # the gap that is claimed
+    as_asked: bool = False  # whether that is no wider than what was asked
+    lower: float | None = None  # the policy's value is at least this, where the learner bounds it
+    upper: float | None = None  # V* is at most this, likewise
+    cpu_seconds: float = 0.0  # of all attempts that ended
+    seconds: float = 0.0  # by the clock, likewise
+    certificate: str = ""  # SHA-256 of the certificate's file, or of what else the work keeps
+
+    def as_plain(self) -> dict[str, Any]:
+        """Returns the result in plain values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> "CellResult":
+        """Returns the result that `as_plain` took apart.
+
+        Raises:
+            TypeError: it is none.
+        """
+        result = cls(**values)
+        if not isinstance(result.run, str) or result.state not in ("finished", "failed"):
+            raise TypeError(f"{result.run!r} has the state {result.state!r}")
+        return result
+
+
+class SweepProgress(NamedTuple):
+    """How far a sweep is."""
+
+    total: int
+    finished: int
+    failed: int
+    running: int
+    last: CellResult | None = None  # the one that just ended
+
+
+Watch = Callable[[SweepProgress], None]
+
+
+def seed_list(text: str) -> list[int]:
+    """Returns the seeds that a text names: `0:20` are those from 0 to 19, `3,7` are two, and both can be mixed.
+
+    Raises:
+        InvalidInput: the text names none.
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, colon, end = part.partition(":")
+        try:
+            seeds += range(int(first), int(end)) if colon else [int(first)]
+        except ValueError:
+            raise InvalidInput(
+                f"seeds are written as 0:20 (from 0 to 19) or as 3,7,9; {part!r} in {text!r} is neither."
+            ) from None
+    if not seeds:
+        raise InvalidInput(f"a sweep needs at least one seed; {text!r} names none.")
+    return seeds
+
+
+def plan_cells(world: str, seeds: Sequence[int], varied: Mapping[str, Sequence[Any]]) -> list[Cell]:
+    """Returns the cells of a sweep: every combination of values, each with every seed. Nothing is built or played.
+
+    Args:
+        world: an id, such as `lock` or `lock/5,noise_bits=4`.
+        seeds: of the runs.
+        varied: values by name. A name is a setting of the run (`epsilon`, `learner`) or a parameter of the world
+            (`horizon`); a world's parameter with the name of a setting is written `world_seed`.
+
+    Raises:
+        InvalidInput: a name or a value that does not exist, or no cell, or one twice.
+    """
+    if not seeds:
+        raise InvalidInput("a sweep needs at least one seed; there are none.")
+    for name, values in varied.items():
+        if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
+            raise InvalidInput(f"a sweep needs a list of at least one value of {name}; got {values!r}.")
+    settings_of_runs = {f.name for f in dataclasses.fields(Settings)} - FIXED
+    cells: list[Cell] = []
+    for values in itertools.product(*varied.values()):
+        chosen = dict(zip(varied, values, strict=True))
+        asked = {name: value for name, value in chosen.items() if name in settings_of_runs}
+        rest = {name: value for name, value in chosen.items() if name not in settings_of_runs}
+        full, parameters = _world_with(world, rest)
+        told = tuple((n, _plain({**chosen, **parameters}[n])) for n in chosen if len(varied[n]) > 1)
+        for seed in seeds:
+            settings = Settings(seed=seed, **asked)
+            settings.check()
+            settings = dataclasses.replace(settings, learner=learner(settings.learner).name)
+            cells.append(Cell(folder_name(told, seed), full, settings, told))
+    runs = [(cell.world, cell.settings) for cell in cells]
+    if len(set(runs)) < len(runs):
+        raise InvalidInput("a sweep runs every cell once; a value or a seed is given twice.")
+    if len({cell.run for cell in cells}) < len(cells):  # values that differ only by characters that folders lack
+        cells = [dataclasses.replace(cell, run=f"{i:06}-{cell.run}") for i, cell in enumerate(cells)]
+    return cells
+
+
+def _world_with(world: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Returns the full id of a world with parameters, and the parameters as the types that the world declares."""
+    if is_gymnasium_id(world):
+        if parameters:
+            raise InvalidInput(
+                f"{', '.join(parameters)}: a sweep over a Gymnasium environment varies settings of the run; write the "
+                "environment's arguments into its id."
+            )
+        return world, {}
+    names = {f.name for f in dataclasses.fields(config_class(world.partition(",")[0].partition("/")[0]))}
+    of_runs = {f.name for f in dataclasses.fields(Settings)}
+    own = {
+        n.removeprefix("world_") if n.removeprefix("world_") in names & of_runs else n: v for n, v in parameters.items()
+    }
+    if unknown := [n for n, its_name in zip(parameters, own, strict=True) if n in FIXED or its_name not in names]:
+        raise InvalidInput(
+            f"neither a run nor the world {world!r} has {unknown[0]!r}; the world has {', '.join(names)}. Seeds are given "
+            "by `seeds`, and `workers` is the number of runs at the same time."
+        )
+    config = configure(world, **own)
+    return full_id(config), {n: getattr(config, own_name) for n, own_name in zip(parameters, own, strict=True)}
+
+
+def folder_name(told: Sequence[tuple[str, Any]], seed: int) -> str:
+    """Returns a folder's name for a cell, with nothing in it that a file system lacks."""
+    name = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", ",".join([*(f"{n}={v}" for n, v in told), f"seed={seed}"]))
+    if len(name) <= LONGEST:
+        return name
+    return f"{name[:LONGEST]}-{hashlib.sha256(repr((told, seed)).encode()).hexdigest()[:12]}"
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value as JSON holds it."""
+    return list(value) if isinstance(value, tuple) else getattr(value, "item", lambda: value)()
+
+
+def _is_name(run: str) -> bool:
+    """Whether a text is the name of one folder, and no way to another place."""
+    return re.fullmatch(r"[A-Za-z0-9_=+-][A-Za-z0-9._=,+-]*", run) is not None
+
+
+def run_cell(cell: Cell, folder: str) -> CellResult:
+    """Runs one cell in its folder, going on where it stopped, and returns what came of it, also where the run fails."""
+    clock = time.process_time if threading.current_thread() is threading.main_thread() else time.thread_time
+    cpu, begin = clock(), time.monotonic()
+    try:
+        session.run(make(cell.world), cell.settings, out=folder)
+        result = read_cell(cell, folder)
+    except RichObsError as error:
+        result = CellResult(cell.run, "failed", str(error))
+    except Exception as error:  # of an environment or a class that is somebody else's
+        result = CellResult(cell.run, "failed", f"{type(error).__name__}: {error}")
+    return dataclasses.replace(result, cpu_seconds=clock() - cpu, seconds=time.monotonic() - begin)
+
+
+def read_cell(cell: Cell, folder: str | os.PathLike[str]) -> CellResult:
+    """Returns what the folder of a finished run says about its cell.
+
+    Raises:
+        InvalidFile: there is no finished run of this cell.
+    """
+    stored = StoredRun.read(folder)
+    same = (stored.world, dataclasses.replace(stored.settings, workers=1)) == (cell.world, cell.settings)
+    if stored.certificate is None or not same:
+        raise InvalidFile(f"{os.fspath(folder)} does not hold the finished run of {cell.setting}, {cell.run}.")
+    found = stored.certificate.content["result"]
+    claimed = float(found["epsilon"]) if found["guaranteed"] else None
+    return CellResult(
+        run=cell.run,
+        state="finished",
+        episodes=int(found["episodes"]),
+        guaranteed=bool(found["guaranteed"]),
+        epsilon=claimed,
+        as_asked=claimed is not None and claimed <= cell.settings.epsilon,
+        lower=found["lower"],
+        upper=found["upper"],
+        certificate=file_digest(FilePath(folder) / CERTIFICATE),
+    )
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep as it is stored in its folder: the cells, and the results of those that ended."""
+
+    folder: FilePath
+    cells: tuple[Cell, ...]
+    results: Mapping[str, CellResult]  # by the name of the run
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> "Sweep":
+        """Returns the sweep in a folder, also while another process runs it.
+
+        Raises:
+            InvalidFile: there is none, or it is damaged.
+        """
+        place = FilePath(folder)
+        try:
+            content = json.loads((place / SWEEP).read_bytes())
+            if (content["format"], content["version"]) != (FORMAT, VERSION):
+                raise ValueError(f"format {content['format']!r}, version {content['version']!r}")
+            cells = tuple(Cell.from_plain(values) for values in content["cells"])
+        except FileNotFoundError:
+            raise InvalidFile(f"there is no sweep in {place}: it has no {SWEEP}.") from None
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise InvalidFile(f"{place / SWEEP} is damaged, or was made by another version: {error}.") from error
+        return cls(place, cells, _read_results(place, {cell.run for cell in cells}))
+
+    def of_setting(self) -> dict[tuple[tuple[str, Any], ...], list[Cell]]:
+        """Returns the cells by what was varied, seeds apart, in the order of the sweep."""
+        found: dict[str, list[Cell]] = {}
+        for cell in self.cells:
+            found.setdefault(json.dumps(cell.varied), []).append(cell)
+        return {cells[0].varied: cells for cells in found.values()}
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    folder: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    work: Work = run_cell,
+    kept: str = CERTIFICATE,
+    watch: Watch = lambda progress: None,
+) -> Sweep:
+    """Runs cells, each in its own folder under `folder`; what is finished there is not run again.
+
+    Args:
+        cells: what to run; a folder that holds another list is refused.
+        folder: of the sweep.
+        workers: processes that run cells, one at a time each; by default as many as there are CPUs.
+        executor: runs the cells instead. Where its workers are on other machines, or do not see the folder, they send the
+            finished run back.
+        work: runs one cell in a folder: a top-level function, which can be sent to another process.
+        kept: the file that `work` leaves in the folder of a finished run, and whose digest is in the result.
+        watch: told how far the sweep is whenever that changes.
+
+    Raises:
+        InvalidInput: the folder holds another sweep.
+        OSError: the folder cannot be written.
+    """
+    if workers is not None and workers < 1:
+        raise InvalidInput(f"workers must be at least 1; got {workers}.")
+    place = FilePath(folder).absolute()
+    token = _keep_plan(place, cells)
+    results = _read_results(place, {cell.run for cell in cells})
+    missing = [cell for cell in cells if not _is_done(place, results.get(cell.run), kept)]
+    state = {cell.run: "finished" for cell in cells}
+    state.update({cell.run: "waiting" for cell in missing})
+
+    def tell(running: int, last: CellResult | None = None) -> None:
+        counts = [sum(s == wanted for s in state.values()) for wanted in ("finished", "failed")]
+        watch(SweepProgress(len(cells), counts[0], counts[1], running, last))
+
+    tell(0)
+    with contextlib.closing(_Sender(work, _Home(str(place), platform.node(), token), workers, executor)) as sender:
+        for step in _ended(missing, sender):
+            if isinstance(step, int):
+                tell(step)
+                continue
+            running, result, files = step
+            if files is not None:
+                _unpack(place / result.run, files)
+            with (place / RESULTS).open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(result.as_plain()) + "\n")
+            state[result.run] = result.state
+            tell(running, result)
+    return Sweep.read(place)
+
+
+class _Home(NamedTuple):
+    """Where the process that asks keeps the sweep."""
+
+    folder: str
+    host: str
+    token: str  # SHA-256 of its list of cells
+
+
+def _run_from(work: Work, cell: Cell, home: _Home) -> tuple[CellResult, dict[str, bytes] | None]:
+    """Runs a cell, wherever this is; returns the result, and the run's files where they must be sent home.
+
+    The folder is used directly only on the same machine: the record of a run is an SQLite database, which does not work
+    reliably on file systems that several machines share.
+    """
+    plan = FilePath(home.folder) / SWEEP
+    if platform.node() == home.host and plan.exists() and file_digest(plan) == home.token:
+        return work(cell, str(FilePath(home.folder) / cell.run)), None
+    with tempfile.TemporaryDirectory(prefix="richobs-") as scratch:
+        folder = FilePath(scratch) / cell.run
+        result = work(cell, str(folder))
+        files = (
+            sorted(f for f in folder.iterdir() if f.is_file() and not f.name.startswith(LOCK))
+            if folder.exists()
+            else []
+        )
+        return result, {file.name: file.read_bytes() for file in files}
+
+
+class _Sender:
+    """Sends cells to an executor that was given, or to a pool of processes of its own, which is renewed where it breaks."""
+
+    def __init__(self, work: Work, home: _Home, workers: int | None, executor: Executor | None):
+        self._work, self._home, self._given = work, home, executor
+        self._pool: ProcessPoolExecutor | None = None
+        self._before = set(multiprocessing.active_children())
+        self.width: int | None = None if executor is not None else workers or _cpus()  # cells at the same time
+
+    def send(self, cell: Cell) -> "Future[tuple[CellResult, dict[str, bytes] | None]]":
+        """Sends one cell."""
+        if self._given is not None:
+            return self._given.submit(_run_from, self._work, cell, self._home)
+        with one_thread_each(), interruptions_held_back():
+            if self._pool is None:
+                spawn = multiprocessing.get_context("spawn")
+                self._pool = ProcessPoolExecutor(self.width, mp_context=spawn, initializer=begin_worker)
+            return self._pool.submit(_run_from, self._work, cell, self._home)
+
+    def renew(self) -> None:
+        """Gives a broken pool up; the next cell gets a new one."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+    def close(self) -> None:
+        """Ends the own pool at once, also in the middle of a cell: what a run has stored is kept."""
+        if self._pool is not None:
+            self.renew()
+            for child in set(multiprocessing.active_children()) - self._before:
+                child.terminate()
+
+
+Ended = tuple[int, CellResult, dict[str, bytes] | None]  # cells that are running now, what ended, files to be kept
+
+
+def _ended(cells: Sequence[Cell], sender: _Sender) -> Iterator[int | Ended]:
+    """Yields what came of every cell as it ends, and in between how many are running, where that changed.
+
+    Where a process of the own pool dies, every cell that was running then is run again alone, so that the one which takes
+    its process down is found, and only that one fails.
+    """
+    waiting, suspects = deque(cells), deque[Cell]()
+    sent: dict[Future[tuple[CellResult, dict[str, bytes] | None]], Cell] = {}
+    told = 0
+    with interruptions_noted() as interrupted:
+        try:
+            while waiting or suspects or sent:
+                if suspects and not sent:
+                    alone = suspects.popleft()
+                    sent[sender.send(alone)] = alone
+                while not suspects and waiting and (sender.width is None or len(sent) < sender.width):
+                    cell = waiting.popleft()
+                    sent[sender.send(cell)] = cell
+                running = len(sent) if sender.width is not None else sum(future.running() for future in sent)
+                if running != told:
+                    told = running
+                    yield running
+                done, _ = wait(sent, timeout=LOOK, return_when=FIRST_COMPLETED)
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
+                was_alone = len(sent) == 1
+                if sender.width is not None and any(_broke(future) for future in done):
+                    done, _ = wait(sent)  # the others broke with it, or were finished before
+                    sender.renew()
+                for future in [future for future in sent if future in done]:  # in the order of cells
+                    cell = sent.pop(future)
+                    told = max(0, told - 1)
+                    if sender.width is not None and _broke(future) and not was_alone:
+                        suspects.append(cell)
+                    else:
+                        yield (told, *_answer(cell, future))
+        except BaseException:
+            for future in sent:
+                future.cancel()
+            raise
+
+
+def _broke(future: "Future[Any]") -> bool:
+    return not future.cancelled() and isinstance(future.exception(), BrokenProcessPool)
+
+
+def _answer(
+    cell: Cell, future: "Future[tuple[CellResult, dict[str, bytes] | None]]"
+) -> tuple[CellResult, dict[str, bytes] | None]:
+    """Returns what a task answered; one that has no answer is a cell that failed."""
+    try:
+        return future.result()
+    except CancelledError:
+        message = "the executor cancelled it."
+    except BrokenProcessPool:
+        message = (
+            "the process that ran it died, perhaps for want of memory. What it stored is kept; the same sweep goes on."
+        )
+    except RichObsError as error:
+        message = str(error)
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+    return CellResult(cell.run, "failed", message), None
+
+
+def _unpack(folder: FilePath, files: Mapping[str, bytes]) -> None:
+    """Writes the files of a run that another machine sent, instead of what the folder held."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        if not _is_name(name):
+            raise InvalidFile(f"a worker sent a file with the name {name!r}, which no run has.")
+        with write_atomically(folder / name) as stream:
+            stream.write(content)
+
+
+def _keep_plan(place: FilePath, cells: Sequence[Cell]) -> str:
+    """Writes the list of cells, or checks that the folder holds the same; returns its digest."""
+    content = {"format": FORMAT, "version": VERSION, "cells": [cell.as_plain() for cell in cells]}
+    text = (json.dumps(content, indent=1) + "\n").encode()
+    file = place / SWEEP
+    if file.exists():
+        if list(Sweep.read(place).cells) != [Cell.from_plain(json.loads(json.dumps(c.as_plain()))) for c in cells]:
+            raise InvalidInput(
+                f"{place} holds another sweep, with other cells. Choose another folder, or ask for the same sweep."
+            )
+        return file_digest(file)
+    if place.exists() and any(place.iterdir()):
+        raise InvalidInput(f"{place} holds something else than a sweep. Choose another folder.")
+    with write_atomically(file) as stream:
+        stream.write(text)
+    return file_digest(file)
+
+
+def _read_results(place: FilePath, runs: set[str]) -> dict[str, CellResult]:
+    """Returns the last result of every run that ended, with the seconds of all attempts; a torn last line is left out."""
+    found: dict[str, CellResult] = {}
+    try:
+        lines = (place / RESULTS).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return found
+    for i, line in enumerate(lines):
+        try:
+            result = CellResult.from_plain(json.loads(line))
+        except (TypeError, ValueError) as error:
+            if i == len(lines) - 1:
+                continue
+            raise InvalidFile(f"{place / RESULTS}, line {i + 1}, is damaged: {error}.") from error
+        if result.run in runs:
+            before = found.get(result.run, CellResult(result.run, "failed"))
+            cpu, clock = before.cpu_seconds + result.cpu_seconds, before.seconds + result.seconds
+            found[result.run] = dataclasses.replace(result, cpu_seconds=cpu, seconds=clock)
+    return found
+
+
+def _is_done(place: FilePath, result: CellResult | None, kept: str) -> bool:
+    """Whether a cell is finished, and what it left the file that it was then."""
+    if result is None or result.state != "finished":
+        return False
+    file = place / result.run / kept
+    return file.exists() and file_digest(file) == result.certificate
+
+
+def file_digest(file: FilePath) -> str:
+    """Returns the SHA-256 of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _cpus() -> int:
+    """Returns how many CPUs this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

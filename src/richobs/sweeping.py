@@ -1,0 +1,81 @@
+"""`sweep`: many runs with one call, every combination of settings with every seed, stored and resumable run by run."""
+
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+from richobs.core.errors import RichObsError
+from richobs.runs.store import REPORT, StoredRun
+from richobs.runs.sweep import Cell, CellResult, Sweep, plan_cells, run_cell, run_cells, seed_list
+from richobs.show.page import write_report
+from richobs.show.sweep import sweep_watched, write_sweep
+from richobs.show.terminal import is_interactive
+
+
+def sweep(
+    world: str,
+    *,
+    out: str | os.PathLike[str],
+    seeds: Iterable[int] | str = range(10),
+    workers: int | None = None,
+    executor: Executor | None = None,
+    progress: bool | None = None,
+    **varied: Any,
+) -> Sweep:
+    """Runs a world with every combination of settings and every seed, and writes a page about all runs.
+
+    Each run is kept in its own folder under `out`. The same call goes on with what a killed one has left, and a run that
+    failed is a row with its sentence.
+
+    Args:
+        world: an id, such as `lock` or `lock/5,noise_bits=4`.
+        out: the sweep's folder; it gets `sweep.json`, `results.jsonl`, `sweep.html` and a folder for each run.
+        seeds: of the runs, as numbers or as text such as "0:20".
+        workers: processes, one run each at a time; by default as many as there are CPUs.
+        executor: any `concurrent.futures.Executor` that does the runs instead, for instance `richobs.ray.RayExecutor`.
+        progress: show how far it is; by default in a terminal or a notebook.
+        **varied: a value, or a list of values, for each setting of a run (`epsilon=[0.1, 0.05]`, `learner="lsvee"`) and each
+            parameter of the world (`horizon=[5, 10]`); a world's parameter with the name of a setting is `world_seed`.
+
+    Raises:
+        InvalidInput: a name or a value that does not exist, or the folder holds another sweep.
+    """
+    chosen = seed_list(seeds) if isinstance(seeds, str) else list(seeds)
+    cells = plan_cells(world, chosen, {name: _as_list(values) for name, values in varied.items()})
+    shown = is_interactive() if progress is None else progress
+    with sweep_watched(world, quiet=not shown) as watch:
+        return sweep_cells(cells, out, workers=workers, executor=executor, watch=watch)
+
+
+def sweep_cells(cells: Sequence[Cell], out: str | os.PathLike[str], **options: Any) -> Sweep:
+    """Runs cells as `runs.sweep.run_cells` does, with a page about each run and one about all.
+
+    Args:
+        cells: what to run.
+        out: the sweep's folder.
+        **options: as for `run_cells`.
+    """
+    try:
+        done = run_cells(cells, out, work=run_cell_with_page, **options)
+    except KeyboardInterrupt:
+        write_sweep(Sweep.read(out))
+        raise
+    write_sweep(done)
+    return done
+
+
+def run_cell_with_page(cell: Cell, folder: str) -> CellResult:
+    """Runs one cell in its folder and writes the page about it."""
+    result = run_cell(cell, folder)
+    try:
+        write_report([StoredRun.read(folder)], pathlib.Path(folder) / REPORT, figures=False)
+    except RichObsError:  # a run that failed before it began has nothing to show
+        return result
+    return result
+
+
+def _as_list(values: Any) -> list[Any]:
+    """Returns one value, or several, as a list; a tuning given as a dictionary is one value."""
+    return list(values) if isinstance(values, list | tuple | range) else [values]

@@ -1,0 +1,665 @@
+"""Who does the work of a run changes no byte of it: threads, processes, any executor; and what may not be sent is not."""
+
+import multiprocessing
+import os
+import pathlib
+import pickle
+import threading
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+
+import richobs
+from richobs.classes import Callables, Layered, TableLevel
+from richobs.core import executors
+from richobs.core.environment import call_size
+from richobs.core.errors import InvalidInput, Rejected, WorkerFailed
+from richobs.core.executors import Spec, Workers, do_task
+from richobs.core.ledger import Ledger
+from richobs.core.policies import OpenLoop, Uniform
+from richobs.core.queries import LevelMoments, LevelSteps, Query
+from richobs.engines import PacedEnvironment, StreamEngine
+from richobs.engines.base import parts_of
+from richobs.engines.paced import play_call
+from richobs.engines.recorded import pack_answer
+from richobs.runs.store import StoredRun
+
+ROOTS = [[[0.72, 0.18], [0.18, 0.72]], [[0.82, 0.1], [0.2, 0.8]], [[0.18, 0.8], [0.6, 0.7]]]
+ENDS = [[[0.0, 0.0], [0.0, 0.9]], [[0.1, 0.2], [0.9, 0.0]], [[0.15, 0.1], [0.1, 0.98]]]
+FUNCTIONS = Layered([TableLevel(ROOTS), TableLevel(ENDS)])
+ASKED = {"epsilon": 0.05, "delta": 0.2, "max_episodes": 300, "progress": False}
+
+
+class Own:
+    """The action that equals the first observation mostly leads to where action 1 mostly pays."""
+
+    replayable = True
+    horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
+
+    def play(self, policy, n, rng, levels=None):
+        x = rng.integers(0, 2, n)
+        first = policy.actions(0, x, rng)
+        then = (rng.random(n) < np.where(first == x, 0.8, 0.2)).astype(np.int64)
+        last = policy.actions(1, then, rng)
+        paid = (then == 1) & (last == 1) & (rng.random(n) < 0.9)
+        columns = [x, then], [first, last], [np.zeros(n), paid.astype(float)]
+        return richobs.Episodes(*(column[:levels] for column in columns))
+
+
+class Doubled(Own):
+    reward_range = (0.0, 2.0)
+
+    def play(self, policy, n, rng, levels=None):
+        played = super().play(policy, n, rng, levels)
+        return richobs.Episodes(played.observations, played.actions, [2 * r for r in played.rewards])
+
+
+class Undeclared(Own):
+    replayable = False
+
+
+class InThreads(Own):
+    """Says that it releases the interpreter lock, and notes who plays it."""
+
+    releases_gil = True
+    players: ClassVar[set[str]] = set()
+
+    def play(self, policy, n, rng, levels=None):
+        self.players.add(threading.current_thread().name.partition("_")[0])
+        return super().play(policy, n, rng, levels)
+
+
+class Busy(Own):
+    """Two threads must not play one copy of it at the same time."""
+
+    busy = False
+
+    def play(self, policy, n, rng, levels=None):
+        assert not self.busy
+        self.busy = True
+        time.sleep(0.005)
+        played = super().play(policy, n, rng, levels)
+        self.busy = False
+        return played
+
+
+class OwnGenerator(Own):
+    """Declares what is not true: it has a generator of its own, of which every copy has a copy."""
+
+    def __init__(self):
+        self.hidden = np.random.default_rng(0)
+
+    def play(self, policy, n, rng, levels=None):
+        return super().play(policy, n, self.hidden, levels)
+
+
+class SharedGenerator(Own):
+    """Declares what is not true: all copies in one process share a generator, and each process begins it anew."""
+
+    hidden = np.random.default_rng(0)
+
+    def play(self, policy, n, rng, levels=None):
+        return super().play(policy, n, self.hidden, levels)
+
+
+class Remembering(Own):
+    """Declares what is not true: what it plays depends on how often it was called."""
+
+    calls = 0
+
+    def play(self, policy, n, rng, levels=None):
+        self.calls += 1
+        return super().play(policy, n, np.random.default_rng([self.calls, int(rng.integers(2**31))]), levels)
+
+
+class HiddenCoin(Own):
+    """Declares what is not true: one coin in an episode comes from a generator of its own, the rest from `rng`."""
+
+    horizon = 1
+
+    def __init__(self, seed):
+        self.hidden = np.random.default_rng(seed)
+
+    def play(self, policy, n, rng, levels=None):
+        x = np.zeros(n, dtype=np.int64)
+        return richobs.Episodes([x], [policy.actions(0, x, rng)], [(self.hidden.random(n) < 0.2).astype(float)])
+
+
+class Remade(Own):
+    """Declares what is not true: every copy draws for itself what it is like."""
+
+    made = 0
+
+    def __setstate__(self, state):
+        Remade.made += 1
+        self.number = Remade.made
+
+    def __getstate__(self):
+        return {"number": 0}
+
+    def play(self, policy, n, rng, levels=None):
+        return super().play(policy, n, np.random.default_rng([self.number, int(rng.integers(2**31))]), levels)
+
+
+class OneAtATime(Own):
+    """Plays one episode per call, and says so."""
+
+    at_once = 1
+
+    def play(self, policy, n, rng, levels=None):
+        assert n == 1
+        return super().play(policy, n, rng, levels)
+
+
+SETTINGS = {"pays": 0.9, "root": 0.72}  # of this module; a worker imports it anew
+
+
+class Configured(Own):
+    """What it pays is a setting of this module."""
+
+    def play(self, policy, n, rng, levels=None):
+        played = super().play(policy, n, rng, levels)
+        return richobs.Episodes(
+            played.observations, played.actions, [r * (rng.random(n) < SETTINGS["pays"]) for r in played.rewards]
+        )
+
+
+def configured(level, x):
+    return np.full((len(x), 2), SETTINGS["root"])
+
+
+def constant(level, x):
+    return np.full((len(x), 2), 0.5)
+
+
+class Mortal(Own):
+    """A worker process that plays it dies, as long as a file is there; the parent does not."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def play(self, policy, n, rng, levels=None):
+        if self.file.exists() and multiprocessing.parent_process() is not None:
+            os._exit(9)
+        return super().play(policy, n, rng, levels)
+
+
+class Steps(gymnasium.Env):
+    """A walk on the numbers 0 to 3 with random steps, as Gymnasium wants it."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(4), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = int(self.np_random.integers(2))
+        return self.place, {}
+
+    def step(self, action):
+        self.place = min(3, self.place + int(action == 1 and self.np_random.random() < 0.8))
+        return self.place, float(self.place == 3) / 2, False, False, {}
+
+
+class Unseeded(gymnasium.Env):
+    """Ignores the seed of its reset: one step, which pays what a generator of its own draws."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, hidden=0):
+        self.hidden = np.random.default_rng(hidden)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 0, self.pays(), True, False, {}
+
+    def pays(self):
+        return float(self.hidden.random())
+
+
+class UnseededCoin(Unseeded):
+    def pays(self):
+        return float(self.hidden.random() < 0.2)
+
+
+class SharedByAll(Unseeded):
+    """All copies draw from one generator."""
+
+    of_all = np.random.default_rng(1)
+
+    def __init__(self):
+        self.hidden = self.of_all
+
+
+class EachDifferent(Unseeded):
+    """Episodes of one copy are all alike, those of another one are not like them."""
+
+    made = 0
+
+    def __init__(self):
+        EachDifferent.made += 1
+        self.number = 1 / EachDifferent.made
+
+    def pays(self):
+        return self.number
+
+
+class FailsAtTimes(Unseeded):
+    """Follows from its seed, but fails with some seeds."""
+
+    def reset(self, *, seed=None, options=None):
+        if seed % 7 == 0:
+            raise ConnectionError("no answer")
+        self.hidden = np.random.default_rng(seed)
+        return 0, {}
+
+
+class Counted(ThreadPoolExecutor):
+    """Counts what is submitted, and how many tasks brought the spec along."""
+
+    def __init__(self, n):
+        super().__init__(n)
+        self.tasks = self.whole = 0
+
+    def submit(self, fn, /, *args):
+        self.tasks += 1
+        self.whole += args[1] is not None
+        return super().submit(fn, *args)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.fixture
+def threads():
+    with Counted(2) as pool:
+        yield pool
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    """A worker process is new to each test; these threads share the process of all tests."""
+    executors._specs.clear()
+
+
+def files_of(folder):
+    return {name: (folder / name).read_bytes() for name in ("certificate.json", "policy.npz")}
+
+
+class TestSameBytes:
+    def test_an_environment_of_your_own(self, tmp_path, processes, threads):
+        whole = richobs.learn(Own(), FUNCTIONS, **ASKED, out=tmp_path / "one")
+        for name, given in (
+            ("two", {"executor": threads}),
+            ("three", {"executor": processes}),
+            ("four", {"workers": 3, "executor": processes}),
+        ):
+            outcome = richobs.learn(Own(), FUNCTIONS, **ASKED, **given, out=tmp_path / name)
+            assert outcome.trace == whole.trace
+            assert files_of(tmp_path / name) == files_of(tmp_path / "one")
+        assert whole.episodes > 100
+        assert threads.tasks > 16
+
+    def test_a_built_in_world(self, monkeypatch, processes, threads):
+        monkeypatch.setattr("richobs.engines.stream.CHUNK_LEVELS", 400)
+        problem = richobs.make("lock/4,seed=3")
+        query = Query(
+            Uniform(problem.n_actions),
+            1_001,
+            "x",
+            returns=True,
+            paths=150,
+            tally=True,
+            moments=(LevelMoments(1, np.array([0, 2])), LevelMoments(3)),
+            steps=(LevelSteps(0), LevelSteps(2)),
+        )
+
+        def answer(workers):
+            engine = StreamEngine(
+                problem.env, problem.functions, seed=5, ledger=Ledger(), process=problem.process, workers=workers
+            )
+            return pack_answer(engine.ask(query))
+
+        one = answer(1)
+        assert answer(3) == one
+        assert answer(Workers(1, processes)) == one
+        assert answer(Workers(1, threads)) == one
+        assert threads.tasks == 11
+
+    def test_rewards_in_other_units(self, threads):
+        doubled = [TableLevel(2 * np.array(tables), value_range=(0.0, 2.0)) for tables in (ROOTS, ENDS)]
+        functions = Layered(doubled)
+        asked = {**ASKED, "learner": "certified", "epsilon": 0.6, "max_episodes": 3_000}
+        one, two = (richobs.learn(Doubled(), functions, **asked, executor=pool) for pool in (None, threads))
+        assert one.trace == two.trace
+        assert one.claims == two.claims
+        assert threads.tasks > 16
+
+    def test_gymnasium(self, processes):
+        functions = Layered([TableLevel(np.random.default_rng(h).random((3, 4, 2))) for h in range(2)])
+        env = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5))
+        assert env.replayable
+        assert not richobs.from_gymnasium(Steps(), horizon=2, step_range=(0.0, 0.5)).replayable
+        assert not richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5), deterministic=True).replayable
+        query = Query(richobs.LearnedPolicy(functions, (1, 2)), 60, "x", episodes=True)
+        one, two = (
+            pack_answer(
+                StreamEngine(
+                    PacedEnvironment(env, functions=functions, workers=workers), functions, seed=0, ledger=Ledger()
+                ).ask(query)
+            )
+            for workers in (Workers(), Workers(1, processes))
+        )
+        assert one == two
+
+    @pytest.mark.filterwarnings("ignore")
+    @pytest.mark.parametrize("kind", ["loky", "dask"])
+    def test_other_executors(self, tmp_path, kind):
+        if kind == "loky":
+            pool = pytest.importorskip("loky").ProcessPoolExecutor(2)
+            close = pool.shutdown
+        else:
+            client = pytest.importorskip("distributed").Client(
+                n_workers=2, threads_per_worker=1, dashboard_address=None
+            )
+            pool, close = client.get_executor(), client.close
+        try:
+            for name, executor in (("one", None), ("two", pool)):
+                richobs.learn(Own(), FUNCTIONS, **ASKED, executor=executor, out=tmp_path / name)
+            assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+        finally:
+            close()
+
+
+class TestCalls:
+    def test_every_call_has_numbers_of_its_own(self):
+        played = PacedEnvironment(Own()).play(Uniform(2), 320, np.random.default_rng(0))
+        calls = {tuple(np.concatenate([part.observations[0], part.actions[0]])) for part in cut(played, 20)}
+        assert len(calls) == 16
+
+    def test_their_size_does_not_depend_on_who_plays(self):
+        own, undeclared = Own(), Undeclared()
+        assert [call_size(own, n) for n in (1, 16, 17, 100, 512, 10**9)] == [1, 1, 2, 7, 32, 32]
+        assert [call_size(undeclared, n) for n in (1, 512, 10**9)] == [32, 32, 32]
+        own.at_once = 3
+        assert call_size(own, 512) == 3
+
+    def test_512_episodes_are_enough_for_eight_workers(self, threads):
+        workers = Workers(1, threads)
+        PacedEnvironment(Own(), workers=workers).play(Uniform(2), 512, np.random.default_rng(0))
+        assert threads.tasks == 16
+
+    def test_recorded_calls_are_not_sent(self, threads):
+        calls = {}
+
+        class Notes:
+            def call(self, key):
+                return calls.get(key)
+
+            def keep_call(self, key, answer):
+                assert key not in calls
+                calls[key] = answer
+
+        def play():
+            env = PacedEnvironment(Own(), Notes(), workers=Workers(1, threads))
+            return env.play(Uniform(2), 64, np.random.default_rng(0))
+
+        first = play()
+        for key in sorted(calls)[:5]:
+            del calls[key]
+        again = play()
+        assert threads.tasks == 16 + 5
+        np.testing.assert_array_equal(again.observations, first.observations)
+
+
+def cut(played, size):
+    return [played.part(i, i + size) for i in range(0, played.n, size)]
+
+
+class TestWhatMayBeSent:
+    @pytest.mark.parametrize("kind", [OwnGenerator, SharedGenerator, Remembering, Remade])
+    def test_an_environment_that_hides_randomness_is_refused(self, kind, threads):
+        """Copies in several workers would all play the same episodes, and a claim would count them as independent."""
+        with pytest.raises(Rejected, match="copies of it do not play the same episodes with the same generator"):
+            richobs.learn(kind(), FUNCTIONS, **ASKED, executor=threads)
+        assert threads.tasks == 0
+
+    def test_a_single_hidden_coin_is_noticed(self, threads):
+        for seed in range(20):
+            with pytest.raises(Rejected, match="copies of it do not play the same episodes"):
+                PacedEnvironment(HiddenCoin(seed), workers=Workers(1, threads)).play(
+                    Uniform(2), 32, np.random.default_rng(0)
+                )
+
+    def test_a_trial_plays_no_more_at_once_than_is_declared(self, threads):
+        one, two = (
+            PacedEnvironment(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
+            for workers in (Workers(), Workers(1, threads))
+        )
+        np.testing.assert_array_equal(one.observations, two.observations)
+        assert threads.tasks == 20
+
+    @pytest.mark.parametrize("kind", [Unseeded, SharedByAll, EachDifferent, FailsAtTimes])
+    def test_a_gymnasium_environment_that_ignores_seeds_is_played_by_one_copy(self, kind, threads, caplog):
+        env = richobs.from_gymnasium(kind, horizon=1, reward_range=(0, 1))
+        assert not env.replayable
+        assert not pickle.loads(pickle.dumps(env)).replayable
+        assert "is not known to take all its randomness from the seed of its reset" in caplog.text
+        assert ("no answer" in caplog.text) == (kind is FailsAtTimes)
+        if kind in (Unseeded, EachDifferent):
+            paid = np.ravel(env.play(Uniform(2), 64, np.random.default_rng(0)).rewards)
+            assert len(set(paid)) == (64 if kind is Unseeded else 1)
+            PacedEnvironment(env, workers=Workers(1, threads)).play(Uniform(2), 64, np.random.default_rng(0))
+            assert threads.tasks == 0
+
+    def test_it_plays_what_one_given_environment_plays(self):
+        envs = [richobs.from_gymnasium(given, horizon=1, reward_range=(0, 1)) for given in (Unseeded, Unseeded())]
+        one, two = (env.play(Uniform(2), 40, np.random.default_rng(0)) for env in envs)
+        np.testing.assert_array_equal(one.rewards, two.rewards)
+
+    def test_processes_of_copies_are_tried_too(self, caplog):
+        env = richobs.from_gymnasium(Unseeded, horizon=1, reward_range=(0, 1), vector=2)
+        assert len(set(np.ravel(env.play(Uniform(2), 16, np.random.default_rng(0)).rewards))) == 16
+        assert "so one copy plays, in this process" in caplog.text
+
+    def test_rare_coins_that_ignore_seeds_are_noticed(self):
+        """An honest environment of the same kind is not suspected."""
+        found = [
+            richobs.from_gymnasium(UnseededCoin, horizon=1, reward_range=(0, 1), hidden=seed).replayable
+            for seed in range(20)
+        ]
+        assert found == [False] * 20
+        assert richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5)).replayable
+
+    def test_a_worker_with_other_settings_is_refused(self, monkeypatch, processes):
+        """The bytes of the environment are the same; what it plays is not."""
+        env = PacedEnvironment(Configured(), workers=Workers(1, processes))
+        env.play(Uniform(2), 32, np.random.default_rng(0))
+        monkeypatch.setitem(SETTINGS, "pays", 0.2)
+        with pytest.raises(WorkerFailed, match="a worker has another environment than this process"):
+            richobs.learn(Configured(), FUNCTIONS, **ASKED, executor=processes)
+
+    def test_so_is_one_with_another_class(self, monkeypatch, processes):
+        monkeypatch.setattr("richobs.engines.stream.CHUNK_LEVELS", 400)
+        monkeypatch.setitem(SETTINGS, "root", 0.1)
+        problem = richobs.make("bandit,n_actions=2")
+        functions = Callables([constant, configured], problem.horizon, n_actions=2)
+        engine = StreamEngine(problem.env, functions, seed=0, ledger=Ledger(), workers=Workers(1, processes))
+        with pytest.raises(WorkerFailed, match="a worker has another class of functions than this process"):
+            engine.ask(Query.observe((), 1_000, purpose="x", phase="x"))
+
+    def test_one_that_is_not_declared_stays_and_says_so_once(self, threads, caplog):
+        one = richobs.learn(Undeclared(), FUNCTIONS, **ASKED)
+        two = richobs.learn(Undeclared(), FUNCTIONS, **ASKED, executor=threads)
+        assert one.trace == two.trace
+        assert threads.tasks == 0
+        assert [r.message for r in caplog.records] == [
+            "Undeclared does not declare `replayable = True`, so it is played in this process, by one thread. See "
+            "docs/scale.md."
+        ]
+
+    def test_one_that_answers_from_memory_stays(self, threads, caplog):
+        env = Own()
+        env.deterministic, env.real_episodes = True, 0
+        PacedEnvironment(env, workers=Workers(1, threads)).play(Uniform(2), 64, np.random.default_rng(0))
+        assert threads.tasks == 0
+        assert "Own is declared deterministic, so it is played in this process" in caplog.text
+
+    def test_neither_is_one_that_cannot_be_pickled(self, threads, caplog):
+        env = Own()
+        env.line = threading.Lock()
+        one, two = (richobs.learn(env, FUNCTIONS, **ASKED, executor=pool) for pool in (None, threads))
+        assert one.trace == two.trace
+        assert threads.tasks == 0
+        assert "Own cannot be copied (TypeError: cannot pickle '_thread.lock' object), so it is played" in caplog.text
+
+    def test_policies_of_python_code_stay_and_the_others_are_sent(self, threads, caplog):
+        functions = Callables([lambda level, x: np.array((ROOTS, ENDS)[level][0])[x]], 2, 2)
+        env = PacedEnvironment(Own(), functions=functions, workers=Workers(1, threads))
+        env.play(richobs.LearnedPolicy(functions, 0), 32, np.random.default_rng(0))
+        assert threads.tasks == 0
+        assert "a policy of type LearnedPolicy cannot be sent to workers" in caplog.text
+        env.play(OpenLoop((0, 1)), 32, np.random.default_rng(0))
+        assert threads.tasks == 16
+
+    def test_threads_where_it_says_that_they_pay(self):
+        InThreads.players.clear()
+        richobs.learn(InThreads(), FUNCTIONS, **ASKED, workers=2)
+        assert "richobs" in InThreads.players
+
+    def test_every_thread_plays_a_copy_of_its_own(self, threads):
+        env = PacedEnvironment(Busy(), workers=Workers(1, threads))
+        assert env.play(Uniform(2), 32, np.random.default_rng(0)).n == 32
+        assert threads.tasks == 16
+
+    def test_a_stored_run_goes_on_with_the_same_declaration_alone(self, tmp_path):
+        env, asked = Own(), {**ASKED, "out": tmp_path / "run"}
+        richobs.learn(env, FUNCTIONS, **asked)
+        env.replayable = False
+        with pytest.raises(InvalidInput, match="replayable"):
+            richobs.learn(env, FUNCTIONS, **asked)
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"executor": 3}, r"executor must be a concurrent\.futures\.Executor.*; got int"),
+            ({"env": {"replayable": "yes"}}, "replayable is True or False; got 'yes'"),
+            ({"env": {"releases_gil": 1}}, "releases_gil is True or False; got 1"),
+        ],
+    )
+    def test_what_is_no_executor_and_no_flag(self, change, sentence):
+        env = Own()
+        vars(env).update(change.get("env", {}))
+        with pytest.raises(InvalidInput, match=sentence):
+            richobs.learn(env, FUNCTIONS, **ASKED, executor=change.get("executor"))
+
+    def test_tasks_are_small_however_large_the_class(self):
+        functions = Layered([TableLevel(np.random.default_rng(0).random((5_000, 2, 2)))] * 2)
+        spec = Spec({"env": Own()}, parts_of(functions))
+        policy = richobs.LearnedPolicy(functions, (7, 4_000))
+        body = spec.task(play_call, Own(), policy, 8, 2, 8, 1)
+        assert len(spec.body) > 160_000
+        assert len(body) < 1_000
+        told = do_task(spec.digest, spec.body, body, 0)
+        expected = play_call(Own(), policy, 8, 2, 8, 1, 0)
+        np.testing.assert_array_equal(told.value.actions, expected.actions)
+
+
+def squared(offset, item):
+    if item == 13:
+        raise RewardWasStrange("at 13")
+    if item == 14:
+        raise CannotTravel(lambda: 3)
+    return (offset + item) ** 2
+
+
+class RewardWasStrange(Exception):
+    pass
+
+
+class CannotTravel(Exception):
+    pass
+
+
+class Slow(Executor):
+    """Does a task when its answer is awaited, and counts how many wait at a time."""
+
+    _max_workers = 2
+
+    def __init__(self):
+        self.waiting = self.most = 0
+
+    def submit(self, fn, /, *args):
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        outer = self
+
+        class Awaited(Future):
+            def result(self, timeout=None):
+                outer.waiting -= 1
+                return fn(*args)
+
+        return Awaited()
+
+
+class TestWorkers:
+    spec = Spec({}, {})
+
+    def test_answers_come_in_order_and_few_tasks_are_under_way(self):
+        slow = Slow()
+        answers = Workers(1, slow).send(self.spec, self.spec.task(squared, 1), range(15, 15 + 10**9))
+        assert [next(answers) for _ in range(30)] == [(1 + i) ** 2 for i in range(15, 45)]
+        assert slow.most == 4 * slow._max_workers
+
+    def test_a_worker_that_does_not_have_the_spec_gets_it(self, threads):
+        workers, body = Workers(1, threads), self.spec.task(squared, 1)
+        assert list(workers.send(self.spec, body, range(8))) == [(1 + i) ** 2 for i in range(8)]
+        assert (threads.tasks, threads.whole) == (8, 2)
+        executors._specs.clear()  # as if the workers were new
+        assert list(workers.send(self.spec, body, range(3))) == [1, 4, 9]
+        assert threads.whole > 2
+        assert threads.tasks == 8 + 3 + threads.whole - 2
+
+    def test_what_a_task_raises_is_raised(self, threads):
+        workers, body = Workers(1, threads), self.spec.task(squared, 1)
+        with pytest.raises(RewardWasStrange, match="at 13") as raised:
+            list(workers.send(self.spec, body, [13]))
+        assert "Raised in a worker" in raised.value.__notes__[0]
+        with pytest.raises(WorkerFailed, match="cannot be sent back"):
+            list(workers.send(self.spec, body, [14]))
+
+    def test_an_executor_that_is_shut_down(self, threads):
+        threads.shutdown()
+        with pytest.raises(WorkerFailed, match=r"takes no more tasks \(RuntimeError: cannot schedule"):
+            list(Workers(1, threads).send(self.spec, self.spec.task(squared, 1), [1]))
+
+    def test_a_task_that_a_worker_cannot_read(self, threads):
+        body = self.spec.task(squared, 1).replace(b"squared", b"Squared")
+        with pytest.raises(WorkerFailed, match="must be defined in modules that the workers can import"):
+            list(Workers(1, threads).send(self.spec, body, [1]))
+
+    def test_a_worker_with_other_versions_is_refused(self, monkeypatch, threads):
+        monkeypatch.setattr(executors, "VERSIONS", "richobs 9 and NumPy 9")
+        with pytest.raises(WorkerFailed, match="it has richobs 9 and NumPy 9; the run has richobs 0"):
+            list(Workers(1, threads).send(self.spec, self.spec.task(squared, 1), [1]))
+
+    def test_a_killed_worker_ends_the_run_and_the_same_call_goes_on(self, tmp_path):
+        whole = richobs.learn(Own(), FUNCTIONS, **ASKED)
+        deadly = pathlib.Path(tmp_path / "deadly")
+        deadly.touch()
+        env = Mortal(deadly)
+        with pytest.raises(WorkerFailed, match="the same call, or `richobs resume`, goes on from it"):
+            richobs.learn(env, FUNCTIONS, **ASKED, workers=2, out=tmp_path / "run")
+        assert StoredRun.read(tmp_path / "run").state == "stopped"
+        deadly.unlink()
+        outcome = richobs.learn(env, FUNCTIONS, **ASKED, out=tmp_path / "run")
+        assert outcome.trace == whole.trace
+        assert outcome.claims == whole.claims
+        assert outcome.episodes == whole.episodes

@@ -1,0 +1,220 @@
+"""Ray: futures that behave as elsewhere, actors that are lost and replaced, and a run on a cluster that loses a node."""
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import richobs
+from richobs.classes import Layered, TableLevel
+from richobs.core.errors import InvalidInput
+from richobs.ray import LARGE, RayExecutor, WorkerLost
+
+ROOTS = [[[0.72, 0.18], [0.18, 0.72]], [[0.82, 0.1], [0.2, 0.8]], [[0.18, 0.8], [0.6, 0.7]]]
+ENDS = [[[0.0, 0.0], [0.0, 0.9]], [[0.1, 0.2], [0.9, 0.0]], [[0.15, 0.1], [0.1, 0.98]]]
+FUNCTIONS = Layered([TableLevel(ROOTS), TableLevel(ENDS)])
+SMALL = {"object_store_memory": 80 * 2**20}
+PATIENCE = 60  # seconds until a test gives up
+
+
+class Logged:
+    """The action that equals the first observation mostly leads to where action 1 mostly pays; calls are noted in a file."""
+
+    replayable = True
+    horizon, n_actions, reward_range, at_once = 2, 2, (0.0, 1.0), 4
+    identity = "a logged walk"
+
+    def __init__(self, log, seconds):
+        self.log, self.seconds = log, seconds
+
+    def play(self, policy, n, rng, levels=None):
+        with open(self.log, "a") as stream:
+            stream.write(f"{os.getpid()}\n")
+        time.sleep(self.seconds)
+        x = rng.integers(0, 2, n)
+        first = policy.actions(0, x, rng)
+        then = (rng.random(n) < np.where(first == x, 0.8, 0.2)).astype(np.int64)
+        last = policy.actions(1, then, rng)
+        paid = (then == 1) & (last == 1) & (rng.random(n) < 0.9)
+        columns = [x, then], [first, last], [np.zeros(n), paid.astype(float)]
+        return richobs.Episodes(*(column[:levels] for column in columns))
+
+
+def noted(file, seconds=0.0):
+    """Writes a line into a file, waits, and returns the number of lines."""
+    with open(file, "a") as stream:
+        stream.write(f"{os.getpid()}\n")
+    time.sleep(seconds)
+    return lines(file)
+
+
+def lines(file):
+    return len(Path(file).read_text().splitlines()) if Path(file).exists() else 0
+
+
+def wait_until(condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def refused(value):
+    raise ValueError(f"no {value}")
+
+
+def size(body):
+    return len(body)
+
+
+def test_without_ray_the_error_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InvalidInput, match=r"pip install 'richobs\[ray\]'"):
+        RayExecutor()
+
+
+@pytest.mark.parametrize("options", [{"actors": 0}, {"max_task_retries": -1}, {"max_restarts": -2}])
+def test_impossible_numbers_are_refused(options):
+    with pytest.raises(InvalidInput, match="at least"):
+        RayExecutor(**options)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster on this machine with one node of one CPU; tests add others and remove them."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", str(Path(__file__).parent))  # workers import this file
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **SMALL})
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture
+def second(cluster):
+    """A second node with one CPU; whatever was added besides is removed at the end."""
+    node = cluster.add_node(num_cpus=1, **SMALL)
+    yield node
+    for left in [n for n in cluster.list_all_nodes() if n is not cluster.head_node]:
+        cluster.remove_node(left)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [("auto", "no Ray cluster at 'auto'"), ("127.0.0.1:1", "no Ray cluster at '127.0.0.1:1'"), ("here", "host:port")],
+)
+def test_an_address_without_a_cluster_is_refused(address, said, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_TMPDIR", "/nonexistent")  # `auto` looks for a cluster of this machine there
+    with pytest.raises(InvalidInput, match=said):
+        RayExecutor(address)
+
+
+def test_the_address_of_a_remote_client_is_refused():
+    pytest.importorskip("ray")
+    with pytest.raises(InvalidInput, match="remote client"):
+        RayExecutor("ray://somewhere:10001")
+
+
+def test_futures_behave_as_those_of_other_executors(cluster, tmp_path, monkeypatch):
+    import ray
+
+    stored = []
+    monkeypatch.setattr(ray, "put", lambda value, put=ray.put: stored.append(len(value)) or put(value))
+    with RayExecutor(cluster.address) as executor:
+        assert list(executor.map(abs, [-1, -2, -3])) == [1, 2, 3]
+        slow, waits = executor.submit(noted, tmp_path / "a", 0.5), executor.submit(noted, tmp_path / "b")
+        assert waits.cancel()
+        with pytest.raises(ValueError, match="no thanks") as raised:
+            executor.submit(refused, "thanks").result()
+        assert "on a Ray worker" in str(raised.value.__cause__)
+        with pytest.raises(TypeError, match=r"pickle|serializ"):
+            executor.submit(size, threading.Lock()).result()
+        body = bytes(LARGE)
+        assert [executor.submit(size, body).result() for _ in range(3)] == [LARGE] * 3
+        assert stored == [LARGE]
+        assert slow.result() == 1
+    assert lines(tmp_path / "b") == 0
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(abs, 1)
+
+
+def test_an_error_in_the_block_ends_calls_in_progress(cluster, tmp_path):
+    executor = RayExecutor(cluster.address)
+    running, waiting = executor.submit(noted, tmp_path / "a", 600.0), executor.submit(noted, tmp_path / "b")
+
+    def interrupted():
+        with executor:
+            wait_until(lambda: lines(tmp_path / "a") == 1)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with pytest.raises(WorkerLost, match="ended in the middle"):
+        running.result()
+    assert waiting.cancelled()
+
+
+def test_a_lost_call_is_made_again_unless_it_may_be_made_only_once(cluster, second, tmp_path):
+    with RayExecutor(cluster.address) as executor:
+        both = [(executor.submit, "again"), (executor.submit_once, "once")]
+        files = [tmp_path / name for _, name in both]
+        calls = [submit(noted, tmp_path / name, 3.0) for submit, name in both]
+        wait_until(lambda: all(lines(file) == 1 for file in files))
+        for file in files:
+            os.kill(int(file.read_text()), 9)
+        assert calls[0].result(PATIENCE) == 2
+        with pytest.raises(WorkerLost, match="only once"):
+            calls[1].result(PATIENCE)
+    assert [lines(file) for file in files] == [2, 1]
+
+
+def test_a_call_that_always_kills_its_worker_fails_in_the_end(cluster, tmp_path):
+    with RayExecutor(cluster.address, max_task_retries=1) as executor:
+        call = executor.submit(os._exit, 9)
+        with pytest.raises(WorkerLost, match="made 2 times"):
+            call.result(PATIENCE)
+        assert executor.submit(abs, -5).result(PATIENCE) == 5  # Ray has started the actor again
+
+
+def test_other_versions_on_the_cluster_are_refused(cluster, monkeypatch):
+    monkeypatch.setattr("richobs.ray._versions", lambda: ("0.0.0", "3.0", "1.0"))
+    with RayExecutor(cluster.address) as executor:
+        with pytest.raises(WorkerLost, match=r"this process richobs 0\.0\.0, Python 3\.0 and NumPy 1\.0"):
+            executor.submit(abs, 1).result(PATIENCE)
+        with pytest.raises(WorkerLost, match="same versions"):
+            executor.submit(abs, 1)
+
+
+def test_a_run_on_a_cluster_that_loses_a_node_and_gains_another_gives_the_same_bytes(cluster, second, tmp_path):
+    asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400, "progress": False}
+    here, there = tmp_path / "here", tmp_path / "there"
+    alone = richobs.learn(Logged(tmp_path / "one.log", 0.0), FUNCTIONS, out=here, **asked)
+    log, found = tmp_path / "many.log", []
+    with RayExecutor(cluster.address) as executor:
+        wait_until(lambda: executor._max_workers == 2)
+        env = Logged(log, 0.1)
+        task = threading.Thread(
+            target=lambda: found.append(richobs.learn(env, FUNCTIONS, out=there, executor=executor, **asked))
+        )
+        task.start()
+        wait_until(lambda: lines(log) >= 20)  # 16 of them are trials of this process
+        cluster.remove_node(second)
+        before = lines(log)
+        cluster.add_node(num_cpus=1, **SMALL)
+        after = lines(log)
+        task.join()
+    played, calls = lines(log), lines(tmp_path / "one.log")
+    assert before < after < played, "the run must have gone on without the node, and with the new one"
+    for file in ("certificate.json", "policy.npz"):
+        assert (here / file).read_bytes() == (there / file).read_bytes()
+    assert list(found[0].ledger) == list(alone.ledger)
+    trials = 16 + 4 * 4  # calls in this process that test whether copies play the same, and those of each worker
+    assert calls + 16 <= played <= calls + trials + 8  # with those that were made again
+    assert len(set(log.read_text().split())) >= 3  # this process, and at least two workers

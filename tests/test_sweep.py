@@ -1,0 +1,311 @@
+"""Sweeps: cells as data, runs in folders of their own that go on where they stopped, and what is said about them all."""
+
+import dataclasses
+import json
+import os
+import sys
+import time
+from concurrent.futures import Executor, Future
+from pathlib import Path
+
+import pytest
+
+from richobs import sweeping
+from richobs.cli import main
+from richobs.cli.arguments import in_order
+from richobs.cli.main import COMMANDS
+from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.settings import Settings
+from richobs.runs import session, sweep
+from richobs.runs.store import StoredRun
+from richobs.runs.sweep import Cell, CellResult, Sweep, plan_cells, run_cell, run_cells, seed_list
+from richobs.show.sweep import setting_rows, sweep_plain, write_sweep
+from richobs.worlds.registry import make
+
+FAST = {"epsilon": [0.3], "horizon": [2, 3]}
+
+
+class Here(Executor):
+    """Does what is submitted at once, in this process, and notes which cells."""
+
+    def __init__(self):
+        self.cells = []
+
+    def submit(self, fn, /, *args):
+        self.cells.append(args[1].run)
+        future = Future()
+        future.set_running_or_notify_cancel()
+        try:
+            future.set_result(fn(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def dies_with_seed_1(cell, folder):
+    """Takes its process down for one of the cells, while another is being run."""
+    begun = Path(folder).with_name("begun")
+    if cell.settings.seed == 1:
+        while not begun.exists():
+            time.sleep(0.01)
+        os._exit(9)
+    if cell.settings.seed == 0 and not begun.exists():
+        begun.touch()
+        time.sleep(60)  # until the pool ends this process too
+    return CellResult(cell.run, "finished", episodes=cell.settings.seed)
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("0:3", [0, 1, 2]), ("7", [7]), ("3,5", [3, 5]), ("0:2,9", [0, 1, 9]), ("2:4", [2, 3])]
+)
+def test_seeds_are_written_as_ranges_and_lists(text, seeds):
+    assert seed_list(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "a", "3:", ":4", "3:3", "0:2:3"])
+def test_a_text_that_names_no_seeds_is_refused(text):
+    with pytest.raises(InvalidInput, match="seed"):
+        seed_list(text)
+
+
+def test_cells_are_every_combination_with_every_seed():
+    cells = plan_cells("lock/5", [0, 7], {"epsilon": [0.1, 0.05], "learner": ["certified"], "world_seed": [3]})
+    assert [cell.run for cell in cells] == [
+        "epsilon=0.1,seed=0",
+        "epsilon=0.1,seed=7",
+        "epsilon=0.05,seed=0",
+        "epsilon=0.05,seed=7",
+    ]
+    assert {cell.world for cell in cells} == {"lock/5,seed=3"}
+    assert cells[3].settings == Settings(epsilon=0.05, learner="certified", seed=7)
+    assert cells[3].varied == (("epsilon", 0.05),)
+
+
+def test_a_parameter_of_the_world_has_the_type_that_the_world_declares():
+    cells = plan_cells("lock", [0], {"horizon": ["3", "10"]})
+    assert [cell.varied for cell in cells] == [(("horizon", 3),), (("horizon", 10),)]
+    assert [cell.world for cell in cells] == ["lock/3", "lock/10"]
+
+
+def test_cells_survive_being_written_down():
+    cells = plan_cells("lock", [0], {"horizon": [2, 3], "tuning": [("batch=8",)], "max_episodes": [None, 5]})
+    assert [Cell.from_plain(json.loads(json.dumps(cell.as_plain()))) for cell in cells] == cells
+
+
+@pytest.mark.parametrize(
+    ("varied", "said"),
+    [
+        ({"horizn": [3]}, "neither a run nor the world"),
+        ({"seed": [3]}, "Seeds are given"),
+        ({"epsilon": [0.1, 0.1]}, "given twice"),
+        ({"epsilon": []}, "at least one value"),
+        ({"epsilon": "0.1"}, "a list"),
+        ({"epsilon": [-1.0]}, "epsilon"),
+        ({"learner": ["nobody"]}, "no learner"),
+        ({"horizon": ["x"]}, "whole number"),
+    ],
+)
+def test_what_cannot_be_varied_is_refused_before_anything_is_run(varied, said):
+    with pytest.raises(InvalidInput, match=said):
+        plan_cells("lock", [0], varied)
+
+
+def test_a_folder_cannot_be_named_out_of_the_sweep():
+    cell = plan_cells("lock", [0], {})[0].as_plain()
+    for run in ("../elsewhere", "a/b", "", ".", ".."):
+        with pytest.raises(ValueError, match="names no folder"):
+            Cell.from_plain({**cell, "run": run})
+
+
+def test_a_sweep_gives_the_bytes_of_single_runs_and_runs_nothing_twice(tmp_path):
+    cells = plan_cells("lock", [0, 1], FAST)
+    first, again = Here(), Here()
+    done = run_cells(cells, tmp_path / "sweep", executor=first)
+    assert first.cells == ["horizon=2,seed=0", "horizon=2,seed=1", "horizon=3,seed=0", "horizon=3,seed=1"]
+    for cell in cells:
+        session.run(make(cell.world), cell.settings, out=tmp_path / cell.run)
+        for file in ("certificate.json", "policy.npz"):
+            assert (tmp_path / "sweep" / cell.run / file).read_bytes() == (tmp_path / cell.run / file).read_bytes()
+        result, stored = done.results[cell.run], StoredRun.read(tmp_path / cell.run)
+        assert (result.state, result.episodes, result.as_asked) == ("finished", stored.ledger.total, True)
+    assert run_cells(cells, tmp_path / "sweep", executor=again).results == done.results
+    assert again.cells == []
+
+
+def test_a_run_whose_certificate_is_gone_or_changed_is_run_again(tmp_path):
+    cells = plan_cells("lock/2", [0, 1, 2], {"epsilon": [0.3]})
+    done = run_cells(cells, tmp_path, executor=Here())
+    (tmp_path / "seed=1" / "certificate.json").unlink()
+    second = Here()
+    assert run_cells(cells, tmp_path, executor=second).results["seed=1"].certificate == (
+        done.results["seed=1"].certificate
+    )
+    assert second.cells == ["seed=1"]
+
+
+def test_a_sweep_that_was_stopped_goes_on_where_it_was(tmp_path):
+    cells = plan_cells("lock/2", [0, 1, 2], {"epsilon": [0.3]})
+
+    def stop(progress):
+        if progress.finished == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(cells, tmp_path, executor=Here(), watch=stop)
+    assert list(Sweep.read(tmp_path).results) == ["seed=0"]
+    steps = []
+    done = run_cells(cells, tmp_path, executor=Here(), watch=steps.append)
+    assert steps[0][:4] == (3, 1, 0, 0)
+    assert steps[-1][:3] == (3, 3, 0)
+    assert set(done.results) == {"seed=0", "seed=1", "seed=2"}
+
+
+def test_another_sweep_is_refused_in_the_same_folder(tmp_path):
+    run_cells(plan_cells("lock/2", [0], {"epsilon": [0.3]}), tmp_path / "a", executor=Here())
+    with pytest.raises(InvalidInput, match="holds another sweep"):
+        run_cells(plan_cells("lock/2", [0, 1], {"epsilon": [0.3]}), tmp_path / "a", executor=Here())
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "notes.txt").touch()
+    with pytest.raises(InvalidInput, match="something else than a sweep"):
+        run_cells(plan_cells("lock/2", [0], {}), tmp_path / "b", executor=Here())
+
+
+def test_a_run_that_fails_is_a_row_with_its_sentence(tmp_path):
+    cells = plan_cells("lock/2", [0], {"epsilon": [0.3], "learner": ["lsvee", "betting"], "max_episodes": [2000]})
+    done = run_cells(cells, tmp_path, executor=Here())
+    failed = done.results["learner=lsvee,seed=0"]
+    assert failed.state == "failed"
+    assert "2,000 allowed" in failed.message
+    assert done.results["learner=betting,seed=0"].state == "finished"
+    second = Here()
+    run_cells(cells, tmp_path, executor=second)
+    assert second.cells == ["learner=lsvee,seed=0"]  # it is tried again
+
+
+def test_a_claim_that_is_wider_than_asked_is_not_as_asked(tmp_path):
+    cells = plan_cells("lock/2", [0], {"epsilon": [0.02], "max_episodes": [40]})
+    result = run_cells(cells, tmp_path, executor=Here()).results["seed=0"]
+    assert (result.state, result.guaranteed, result.as_asked) == ("finished", True, False)
+    assert result.epsilon is not None
+    assert result.epsilon > 0.02
+
+
+def test_seconds_of_all_attempts_add_up(tmp_path):
+    cells = plan_cells("lock/2", [0], {"epsilon": [0.3]})
+    run_cells(cells, tmp_path, executor=Here())
+    line = dataclasses.replace(CellResult("seed=0", "failed"), cpu_seconds=100.0, seconds=200.0).as_plain()
+    lines = (tmp_path / "results.jsonl").read_text()
+    (tmp_path / "results.jsonl").write_text(json.dumps(line) + "\n" + lines + '{"run": "se')  # the last one is torn
+    result = Sweep.read(tmp_path).results["seed=0"]
+    assert result.state == "finished"
+    assert 100 < result.cpu_seconds < 110
+    (tmp_path / "results.jsonl").write_text("nonsense\n" + lines)
+    with pytest.raises(InvalidFile, match="line 1"):
+        Sweep.read(tmp_path)
+
+
+def test_a_worker_on_another_machine_sends_the_run_home(tmp_path, monkeypatch):
+    names = iter(["this machine", *["another"] * 10])
+    monkeypatch.setattr(sweep.platform, "node", lambda: next(names))
+    cells = plan_cells("lock/2", [0], {"epsilon": [0.3]})
+    places = []
+
+    def work(cell, folder):
+        places.append(folder)
+        return run_cell(cell, folder)
+
+    done = run_cells(cells, tmp_path / "sweep", executor=Here(), work=work)
+    assert not places[0].startswith(str(tmp_path))
+    session.run(make("lock/2"), cells[0].settings, out=tmp_path / "single")
+    sent = StoredRun.read(tmp_path / "sweep" / "seed=0")
+    assert sent.state == "finished"
+    assert sent.ledger.total == done.results["seed=0"].episodes > 0
+    for file in ("certificate.json", "policy.npz"):
+        assert (tmp_path / "sweep/seed=0" / file).read_bytes() == (tmp_path / "single" / file).read_bytes()
+
+
+def test_a_cell_that_takes_its_process_down_fails_alone(tmp_path):
+    cells = plan_cells("lock/2", [0, 1, 2], {})
+    done = run_cells(cells, tmp_path, workers=2, work=dies_with_seed_1)
+    assert {run: result.state for run, result in done.results.items()} == {
+        "seed=0": "finished",
+        "seed=1": "failed",
+        "seed=2": "finished",
+    }
+    assert "process that ran it died" in done.results["seed=1"].message
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A sweep with a failed run and one that has not ended, and its page."""
+    folder = tmp_path_factory.mktemp("sweep")
+    cells = plan_cells("lock", [0, 1], {"horizon": [2, 3], "epsilon": [0.3]})
+    results = [
+        CellResult("horizon=2,seed=0", "finished", "", 40, True, 0.25, True, cpu_seconds=1.5),
+        CellResult("horizon=2,seed=1", "finished", "", 60, True, 0.5, False, cpu_seconds=2.5),
+        CellResult("horizon=3,seed=0", "failed", "it needs <more> episodes"),
+    ]
+    sweep._keep_plan(folder, cells)
+    (folder / "results.jsonl").write_text("".join(json.dumps(r.as_plain()) + "\n" for r in results))
+    (folder / "horizon=2,seed=0").mkdir()
+    (folder / "horizon=2,seed=0" / "report.html").touch()
+    found = Sweep.read(folder)
+    return found, write_sweep(found)
+
+
+def test_rows_are_settings(shown):
+    first, second = setting_rows(shown[0])
+    assert (first.episodes, first.cpu_seconds, first.certified, first.wider) == ((50.0, 40, 60), 2.0, 1, 1)
+    assert (second.episodes, len(second.failed), second.results[1]) == (None, 1, None)
+    assert sweep_plain(shown[0])["settings"][0]["varied"] == {"horizon": 2}
+
+
+def test_the_page_tells_of_every_run_and_links_those_that_have_a_page(shown):
+    page, *figures = shown[1]
+    text = page.read_text()
+    assert 'href="horizon%3D2%2Cseed%3D0/report.html"' in text
+    assert text.count("/report.html") == 1
+    assert "it needs &lt;more&gt; episodes" in text
+    assert "not ended" in text
+    assert "40 to 60" in text
+    assert sorted(f.name for f in figures) == ["sweep.png", "sweep.svg"]
+
+
+def test_the_command_line_runs_a_sweep(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    asked = ["sweep", "lock", "--horizon", "2,3", "--epsilon", "0.3", "--seeds", "0:1", "--workers", "1", "--json"]
+    assert main(asked) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["varied"] for row in told["settings"]] == [{"horizon": 2}, {"horizon": 3}]
+    assert [run["result"]["as_asked"] for run in told["runs"]] == [True, True]
+    folder = tmp_path / "runs" / "sweep-lock-epsilon=0.3-horizon=2,3-seeds=0-1"
+    assert (folder / "horizon=2,seed=0" / "report.html").exists()
+    assert (folder / "sweep.html").exists()
+
+
+def test_python_runs_a_sweep(tmp_path):
+    done = sweeping.sweep("lock/2", out=tmp_path, seeds="0:2", epsilon=0.3, executor=Here(), progress=False)
+    assert [cell.settings.seed for cell in done.cells] == [0, 1]
+    assert (tmp_path / "seed=1" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("learn --ray lock/4", "learn lock --horizon 4 --ray local"),
+        ("learn lock --ray", "learn lock --ray local"),
+        ("learn lock --ray auto --seed 3", "learn lock --ray auto --seed 3"),
+        ("learn --ray 10.0.0.1:6379 lock", "learn lock --ray 10.0.0.1:6379"),
+        ("resume --ray runs/a", "resume runs/a --ray local"),
+        ("sweep --ray auto lock --horizon 5,10", "sweep lock --ray auto --horizon 5,10"),
+    ],
+)
+def test_the_address_of_ray_may_be_left_out(typed, read):
+    assert " ".join(in_order(typed.split(), COMMANDS)) == read
+
+
+def test_ray_that_is_not_installed_is_said_with_how_to_install_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert main(["learn", "lock/2", "--ray", "--out", "a"]) == 2
+    assert "pip install 'richobs[ray]'" in capsys.readouterr().err
