@@ -7,6 +7,7 @@ import numpy as np
 
 from richobs.classes.base import UNIT, LevelClass, checked_members, checked_range, range_words
 from richobs.classes.layered import Listed
+from richobs.core.arguments import LEVELS, refuse_unusable, whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Observations
 
@@ -35,6 +36,7 @@ ValueCallable = Callable[[int, Observations], Floats]  # (level, [n, ...]) to [n
 class Callables(Listed):
     """A list of vectorised Python functions, each used at every level."""
 
+    @refuse_unusable
     def __init__(
         self,
         functions: Sequence[ValueCallable],
@@ -52,8 +54,7 @@ class Callables(Listed):
             n_actions: number of actions K.
             value_range: smallest and largest value that a function may return.
         """
-        if horizon < 1:
-            raise InvalidInput(f"horizon must be at least 1; got {horizon}.")
+        horizon = whole_number("Callables: horizon", horizon, least=1, most=LEVELS)
         super().__init__([CallableLevel(functions, h, n_actions, value_range=value_range) for h in range(horizon)])
 
 
@@ -62,6 +63,7 @@ class CallableLevel(LevelClass):
 
     values_are_checked = True
 
+    @refuse_unusable
     def __init__(
         self,
         functions: Sequence[ValueCallable],

@@ -36,6 +36,11 @@ class Clipping:
             np.clip(values, self.low, self.high, out=values)
         return values
 
+    def note(self, n_values: int, n_clipped: int) -> None:
+        """Counts values that were cut elsewhere, on a device."""
+        self.n_values += n_values
+        self.n_clipped += n_clipped
+
     @property
     def share(self) -> float:
         """The share of all values so far that lay outside the range."""

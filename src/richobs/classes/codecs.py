@@ -4,12 +4,12 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 import numpy as np
 
 from richobs.classes.base import Arrays, Chosen, LevelClass, checked_members
+from richobs.core.arguments import file_path
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.files import open_arrays, write_atomically
 
@@ -93,7 +93,7 @@ def write_parts(
     """
     header = {"format": format, "version": 1, "kinds": [kind for kind, _ in parts], **(more or {})}
     arrays: dict[str, Any] = {f"{h}/{name}": a for h, (_, part) in enumerate(parts) for name, a in part.items()}
-    with write_atomically(FilePath(file)) as stream:
+    with write_atomically(file_path(file)) as stream:
         np.savez(stream, header=np.array(json.dumps(header)), **arrays)
 
 
@@ -104,7 +104,7 @@ def read_parts(file: str | os.PathLike[str], format: str) -> tuple[dict[str, Any
         InvalidFile: the file is damaged or holds something else.
     """
     try:
-        with open_arrays(file) as stored:
+        with open_arrays(file_path(file)) as stored:
             header = json.loads(str(stored.read("header")))
             if header["format"] != format or header["version"] != 1:
                 raise InvalidFile(f"its header says {str(header)[:200]}; version 1 is read alone")

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from richobs.classes.base import Arrays, LevelClass, checked_members
 from richobs.classes.codecs import codec
+from richobs.core.arguments import refuse_unusable
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Observations
 from richobs.stats import grouping
@@ -20,6 +21,7 @@ class Constants(LevelClass):
 
     code = "constant"
 
+    @refuse_unusable
     def __init__(self, table: ArrayLike):
         """Takes `[N, K]` the value of each action under each function, in [0, 1]."""
         self.table = np.asarray(table, dtype=np.float64)

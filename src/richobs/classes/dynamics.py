@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from richobs.core.arguments import refuse_unusable
 from richobs.core.errors import InvalidInput
 from richobs.core.process import PROBABILITY_TOLERANCE, TabularProcess
 from richobs.core.types import Floats, Ints, Mask, Path
@@ -34,6 +35,7 @@ class Model:
     observations: NDArray[Any] | None = None  # [S, ...] what each state shows; None: its number
     level_of: Ints | None = None  # [S] the only level at which a state occurs; None: a state may occur at every level
 
+    @refuse_unusable
     def __post_init__(self) -> None:
         if self.horizon < 1:
             raise InvalidInput(f"a model needs at least one level; horizon is {self.horizon}.")
@@ -208,7 +210,10 @@ class Model:
         if isinstance(env, str):
             import gymnasium
 
-            made = gymnasium.make(env)
+            try:
+                made = gymnasium.make(env)
+            except gymnasium.error.Error as error:
+                raise InvalidInput(f"Gymnasium cannot make {env!r:.80}: {error}") from error
             try:
                 return cls.of_gymnasium(made, horizon, start=start)
             finally:

@@ -12,6 +12,7 @@ import numpy as np
 
 from richobs.classes.base import Chosen, LevelClass
 from richobs.classes.codecs import digest_of, from_arrays, read_parts, to_arrays, write_parts
+from richobs.core.arguments import refuse_unusable
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Ints, Member, Observations
@@ -25,6 +26,7 @@ class ByLevel:
     is_product: ClassVar[bool]
     """Whether members are chosen independently at each level."""
 
+    @refuse_unusable
     def __init__(self, levels: Sequence[LevelClass]):
         """Takes the classes of levels 0 to H-1, in order."""
         if not levels:
@@ -159,6 +161,7 @@ class Listed(ByLevel):
 
     is_product = False
 
+    @refuse_unusable
     def __init__(self, levels: Sequence[LevelClass]):
         """Takes the members of levels 0 to H-1, N of them at each."""
         super().__init__(levels)
@@ -202,7 +205,15 @@ class LevelwiseFunction:
 
     def values(self, level: int, x: Observations, /) -> Floats:
         """Returns `[n, K]` f(x, a)."""
-        return self.levels[level].checked_values(x, np.array([self.chain[level]]))[0]
+        try:
+            chosen, member = self.levels[level], self.chain[level]
+            len(x)
+        except (TypeError, IndexError):
+            raise InvalidInput(
+                f"a function of {len(self.levels)} levels takes a level from 0 on and an array of observations; got level "
+                f"{level!r:.40} and {type(x).__name__}."
+            ) from None
+        return chosen.checked_values(x, np.array([member]))[0]
 
     def reads(self, level: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
         """Returns the coordinates that f looks at, each only through "above 1/2"; None where that cannot be said.

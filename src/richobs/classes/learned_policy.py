@@ -14,6 +14,7 @@ from richobs.classes.codecs import digest_of, from_arrays, read_parts, to_arrays
 from richobs.classes.constants import Constants
 from richobs.classes.layered import Layered, LevelwiseFunction
 from richobs.classes.tables import TableLevel
+from richobs.core.arguments import refuse_unusable
 from richobs.core.codebook import Codebook
 from richobs.core.environment import checked_path
 from richobs.core.errors import InvalidFile, InvalidInput
@@ -27,6 +28,7 @@ FORMAT = "richobs-policy"
 class LearnedPolicy(Greedy):
     """The greedy policy of one function of a class."""
 
+    @refuse_unusable
     def __init__(self, functions: FunctionClass, member: Member):
         """Takes the class, and which function of it is meant."""
         super().__init__(functions.member(member))
@@ -53,9 +55,7 @@ class LearnedPolicy(Greedy):
             `[n]` actions, and the state for the next call: `(levels,)` with `[n]` levels. For a single observation, a
             single action (an array without axes) and a state with one level.
         """
-        x = np.asarray(observation)
-        before = None if state is None else np.atleast_1d(state[0])
-        starts = None if episode_start is None else np.atleast_1d(np.asarray(episode_start, dtype=bool))
+        x, before, starts = _as_arrays(observation, state, episode_start)
         first = 0 if before is None or (starts is not None and starts[0]) else int(before[0])
         single = x.ndim == (self._observation_ndim(first) or 0)
         if single:
@@ -125,6 +125,18 @@ class LearnedPolicy(Greedy):
             raise InvalidFile(f"{file} is not a policy that richobs wrote: {error}") from error
 
 
+@refuse_unusable
+def _as_arrays(
+    observation: Observations, state: tuple[Ints, ...] | None, episode_start: np.ndarray | None
+) -> tuple[Observations, Ints | None, np.ndarray | None]:
+    """Returns what `predict` is given as arrays: observations, levels and starts of episodes."""
+    x = np.asarray(observation)
+    before = None if state is None else np.atleast_1d(state[0]).astype(np.int64, casting="same_kind")
+    starts = None if episode_start is None else np.atleast_1d(np.asarray(episode_start, dtype=bool))
+    return x, before, starts
+
+
+@refuse_unusable
 def table_policy(
     codebooks: Sequence[Codebook | None], actions: Sequence[ArrayLike], *, n_actions: int | None = None
 ) -> LearnedPolicy:
@@ -152,6 +164,7 @@ def table_policy(
     return LearnedPolicy(Layered(levels), (0,) * len(levels))
 
 
+@refuse_unusable
 def open_loop_policy(path: Sequence[int], n_actions: int) -> LearnedPolicy:
     """Returns the policy that plays one action sequence whatever it sees.
 

@@ -30,6 +30,7 @@ from richobs.classes.dynamics import as_model, sparse_outcomes
 from richobs.classes.family import Family, Told
 from richobs.classes.layered import Listed
 from richobs.classes.tables import TableLevel
+from richobs.core.arguments import refuse_unusable
 from richobs.core.codebook import Codebook
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
@@ -52,6 +53,7 @@ class Simulators(Listed):
     place: Ints
     """`[given]` the member that each candidate became, in the order in which they were given."""
 
+    @refuse_unusable
     def __init__(
         self,
         models: Iterable[Any] | Family,

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from richobs.core.errors import PrecisionError
 from richobs.core.types import Floats, Ints, Observations
+
+PRECISION = 100  # a threshold must exceed the rounding of what it is compared with by this factor
+ROUNDINGS = 64  # numbers of an answer may be off by this many times the rounding of moments: bounds are made of several
+UNIT_ROUNDOFF = 2.0**-53  # of float64: a result of one operation is exact but for this share of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +84,8 @@ class Moments:
     v_var: Floats  # [N] variance of the value (divisor n)
     u_mean: Floats  # [N, K]
     u_var: Floats  # [N, K] (divisor: the action's count)
+    rounding: float = 0.0  # every mean and variance is within it of exact arithmetic; 0: NumPy, which is taken as exact
+    mean_rounding: float | None = None  # every mean is within it, at most `rounding`; None: nothing better is known
 
     @classmethod
     def empty(cls, n_functions: int, n_actions: int) -> "Moments":
@@ -106,7 +113,10 @@ class Moments:
         """Returns moments over several groups of functions, all of the same samples, as one."""
         first = parts[0]
         fields = ("v_mean", "v_var", "u_mean", "u_var")
-        return cls(first.n, first.actions, *(np.concatenate([getattr(p, f) for p in parts]) for f in fields))
+        v_mean, v_var, u_mean, u_var = (np.concatenate([getattr(p, f) for p in parts]) for f in fields)
+        rounding = max(p.rounding for p in parts)
+        of_means = max(p.rounding_of_means for p in parts)
+        return cls(first.n, first.actions, v_mean, v_var, u_mean, u_var, rounding, of_means)
 
     def __add__(self, other: "Moments") -> "Moments":
         n = self.n + other.n
@@ -115,7 +125,55 @@ class Moments:
         wa = np.array([b / c if c else 0.0 for b, c in zip(other.actions, counts, strict=True)])
         v_mean, v_var = _merged(self.v_mean, self.v_var, other.v_mean, other.v_var, np.float64(w))
         u_mean, u_var = _merged(self.u_mean, self.u_var, other.u_mean, other.u_var, wa)
-        return Moments(n, counts, v_mean, v_var, u_mean, u_var)
+        weights = [w, *(float(b) for b, c in zip(wa, counts, strict=True) if c)]
+        return Moments(n, counts, v_mean, v_var, u_mean, u_var, *self._rounding_with(other, weights))
+
+    @property
+    def rounding_of_means(self) -> float:
+        """Every mean is within it of exact arithmetic."""
+        return self.rounding if self.mean_rounding is None else self.mean_rounding
+
+    def _rounding_with(self, other: "Moments", weights: list[float]) -> tuple[float, float]:
+        """Returns the rounding of a sum, and that of its means.
+
+        Let the means of the parts be known up to m and m', their variances up to r and r', and let w be the share of the
+        second part's samples. Write u = 2^-53. Let S bound all means and standard deviations of both parts, as computed, and
+        let g be the largest gap between two means, which is at most 2S.
+
+        1. In exact arithmetic the merged mean is (1 - w) mean + w mean', so it is known up to (1 - w) m + w m'.
+        2. In exact arithmetic the merged variance is (1 - w) var + w var' + w (1 - w) gap^2. The gap is known up to
+           d = m + m', so its square is known up to d (2g + d), and the variance up to
+           (1 - w) r + w r' + w (1 - w) d (2g + d).
+        3. The computed mean + w gap is off by 3u w g <= 6u S for w, the gap and their product, and by u S for the sum. With
+           terms in u^2 that is less than 8u S.
+        4. The computed variance is off by 2u S^2 for each of its first two terms: w and 1 - w are off by at most u. The
+           square of the gap is off by 3u of itself, and w (1 - w) <= 1/4 by at most 2u, so the third term is off by at most
+           3u g^2 <= 12u S^2. Both sums round by at most u 2S^2 each. That is 20u S^2, less than 32u S^2 with terms in u^2.
+
+        Nothing multiplies what was there before: roundings of parts are averaged with the weights of the samples, and a
+        merge adds what 2, 3 and 4 say. The values, and the residuals of every action, have weights of their own. An average
+        is linear in w, so the largest is at the smallest or the largest weight. The last factor covers the rounding of the
+        bound itself.
+
+        Args:
+            other: the second part.
+            weights: its share of the samples, and of those of each action that was taken.
+        """
+        if max(self.rounding, other.rounding) == 0.0:
+            return 0.0, 0.0
+        ends = (min(weights), max(weights))
+        split = max(w * (1 - w) for w in weights)
+        m, m_other = self.rounding_of_means, other.rounding_of_means
+        means = ((self.v_mean, other.v_mean), (self.u_mean, other.u_mean))
+        gap = max(float(np.abs(a - b).max(initial=0.0)) for a, b in means)
+        largest_mean = max(float(np.abs(a).max(initial=0.0)) for pair in means for a in pair)
+        variances = (self.v_var, other.v_var, self.u_var, other.u_var)
+        size = max(largest_mean, float(np.sqrt(max(a.max(initial=0.0) for a in variances))))
+        of_means = max((1 - w) * m + w * m_other for w in ends) + 8 * UNIT_ROUNDOFF * size
+        of_variances = max((1 - w) * self.rounding + w * other.rounding for w in ends)
+        of_variances += split * (m + m_other) * (2 * gap + m + m_other) + 32 * UNIT_ROUNDOFF * size**2
+        more = 1 + 16 * UNIT_ROUNDOFF
+        return more * max(of_means, of_variances), more * of_means
 
     @property
     def shares(self) -> Floats:
@@ -127,3 +185,51 @@ def _merged(mean: Floats, var: Floats, mean2: Floats, var2: Floats, w: Floats | 
     """Returns mean and variance of a mixture with weight `w` on the second part."""
     gap = mean2 - mean
     return mean + w * gap, (1 - w) * var + w * var2 + w * (1 - w) * gap**2
+
+
+def check_rounding(rounding: float, threshold: float) -> None:
+    """Refuses moments that are not known precisely enough for a threshold of a learner that allows for no rounding.
+
+    Raises:
+        PrecisionError: rounding is more than a hundredth of the threshold.
+    """
+    if PRECISION * rounding > threshold:
+        raise PrecisionError(
+            f"moments from a device are known up to {rounding:.2g}, and a threshold here is {threshold:.3g}: less "
+            f"than {PRECISION} times that. Rounding would decide which functions survive. Leave `device` out, use a larger "
+            "epsilon, or use learner='certified', which allows for rounding in its bounds."
+        )
+
+
+def check_answers(rounding: float, epsilon: float) -> None:
+    """Refuses moments so rough that the numbers of an answer could be off by more than a hundredth of epsilon.
+
+    Raises:
+        PrecisionError: `ROUNDINGS` times the rounding is more than that.
+    """
+    if PRECISION * ROUNDINGS * rounding > epsilon:
+        raise PrecisionError(
+            f"moments from a device are known up to {rounding:.2g}, so bounds may be off by {ROUNDINGS} times that: "
+            f"more than a hundredth of epsilon = {epsilon:g}. The rounding grows with the largest value that the class "
+            "declares. Declare a narrower `value_range`, leave `device` out, or use a larger epsilon."
+        )
+
+
+def risk_rounding(noise: Floats, gain: Floats, future: Floats | None, here: float, there: float) -> float:
+    """Returns by how much two risks noise + (gain - future)^2 may differ more than computed, because of rounding.
+
+    Each noise is known up to `here`, each difference up to e = `here` + `there`, and the square of a difference d up to
+    e (2 d + e). Both risks that are compared may be wrong.
+
+    Args:
+        noise: variances.
+        gain: means, any shape.
+        future: means that are subtracted; None where they are 0.
+        here: `rounding` of the moments that `noise` and `gain` come from.
+        there: `rounding` of those that `future` comes from.
+    """
+    e = here + there
+    if e == 0.0:
+        return 0.0
+    d = float(np.abs(gain).max(initial=0.0)) + (0.0 if future is None else float(np.abs(future).max(initial=0.0)))
+    return 2 * (here + e * (2 * d + e))

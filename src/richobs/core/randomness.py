@@ -18,9 +18,19 @@ def keyed_generator(seed: int, *key: Key) -> np.random.Generator:
     Equal arguments give equal streams on every machine; arguments that differ anywhere give unrelated streams, also
     unrelated to `np.random.default_rng(seed)` and to a Gymnasium space or environment seeded with `seed`.
     """
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(_digest(seed, key, 16), "little")))
+
+
+def counter_key(seed: int, *key: Key) -> tuple[int, int]:
+    """Returns the two 32-bit words that belong to `(seed, *key)`, a hash of all of them: a key for `richobs.core.philox`."""
+    digest = _digest(seed, ("counter", key), 8)
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
+
+
+def _digest(seed: int, key: Key, size: int) -> bytes:
+    """Returns a hash of seed and key, `size` bytes."""
     text = repr(("richobs", operator.index(seed), _plain(key)))
-    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+    return hashlib.blake2b(text.encode(), digest_size=size).digest()
 
 
 def _plain(key: Key) -> Key:

@@ -38,7 +38,16 @@ def kl_upper(mean: Floats, budget: Floats | float) -> Floats:
     return high if place is None else high[place].reshape(given.shape)  # on the safe side of the root
 
 
-def value_radius(mean: Floats, variance: Floats, n: Ints | int, low: Floats, high: Floats, share: Spendable) -> Floats:
+def value_radius(
+    mean: Floats,
+    variance: Floats,
+    n: Ints | int,
+    low: Floats,
+    high: Floats,
+    share: Spendable,
+    *,
+    rounding: float = 0.0,
+) -> Floats:
     """Returns `[N]` e with |mean - true mean| <= e for a fixed function; it fails with at most the share's probability [E2].
 
     The smaller of a two-sided Chernoff (kl) bound and a two-sided empirical Bernstein bound (Maurer and Pontil 2009, Theorem
@@ -51,17 +60,21 @@ def value_radius(mean: Floats, variance: Floats, n: Ints | int, low: Floats, hig
         low: `[N]` smallest value that each function takes.
         high: `[N]` largest value.
         share: probability with which it may fail.
+        rounding: how far mean and variance may be from those of exact arithmetic. Each side of the Chernoff bound starts
+            from the mean that is worst for it: a small change of a mean near the edge of its range may change the bound by
+            more.
     """
     delta = share.spend()
+    variance = variance + rounding
     width = high - low
     scale = np.where(width > 0, width, 1.0)
     p = (mean - low) / scale
     rate = math.log(4 / delta) / n
-    sides = np.stack([p, 1 - p])
+    sides = np.stack([p, 1 - p]) + rounding / scale
     chernoff = (kl_upper(sides, rate) - sides).max(axis=0) * width
     logarithm = math.log(8 / delta)
     bernstein = np.sqrt(2 * variance * logarithm / (n - 1)) + 7 * width * logarithm / (3 * (n - 1))
-    return np.minimum(np.minimum(chernoff, bernstein), width)
+    return np.minimum(np.minimum(chernoff, bernstein), width) + rounding
 
 
 def elimination_slack(e: Floats, n: Ints | int, share: Spendable) -> Floats:

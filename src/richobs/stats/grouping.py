@@ -4,11 +4,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_FLAGS = 1 << 24  # keys below this are marked in a table; larger ones are sorted
+FLAGS_A_KEY = 64  # and so are few keys: a table of more entries for each of them takes longer than sorting
 
 
 def numbered(keys: NDArray[np.int64], below: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the distinct keys in order, and `[n]` which of them each is; all keys lie in [0, below)."""
-    if below > MOST_FLAGS:
+    if below > min(MOST_FLAGS, FLAGS_A_KEY * len(keys)):
         distinct, place = np.unique(keys, return_inverse=True)
         return distinct, place
     used = np.zeros(below, dtype=bool)

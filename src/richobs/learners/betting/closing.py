@@ -282,6 +282,7 @@ def outcome(search: BettingSearch, found: Closed) -> Outcome:
         rounds=search.rounds,
         claims=search.share.claims(),
         remarks=_remarks(search, found),
+        rounding=search.survivors.rounding,
         constants=BettingConstants(
             tuning=asdict(search.tuning),
             zeta=bets.ZETA,

@@ -33,6 +33,7 @@ class Betting(Learner):
     name = "betting"
     about = "Betting search: an optimistic search whose bets Q* cannot win; transitions may be random."
     cites = "docs/betting.md; average Bellman errors after Jiang et al. 2017, bets after Waudby-Smith and Ramdas 2024"
+    given = ("class of value functions", "horizon")
     promises = Promise(
         "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
         "wider epsilon that the run states.",
@@ -113,6 +114,7 @@ class Betting(Learner):
             recorded=problem.recorded,
             ranges=Ranges.of(problem.env, problem.functions),
             fallback=fallback,
+            device=settings.device,
         )
 
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:

@@ -63,6 +63,11 @@ class ListedSurvivors:
         """The last surviving function; None where there are several."""
         return int(self._members[0]) if len(self._members) == 1 else None
 
+    @property
+    def rounding(self) -> float:
+        """0: listed functions bet in NumPy."""
+        return 0.0
+
     def living(self, level: int) -> Ints:
         """Returns `[N]` the surviving functions, the same at every level."""
         return self._members

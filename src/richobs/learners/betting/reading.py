@@ -1,5 +1,6 @@
 """Values of members on what was played, each distinct row once. Shapes: m members, G groups of equal rows, n samples."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -61,6 +62,13 @@ class Rows(NamedTuple):
     group: Ints  # [m] which row each member has
 
 
+class Known(NamedTuple):
+    """Values on samples all of which came before: members that share a row of the pairs (or a column) have equal ones."""
+
+    values: Floats  # [G, n] distinct rows
+    row: Ints  # [R] which of them each row of the pairs has, or each column
+
+
 def taken_values(functions: FunctionClass, level: int, members: Ints, x: Observations, actions: Ints) -> Rows:
     """Returns f(x, a) of members at the actions that were taken."""
     some, place = distinct(x)
@@ -119,6 +127,25 @@ def read(
             raise InvalidInput(f"a function of level {level} has a value that is not a number in [{low:g}, {high:g}].")
         parts.append(np.asarray(pick(values), dtype=np.float64))
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class Seen:
+    """Observations that members were told apart by: with an action, or as a whole. It keeps digests of 16 bytes."""
+
+    def __init__(self) -> None:
+        """Starts with nothing seen."""
+        self._known: set[bytes] = set()
+
+    def add(self, x: Observations, actions: Ints | None = None) -> bool:
+        """Adds observations `[n, ...]`, each with its action `[n]` where they are given; returns whether all were known."""
+        salts = np.zeros(len(x), dtype=np.int64) if actions is None else actions.astype(np.int64)
+        keys = {
+            hashlib.blake2b(row.tobytes(), digest_size=16, salt=salt.tobytes()).digest()
+            for row, salt in zip(np.asarray(x), salts, strict=True)
+        }
+        known = keys <= self._known
+        self._known |= keys
+        return known
 
 
 def distinct(x: Observations) -> tuple[Ints, Ints]:

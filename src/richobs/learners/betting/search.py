@@ -56,6 +56,7 @@ def betting(
     recorded: Episodes | None = None,
     ranges: Ranges | None = None,
     fallback: Fallback | None = None,
+    device: str | None = None,
 ) -> Outcome:
     """Learns a policy with V* - V(policy) <= epsilon with probability at least 1 - delta.
 
@@ -73,9 +74,10 @@ def betting(
         recorded: whole episodes that were played before, by any policies, not selected by what came of them.
         ranges: of rewards and values; by default rewards are nonnegative and totals at most 1.
         fallback: what takes over if the search has not ended by then, with the share of delta that is kept for it.
+        device: where PyTorch holds the pairs of a product class; None for NumPy.
     """
     search = BettingSearch(
-        engine, functions, epsilon, delta, seed, notify, tuning or Tuning(), recorded, ranges, threshold
+        engine, functions, epsilon, delta, seed, notify, tuning or Tuning(), recorded, ranges, threshold, device
     )
     return outcome(search, run(search, fallback))
 
@@ -88,7 +90,7 @@ def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
         while True:
             if fallback is not None and search.engine.ledger.total >= fallback.after:
                 return _hand_over(search, fallback)
-            candidate = _choose(search, candidate)
+            search.current = candidate = _choose(search, candidate)
             _play(search, candidate)
             claim = closed(search, candidate)
             if claim is not None:

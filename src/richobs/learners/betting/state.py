@@ -1,8 +1,10 @@
 """The state of a betting search, and the numbers that say how eager it is."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback, Event, Progress
@@ -72,6 +74,7 @@ class BettingSearch:
     recorded: Episodes | None = None  # played before, by anybody
     given_ranges: Ranges | None = None  # of rewards and values; by default rewards are nonnegative and totals at most 1
     threshold: float | None = None  # value of a policy at which to stop
+    device: str | None = None  # where PyTorch holds the pairs of a product class; None for NumPy
     ranges: Ranges = field(init=False)
     share: Share = field(init=False)  # the whole of delta
     refutations: Share = field(init=False)  # for B1
@@ -91,6 +94,7 @@ class BettingSearch:
     batches: int = 0  # those of recorded episodes included
     rounds: int = 0  # candidates drawn
     tenure: int = 0  # batches of the candidate since it was drawn
+    current: Candidate | None = None  # the one that is played now
 
     def __post_init__(self) -> None:
         H = self.functions.horizon
@@ -100,7 +104,7 @@ class BettingSearch:
         self.averages, self.intervals = Series(parts["averages"]), Series(parts["interval"])
         self.agreements = Series(parts["agreement"])
         self.ranges = ranges = self.given_ranges or Ranges.plain(self.functions)
-        self.survivors = survivors(self.functions, self.refutations, ranges)
+        self.survivors = survivors(self.functions, self.refutations, ranges, self.device)
         self.roots = Roots(self.functions, parts["root"], ranges)
         self.agreement = agreement_bets(self.epsilon, ranges, H)
         self.checks = Checks(self.seed, ranges)
@@ -133,4 +137,5 @@ class BettingSearch:
 
     def tell(self, event: Event) -> None:
         """Tells whoever listens."""
-        self.notify(Progress(event, self.engine.ledger.total, self.upper, self.lower))
+        policy = None if self.current is None else partial(LearnedPolicy, self.functions, self.current.member)
+        self.notify(Progress(event, self.engine.ledger.total, self.upper, self.lower, policy))

@@ -35,6 +35,11 @@ class Survivors(Protocol):
         ...
 
     @property
+    def rounding(self) -> float:
+        """How far a device may have moved the logarithm of a wealth; deaths allow for it. 0 for NumPy."""
+        ...
+
+    @property
     def log_size(self) -> float:
         """Logarithm of the number of survivors; of functions that the class says are equal one counts."""
         ...
@@ -82,12 +87,15 @@ class Survivors(Protocol):
         ...
 
 
-def survivors(functions: FunctionClass, share: Share, ranges: Ranges) -> Survivors:
+def survivors(functions: FunctionClass, share: Share, ranges: Ranges, device: str | None = None) -> Survivors:
     """Returns the whole class as survivors, in the form that fits it.
 
     Args:
         functions: the class.
         share: probability with which bets may refute Q*.
         ranges: of rewards and values.
+        device: where PyTorch holds the pairs of a product class; None for NumPy. A listed class has no pairs.
     """
-    return (ProductSurvivors if functions.is_product else ListedSurvivors)(functions, share, ranges)
+    if functions.is_product:
+        return ProductSurvivors(functions, share, ranges, device)
+    return ListedSurvivors(functions, share, ranges)

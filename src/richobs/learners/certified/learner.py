@@ -28,6 +28,7 @@ class Certified(Learner):
     name = "certified"
     about = "Certified LSVEE: an optimistic search with tests that hold at any sample size."
     cites = "docs/certified.md, after Krishnamurthy, Agarwal and Langford 2016"
+    given = ("class of value functions", "horizon", "deterministic transitions")
     needs = (unit_rewards, deterministic_transitions)
     promises = Promise(
         "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "

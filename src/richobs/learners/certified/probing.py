@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from richobs.core.errors import BrokenPromise, PrecisionError
-from richobs.core.moments import Moments
+from richobs.core.moments import Moments, risk_rounding
 from richobs.core.queries import Query
 from richobs.core.types import Floats, Ints, Member, Path
 from richobs.learners.certified.events import PairTested, StageDoubled
@@ -170,7 +170,8 @@ def _radius(
 ) -> Floats:
     """Returns the radii of the values at a node, for some places among the members that were played."""
     low, high = search.low[level][members[places]], search.high[level][members[places]]
-    return search.bounds.value_radius(moments.v_mean[places], moments.v_var[places], n, low, high, share)
+    mean, variance = moments.v_mean[places], moments.v_var[places]
+    return search.bounds.value_radius(mean, variance, n, low, high, share, rounding=moments.rounding)
 
 
 def _eliminate(search: CertifiedSearch, living: list[LivingKinds], batch: Opened[Fixed], h: int) -> bool:
@@ -192,7 +193,9 @@ def _eliminate(search: CertifiedSearch, living: list[LivingKinds], batch: Opened
     bar = float(risk.noise[i] + (risk.gain[i] - risk.future[j]) ** 2)
     slack = search.bounds.elimination_slack(e, n, relative)
     _check_precision(bar, float(slack.min()))
-    reach = e + search.bounds.residual_radius(n, search.b, absolute)
+    here, there = moments[h].rounding, 0.0 if last else moments[h + 1].rounding
+    slack = slack + risk_rounding(risk.noise, risk.gain, risk.future, here, there)
+    reach = e + search.bounds.residual_radius(n, search.b, absolute) + here
     size = search.space.log_bound
     share.claim("Q* passes the elimination", (*node, a), n, bar)
     dropped = search.space.restrict(risk, bar + slack, reach)

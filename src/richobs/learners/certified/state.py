@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback, Event, Progress
 from richobs.core.functions import FunctionClass
@@ -136,4 +138,6 @@ class CertifiedSearch:
     def tell(self, event: Event) -> None:
         """Notifies an event."""
         lower = self.best.lower if self.best is not None else 0.0
-        self.notify(Progress(event, self.engine.ledger.total, self.upper, lower))
+        member = self.tried if self.best is None else self.best.member
+        policy = None if member is None else partial(LearnedPolicy, self.functions, member)
+        self.notify(Progress(event, self.engine.ledger.total, self.upper, lower, policy))

@@ -97,7 +97,8 @@ def verify_candidate(search: CertifiedSearch, member: Member, policy: Policy) ->
             values: Sealed[Look] = Sealed(Query.observe((), missing, purpose="root value", phase=PHASE))
             seen = values.open(search.engine, Look(member, look, n)).answer.moments[0]
             root = seen if root is None else root + seen
-            upper = search.bounds.mean_upper_bound(root.v_mean, root.n, search.low[0], search.high[0], for_upper)
+            largest = root.v_mean + root.rounding  # the bound grows with the mean
+            upper = search.bounds.mean_upper_bound(largest, root.n, search.low[0], search.high[0], for_upper)
             search.root_upper = np.minimum(search.root_upper, upper)
             search.root_guess = root.v_mean.copy()
             for_upper.claim(UPPER, (), root.n, search.upper)

@@ -12,6 +12,7 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import BrokenPromise
 from richobs.core.events import Callback, Event, Progress, nobody
 from richobs.core.functions import FunctionClass
+from richobs.core.moments import check_rounding
 from richobs.core.outcome import REALIZABLE, UNIT_TOTALS, Outcome, StopReason, claim_words
 from richobs.core.policies import Greedy, Switch, Uniform
 from richobs.core.queries import Engine, LevelSteps, Query
@@ -80,6 +81,7 @@ class OliveSearch:
         """Returns `[N_0]` the mean prediction of every member of level 0 at the root, from n_est observations."""
         c = self.constants
         moments = self.engine.ask(Query.observe((), c.n_est, purpose="estimation", phase=SEARCH)).moments[0]
+        check_rounding(moments.rounding, c.epsilon / 8)
         _claim(
             self._estimates.part(c.delta_est),
             "every function's mean prediction at the root is estimated up to epsilon/8",

@@ -25,6 +25,7 @@ class Olive(Learner):
     name = "olive"
     about = "OLIVE as printed, at its own constants: transitions may be random, every sample size is fixed in advance."
     cites = "Jiang, Krishnamurthy, Agarwal, Langford and Schapire 2017, Algorithm 1"
+    given = ("class of value functions", "horizon", "number of states")
     needs = (unit_rewards, N_STATES)
     promises = Promise(
         "With probability 1 - delta the policy's value is within epsilon of V*.",
