@@ -490,7 +490,7 @@ class TestUndirected:
 
 
 class TestRounds:
-    def test_progress_is_told_at_powers_of_two_and_every_thousand(self):
+    def test_progress_is_told_when_episodes_grew_by_a_sixteenth_and_every_thousand(self):
         process = bandit([[0.5, 0.5]])
         engine, told = counting(process), []
         rounds = Rounds(engine, told.append)
@@ -498,24 +498,25 @@ class TestRounds:
             engine.ledger.charge("search", "episode", (), 1)
             rounds.add(1, float(episode % 2), lambda: "played")
         rounds.close("done")
-        at = [*(2**i for i in range(10)), 1000, 1024, 2000, 2048, 3000, 4000, 4096, 5000]
-        assert [p.episodes for p in told] == at
-        assert [p.event.n for p in told][-3:] == [1000, 96, 904]
+        at = [p.episodes for p in told]
+        assert at[:35] == [*range(1, 33), 34, 36, 38]
+        assert at[-7:] == [3597, 3821, 4000, 4250, 4515, 4797, 5000]
+        assert [p.event.n for p in told][-3:] == [265, 282, 203]
         assert sum(p.event.n for p in told) == 5000
-        assert told[2].event.sentence == "4 episodes, 0.5000 earned on average: played"
+        assert told[32].event.sentence == "34 episodes, 0.5000 earned on average: played"
         assert told[0].event.sentence == "1 episode, 1.0000 earned on average: played"
 
     def test_what_is_left_is_told_at_the_end(self):
         engine, told = counting(bandit([[0.5, 0.5]])), []
         rounds = Rounds(engine, told.append)
-        for n in (4, 2):
+        for n in (64, 2):
             engine.ledger.charge("search", "batch", (), n)
             rounds.add(n, 1.5, lambda: "played")
         assert len(told) == 1
         rounds.close("done")
-        assert told[1] == Progress(RoundPlayed(phase="search", n=2, episodes=6, mean=0.75, what="done"), 6)
+        assert told[1] == Progress(RoundPlayed(phase="search", n=2, episodes=66, mean=0.75, what="done"), 66)
         assert EVENTS["rival round"] is RoundPlayed
-        assert from_plain(to_plain(told[1].event)).sentence == "6 episodes, 0.7500 earned on average: done"
+        assert from_plain(to_plain(told[1].event)).sentence == "66 episodes, 0.7500 earned on average: done"
 
 
 MDP = "mdp/2,n_states=2,n_actions=2"

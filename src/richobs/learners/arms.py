@@ -154,6 +154,7 @@ def _too_many(problem: Problem, settings: Settings) -> str | None:
 class BestArmLearner(Learner):
     """A best-arm method as a learner: the arms are the action sequences of the problem."""
 
+    given = ("horizon",)
     needs = (
         unit_rewards,
         Need(f"at most {MOST_ARMS:,} action sequences", _too_many),

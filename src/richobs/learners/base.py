@@ -3,6 +3,7 @@
 Run, certificate, page, terminal and command line ask the learner about itself; none of them knows one by name.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -105,10 +106,14 @@ class Learner(ABC):
     name: ClassVar[str]
     about: ClassVar[str]  # what it is, in a sentence that begins with a capital letter
     cites: ClassVar[str] = ""  # the paper it follows
+    given: ClassVar[tuple[str, ...]] = ()  # what it is told and need not learn, each in words: "number of states"
     needs: ClassVar[tuple[Need, ...]] = ()
     promises: ClassVar[Promise]
     costs: ClassVar[str]  # how its episodes grow, in words
     Tuning: ClassVar[type] = NoTuning  # a frozen dataclass, a sentence under each field
+    claims: ClassVar[bool] = (
+        True  # whether a run can end with a guarantee; False: it claims nothing, however well it did
+    )
     counts: ClassVar[bool] = False  # whether the engine `auto` counts where the process is written down
     keeps_bounds: ClassVar[bool] = False  # whether progress carries U and W
     tests_pairs: ClassVar[bool] = False  # whether a path in its events ends with the action that was tested
@@ -203,24 +208,30 @@ deterministic_transitions = Need("deterministic transitions", _deterministic_mis
 unit_rewards = Need("nonnegative rewards whose totals lie in [0, 1], or a range to rescale", _unit_rewards_missing)
 
 
-def first_difference(a: Any, b: Any, where: str) -> str | None:
+def first_difference(a: Any, b: Any, where: str, tolerance: float = 0.0) -> str | None:
     """Returns the first place where two plain values differ, in words, or None.
 
     Args:
         a: derived again.
         b: as a file has it.
         where: what they are called.
+        tolerance: how far apart two floating-point numbers may be, times the larger of them where that exceeds 1. Where it
+            is not 0, two numbers that are both NaN are equal.
     """
     if isinstance(a, dict) and isinstance(b, dict):
         for key in {**a, **b}:
             if key not in a or key not in b:
                 return f"{where}.{key} is missing"
-            if (found := first_difference(a[key], b[key], f"{where}.{key}")) is not None:
+            if (found := first_difference(a[key], b[key], f"{where}.{key}", tolerance)) is not None:
                 return found
         return None
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
-            if (found := first_difference(x, y, f"{where}[{i}]")) is not None:
+            if (found := first_difference(x, y, f"{where}[{i}]", tolerance)) is not None:
                 return found
         return None
+    if tolerance and type(a) is type(b) is float:
+        near = abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) < math.inf
+        if near or (math.isnan(a) and math.isnan(b)):
+            return None
     return None if a == b and type(a) is type(b) else f"{where} is {b!r} in the file and {a!r} again"

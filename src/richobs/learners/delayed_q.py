@@ -68,7 +68,7 @@ def delayed_q(
     """
     require_states(process)
     H, K, sizes = process.horizon, process.n_actions, [len(rows) for rows in process.observations]
-    rounds, model = Rounds(engine, notify), EmpiricalModel(process)
+    rounds, model = Rounds(engine, notify, lambda: greedy_policy(process, q)), EmpiricalModel(process)
     q = [np.ones((s, K)) for s in sizes]
     target = [np.zeros((s, K)) for s in sizes]  # AU: sum of r + max_a q(s', a) in the attempt that runs
     count = [np.zeros((s, K)) for s in sizes]  # l: visits in that attempt
@@ -127,6 +127,7 @@ class DelayedQ(Learner):
     name = "delayed-q"
     about = "Delayed Q-learning: lowers an optimistic value after m visits, and only by enough."
     cites = "Strehl, Li, Wiewiora, Langford and Littman 2006"
+    given = ("list of observations", "observations that are the states", "horizon")
     needs = (unit_rewards, PROCESS, STATES_SEEN)
     promises = Promise(
         "When it stops by its own rule: with probability 1 - delta the policy's value is within epsilon of V*.",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
@@ -89,10 +90,12 @@ class EpsilonGreedy(Learner):
     name = "epsilon-greedy"
     about = "Q-learning that mostly takes the best action so far and sometimes a random one."
     cites = "Watkins 1989"
+    given = ("list of observations", "horizon", "number of episodes")
     needs = (unit_rewards, PROCESS)
     promises = Promise("Nothing for a finite number of episodes.")
     costs = "As many episodes as it is told to play (tuning `episodes`); on locks 2^H are needed."
     Tuning = EpsilonGreedyTuning
+    claims = False
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""
@@ -113,9 +116,13 @@ class EpsilonGreedy(Learner):
         """Learns."""
         process, tuning = process_of(problem), self.tuning(settings)
         tables = EpsilonGreedyTables(process, tuning.explore)
-        learn_by_episodes(tables, engine, tuning.episodes, Rounds(engine, notify))
+
+        def policy() -> LearnedPolicy:
+            return greedy_policy(process, [q[0] for q in tables.q])
+
+        learn_by_episodes(tables, engine, tuning.episodes, Rounds(engine, notify, policy))
         return Outcome(
-            policy=greedy_policy(process, [q[0] for q in tables.q]),
+            policy=policy(),
             claim="No guarantee: epsilon-greedy Q-learning promises nothing for a finite number of episodes.",
             learner=self.name,
             epsilon=settings.epsilon,

@@ -179,6 +179,7 @@ class RegressorElimination(Learner):
     name = "regressor-elimination"
     about = "RegressorElimination: contextual bandits with a class of reward predictors, the wrong ones dropped."
     cites = "Agarwal, Dudik, Kale, Langford and Schapire 2012, Algorithm 1"
+    given = ("class of value functions", "list of observations", "one state")
     needs = (
         unit_rewards,
         PROCESS,

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from richobs.core.events import Callback, Event, Progress, event
+from richobs.core.policies import Policy
 from richobs.core.queries import Engine
 
-EVERY = 1_000  # episodes after which a round is told, apart from powers of two
+EVERY = 1_000  # episodes after which a round is told at the latest
+GROWTH = 1 / 16  # part of all episodes after which one is told earlier
 SEARCH = "search"  # the only phase of a rival
 
 
@@ -43,10 +45,17 @@ def tell_nobody(progress: Progress, /) -> None:
 
 
 class Rounds:
-    """Collects episodes and tells about them when their number passes a power of two or a multiple of `EVERY`."""
+    """Collects episodes and tells about them when their number grew by a sixteenth or passes a multiple of `EVERY`."""
 
-    def __init__(self, engine: Engine, notify: Callback):
-        self._engine, self._notify = engine, notify
+    def __init__(self, engine: Engine, notify: Callback, policy: Callable[[], Policy] | None = None):
+        """Begins with no episodes.
+
+        Args:
+            engine: its ledger counts the episodes.
+            notify: told about rounds.
+            policy: makes the policy with which the learner would answer now; None where it only has one at the end.
+        """
+        self._engine, self._notify, self._policy = engine, notify, policy
         self._n, self._earned = 0, 0.0
         self._next = 1
 
@@ -77,5 +86,5 @@ class Rounds:
         mean = self._earned / self._n if self._n else math.nan
         told = RoundPlayed(phase=SEARCH, n=self._n, episodes=total, mean=mean, what=what)
         self._n, self._earned = 0, 0.0
-        self._next = min(2 ** total.bit_length(), (total // EVERY + 1) * EVERY)
-        self._notify(Progress(told, total))
+        self._next = min(total + max(1, int(total * GROWTH)), (total // EVERY + 1) * EVERY)
+        self._notify(Progress(told, total, policy=self._policy))

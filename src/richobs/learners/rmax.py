@@ -75,7 +75,7 @@ def rmax(
         notify: told about rounds.
     """
     require_states(process)
-    rounds, model, played = Rounds(engine, notify), EmpiricalModel(process), 0
+    rounds, model, played = Rounds(engine, notify, lambda: greedy_policy(process, values)), EmpiricalModel(process), 0
 
     def words() -> str:
         known = sum(int((v >= visits).sum()) for v in model.visits)
@@ -95,8 +95,8 @@ def rmax(
             break
         played += n
         model.add(tally)
-        rounds.add(n, earned_in(tally), words)
         values = model.values(visits, unknown=1.0)
+        rounds.add(n, earned_in(tally), words)
     if not finished:
         return Learned(best_actions(values), values, played, False, remarks=remarks)
     rounds.close(words())
@@ -117,6 +117,7 @@ class Rmax(Learner):
     name = "rmax"
     about = "R-max: plans in a model of what was seen often enough and takes everything else for perfect."
     cites = "Brafman and Tennenholtz 2002"
+    given = ("list of observations", "observations that are the states", "horizon")
     needs = (unit_rewards, PROCESS, STATES_SEEN)
     promises = Promise(
         "When it stops by its own rule: with probability 1 - delta the policy's value is within epsilon of V*.",

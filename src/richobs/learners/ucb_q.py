@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
@@ -100,6 +101,7 @@ class UcbQ(Learner):
     name = "ucb-q"
     about = "UCB-Q: Q-learning that is greedy in upper confidence bounds and learns after every episode."
     cites = "Jin, Allen-Zhu, Bubeck and Jordan 2018, Algorithm 1"
+    given = ("list of observations", "horizon", "number of episodes")
     needs = (unit_rewards, PROCESS)
     promises = Promise(
         "Its tables are upper bounds on Q* with probability at least 1 - delta, and its regret is of order sqrt(H^3 S A T); "
@@ -108,6 +110,7 @@ class UcbQ(Learner):
     )
     costs = "As many episodes as it is told to play (tuning `episodes`)."
     Tuning = UcbQTuning
+    claims = False
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""
@@ -127,9 +130,13 @@ class UcbQ(Learner):
         """Learns."""
         process, tuning = process_of(problem), self.tuning(settings)
         tables = UcbQTables(process, tuning.episodes, settings.delta, tuning.c)
-        learn_by_episodes(tables, engine, tuning.episodes, Rounds(engine, notify))
+
+        def policy() -> LearnedPolicy:
+            return greedy_policy(process, [q[0] for q in tables.q])
+
+        learn_by_episodes(tables, engine, tuning.episodes, Rounds(engine, notify, policy))
         return Outcome(
-            policy=greedy_policy(process, [q[0] for q in tables.q]),
+            policy=policy(),
             claim="No guarantee: UCB-Q bounds the regret of all its episodes together, not the gap of its last policy.",
             learner=self.name,
             epsilon=settings.epsilon,

@@ -38,7 +38,8 @@ def explore_uniformly(
         looks: numbers of episodes after which to plan, increasing.
         notify: told about rounds.
     """
-    rounds, model, played = Rounds(engine, notify), EmpiricalModel(process), 0
+    model, played = EmpiricalModel(process), 0
+    rounds = Rounds(engine, notify, lambda: greedy_policy(process, model.values(1, unknown=0.0)))
 
     def words() -> str:
         tried = sum(int((v > 0).sum()) for v in model.visits)
@@ -88,12 +89,14 @@ class UniformExploration(Learner):
 
     name = "uniform-exploration"
     about = "Plays at random, counts, and plans as if the counts were the truth."
+    given = ("list of observations", "horizon", "number of episodes")
     needs = (unit_rewards, PROCESS)
     promises = Promise(
         "Nothing better than the probability that random play finds what matters.", ("what is seen is the state",)
     )
     costs = "As many episodes as it is told to play (tuning `episodes`); on locks 2^H are needed."
     Tuning = UniformExplorationTuning
+    claims = False
     counts = True
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:

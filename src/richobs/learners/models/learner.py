@@ -37,6 +37,7 @@ class Models(Learner):
     name = "models"
     about = "Search among models: elimination by likelihood, and policies planned in every model that is left."
     cites = "docs/models.md; mixture likelihoods after Robbins 1970, posterior draws after Thompson 1933"
+    given = ("class of models", "horizon")
     needs = (Need("a class of candidate models", _models_missing),)
     promises = Promise(
         "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "

@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 
 from richobs.classes.family import REWARD_TOLERANCE
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import implied_step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback, Event, Progress
@@ -110,4 +112,5 @@ class ModelSearch:
 
     def tell(self, event: Event) -> None:
         """Tells whoever listens."""
-        self.notify(Progress(event, self.engine.ledger.total, self.upper, self.lower))
+        policy = None if self.best is None else partial(LearnedPolicy, self.functions, self.best.member)
+        self.notify(Progress(event, self.engine.ledger.total, self.upper, self.lower, policy))

@@ -1,0 +1,379 @@
+"""The arena: statistics of many runs, who can play where, what the judge sees, and what is written about it."""
+
+import dataclasses
+import json
+import math
+from concurrent.futures import Executor, Future
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from richobs.cli import main
+from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.events import Progress
+from richobs.core.policies import Greedy, OpenLoop
+from richobs.core.settings import Settings
+from richobs.learners import learner
+from richobs.learners.rival_events import RoundPlayed
+from richobs.runs import arena as arenas
+from richobs.runs import session
+from richobs.runs.arena import (
+    Arena,
+    ArenaRun,
+    Contest,
+    Judge,
+    contestant,
+    contestants,
+    plan_arena,
+    read_runs,
+    run_arena,
+    run_contest,
+)
+from richobs.show.arena import ArenaView, Meeting, arena_plain, arena_table, write_arena
+from richobs.stats.aggregates import (
+    bootstrap,
+    growth_exponent,
+    interquartile_estimate,
+    interquartile_mean,
+    profile,
+    profile_band,
+)
+from richobs.worlds.registry import make
+
+ROOT = Path(__file__).parents[1]
+
+
+class Here(Executor):
+    """Does what is submitted at once, in this process, and notes which cells."""
+
+    def __init__(self):
+        self.cells = []
+
+    def submit(self, fn, /, *args):
+        self.cells.append(args[1].run)
+        future = Future()
+        future.set_running_or_notify_cancel()
+        future.set_result(fn(*args))
+        return future
+
+
+class TestAggregates:
+    def test_the_interquartile_mean_leaves_a_quarter_out_at_each_end(self):
+        assert interquartile_mean(np.array([100.0, 1.0, 2.0, 3.0])) == 2.5
+        assert interquartile_mean(np.array([7.0, 1.0, 3.0])) == pytest.approx(
+            11 / 3
+        )  # a quarter of 3, rounded down, is 0
+        assert interquartile_mean(np.array([9.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 50.0])) == 3.5  # of 2, 3, 4 and 5
+
+    def test_runs_that_never_got_there_count_as_infinite(self):
+        assert interquartile_mean(np.array([1.0, 2.0, 4.0, math.inf])) == 3.0
+        assert interquartile_mean(np.array([1.0, 2.0, math.inf, math.inf])) == math.inf
+        with pytest.raises(InvalidInput, match="at least one value"):
+            interquartile_mean(np.array([]))
+
+    def test_an_interval_holds_the_middle_of_the_resamples(self):
+        # Two values: a resample is (0, 0), (0, 1), (1, 0) or (1, 1), so the mean is 0, 1/2 or 1, each with at least 1/4.
+        rng = np.random.default_rng(0)
+        estimate = interquartile_estimate(np.array([0.0, 1.0]), rng, confidence=0.4)
+        assert estimate == (0.5, 0.5, 0.5)
+        assert interquartile_estimate(np.array([0.0, 1.0]), rng, confidence=0.8) == (0.5, 0.0, 1.0)
+        assert interquartile_estimate(np.array([5.0] * 4), rng) == (5.0, 5.0, 5.0)
+        wide = interquartile_estimate(np.array([1.0, 2.0, 3.0, 4.0, math.inf]), rng)
+        assert wide.value == 3.0
+        assert wide.high == math.inf
+
+    def test_the_bootstrap_draws_within_strata(self):
+        # Across strata a mean of 0 could occur; within them every resample has one 0 and one 10.
+        strata = [np.array([0.0]), np.array([10.0])]
+        found = bootstrap(
+            strata, lambda s: float(np.mean([x.mean() for x in s])), np.random.default_rng(0), resamples=50
+        )
+        assert found == (5.0, 5.0, 5.0)
+        with pytest.raises(InvalidInput, match="every task"):
+            bootstrap([np.array([])], lambda s: 0.0, np.random.default_rng(0))
+
+    def test_a_profile_weighs_tasks_equally(self):
+        strata = [np.array([10.0, 30.0]), np.array([20.0, 20.0, 20.0, math.inf])]
+        np.testing.assert_allclose(profile(strata, np.array([5.0, 10.0, 20.0, 30.0])), [0.0, 0.25, 0.625, 0.875])
+        low, high = profile_band(strata, np.array([5.0, 20.0]), np.random.default_rng(0), resamples=200)
+        assert (low[0], high[0]) == (0.0, 0.0)
+        assert low[1] < 0.625 < high[1]
+
+    def test_the_exponent_of_a_power_law(self):
+        sizes = [5.0, 10.0, 20.0]
+        quadratic = [np.full(4, 3 * h**2) for h in sizes]
+        assert growth_exponent(sizes, quadratic) == pytest.approx(2.0)
+        assert growth_exponent(sizes, [*quadratic[:2], np.full(4, math.inf)]) == pytest.approx(2.0)
+        assert math.isnan(growth_exponent(sizes, [quadratic[0], *[np.full(4, math.inf)] * 2]))
+
+
+class TestPlan:
+    def test_who_cannot_play_is_absent_with_the_reason(self):
+        contest = plan_arena(["lock/3"], ["betting", "rmax"], seeds=range(2), budget=500)
+        assert [cell.run for cell in contest.cells] == [
+            "world=lock,horizon=3,learner=betting,seed=0",
+            "world=lock,horizon=3,learner=betting,seed=1",
+        ]
+        assert [cell.world for cell in contest.cells] == ["lock/3", "lock/3,seed=1"]  # another secret
+        assert {cell.settings.max_episodes for cell in contest.cells} == {500}
+        ((family, horizon, name, why),) = contest.arena.absent
+        assert (family, horizon, name) == ("lock", 3, "rmax")
+        assert "observations that are the states" in why
+
+    def test_learners_without_a_stopping_rule_play_the_budget(self):
+        contest = plan_arena(["mdp/2"], ["ucb-q", "latent-q", "rmax"], seeds=[0], budget=700)
+        tuned = {cell.varied[2][1]: (cell.settings.tuning, cell.settings.max_episodes) for cell in contest.cells}
+        assert tuned["ucb-q"] == (("episodes=700",), 700)
+        assert tuned["latent-q"] == (("episodes=700",), 700)  # 500 H, or the budget where that is less
+        assert tuned["rmax"] == ((), None)  # drawn as counts
+        assert contest.arena.given["ucb-q"][-1] == "no stopping rule: plays the budget"
+        assert contest.arena.silent == {"ucb-q", "latent-q"}
+
+    def test_a_contestant_is_a_learner_with_its_tuning(self):
+        tuned = contestant("pcid samples=40 least=2")
+        assert (tuned.name, tuned.learner) == ("pcid samples=40 least=2", "pcid")
+        assert tuned.tuning(make("lock/2"), 9) == ("samples=40", "least=2")
+        assert tuned.given()[-1] == "tuned: samples=40, least=2"
+        assert contestant("pcid-small").tuning(make("lock/5"), 9) == ("samples=40",)
+        assert contestant("paper").name == "lsvee"
+        assert {"betting", "pcid", "pcid-small"} <= set(contestants())
+        with pytest.raises(InvalidInput, match="no learner"):
+            contestant("nobody")
+
+    def test_a_known_world_belongs_to_its_family(self):
+        contest = plan_arena(["lock/5,noise_bits=5", "mdp/3,stochastic=True"], ["betting"], seeds=[0])
+        assert [cell.varied[0][1] for cell in contest.cells] == ["lock-bernoulli", "mdp,stochastic=True"]
+        with pytest.raises(InvalidInput, match="budget"):
+            plan_arena(["lock/3"], ["betting"], budget=0)
+
+
+def told(episodes, policy):
+    event = RoundPlayed(phase="search", n=1, episodes=episodes, mean=0.0, what="")
+    return Progress(event, episodes, policy=None if policy is None else lambda: policy)
+
+
+class TestJudge:
+    def setup_method(self):
+        self.problem = make("lock/3")
+        self.clock = lambda: 0.0
+        self.good, self.bad = self.problem.optimal_policy(), OpenLoop((3, 3, 3))
+        self.outcome = session.run(self.problem, Settings(epsilon=0.3))
+        self.begun = ArenaRun("betting", "lock", 3, "lock/3", 0, None, "")
+
+    def test_solved_for_good_is_since_the_last_bad_policy(self):
+        judge = Judge(self.problem, 0.1, self.clock)
+        for episodes, policy in [(10, self.good), (20, self.bad), (30, self.good), (40, None), (50, self.good)]:
+            judge.look(told(episodes, policy))
+        assert judge.since == 30
+        found = judge.verdict(self.begun, self.outcome, learner("betting"))
+        assert (found.solved, found.over_time, found.exact) == (30, True, True)
+        assert found.gap == pytest.approx(0.0)
+
+    def test_a_good_answer_after_a_bad_policy_is_solved_at_the_end(self):
+        judge = Judge(self.problem, 0.1, self.clock)
+        judge.look(told(10, self.bad))
+        assert judge.verdict(self.begun, self.outcome, learner("betting")).solved == self.outcome.episodes
+
+    def test_without_policies_before_the_end_the_whole_run_counts(self):
+        found = Judge(self.problem, 0.3, self.clock).verdict(self.begun, self.outcome, learner("betting"))
+        assert (found.solved, found.said, found.over_time) == (self.outcome.episodes, self.outcome.episodes, False)
+        assert (found.fate, found.is_false) == (arenas.SAID, False)
+
+    def test_a_claim_wider_than_asked_is_none(self):
+        found = Judge(self.problem, 0.1, self.clock).verdict(self.begun, self.outcome, learner("betting"))
+        assert self.outcome.epsilon > 0.1
+        assert (found.said, found.fate, found.is_false) == (None, arenas.SOLVED, False)
+
+    @pytest.mark.parametrize(
+        ("name", "guaranteed", "remarks", "fate"),
+        [
+            ("betting", True, (), arenas.FALSE),
+            ("betting", False, (), arenas.NOTHING),
+            ("pcid", False, (), arenas.SILENT),
+            ("pcid", False, ("too many paths",), arenas.NOTHING),
+        ],
+    )
+    def test_what_a_failure_said(self, name, guaranteed, remarks, fate):
+        failed = dataclasses.replace(self.outcome, policy=self.bad, guaranteed=guaranteed, remarks=remarks)
+        judge = Judge(self.problem, 0.3, self.clock)
+        judge.look(told(10, self.good))
+        found = judge.verdict(self.begun, failed, learner(name))
+        assert (found.fate, found.solved, found.gap) == (fate, None, 0.5)
+        assert found.is_false is (True if guaranteed else None)
+
+    def test_the_time_of_the_judge_is_not_the_learners(self):
+        clock = iter([0.0, 5.0, 8.0, 9.0]).__next__
+        judge = Judge(self.problem, 0.1, clock)
+        judge.look(told(10, self.good))  # from 5 to 8
+        assert judge.cpu_seconds == 6.0
+
+    def test_a_run_over_its_time_is_stopped(self):
+        clock = iter([0.0, 5.0, 8.0, 9.0]).__next__
+        with pytest.raises(arenas.RunStopped, match="more than 2 CPU seconds"):
+            Judge(self.problem, 0.1, clock, seconds=2.0).look(told(10, None))
+
+    def test_an_estimate_is_false_only_beyond_its_interval(self):
+        problem = make("lock/3,noise=gaussian")
+        judge = Judge(problem, 0.1, self.clock)
+        value = judge.value(OpenLoop((3, 3, 3)), 500)
+        assert not value.exact
+        assert not judge.is_good(value)
+
+
+def test_learners_tell_the_policy_they_would_answer_with():
+    problem = make("lock/2")
+    for name in ("betting", "certified", "latent-q", "eprl"):
+        last = []
+        settings = Settings(learner=name, epsilon=0.3, tuning=("episodes=100",) if name == "latent-q" else ())
+        outcome = session.run(problem, settings, callback=lambda p, last=last: last.append(p.policy))
+        assert last[-1] is not None, name
+        assert isinstance(last[-1](), Greedy)
+        assert problem.value(last[-1]()) == problem.value(outcome.policy)
+        assert None in last or name != "betting"  # before the first candidate there is none
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("arena") / "small"
+    contest = plan_arena(["lock/2", "lock/3"], ["betting", "pcid"], seeds=range(3), budget=5_000)
+    done = run_arena(contest, folder, executor=Here())
+    return contest, folder, done
+
+
+class TestRuns:
+    def test_every_cell_is_judged_and_kept(self, small):
+        contest, folder, done = small
+        assert len(done.runs) == len(contest.cells) == 12
+        betting = [r for r in done.runs if r.contestant == "betting"]
+        assert all(r.fate == arenas.SAID and r.over_time and 0 < r.solved <= r.said == r.episodes for r in betting)
+        pcid = [r for r in done.runs if r.contestant == "pcid"]
+        assert all(r.fate == arenas.SOLVED and not r.over_time and r.solved == r.episodes for r in pcid)
+        assert all(r.memory > 2**20 and r.cpu_seconds > 0 for r in done.runs)
+        assert Arena.read(folder / "arena.json") == done
+
+    def test_what_is_finished_is_not_run_again(self, small):
+        contest, folder, done = small
+        again = Here()
+        assert run_arena(contest, folder, executor=again) == done
+        assert again.cells == []
+
+    def test_a_run_that_stops_is_a_result(self, tmp_path):
+        contest = plan_arena(["lock/3"], ["olive"], seeds=[0], budget=10)
+        (cell,) = contest.cells
+        stopped = dataclasses.replace(
+            cell, settings=dataclasses.replace(cell.settings, engine="stream", max_episodes=10)
+        )
+        result = run_contest(stopped, str(tmp_path / stopped.run))
+        kept = json.loads((tmp_path / stopped.run / "arena.json").read_text())
+        assert result.state == "finished"
+        assert kept["fate"] == arenas.STOPPED
+        assert kept["solved"] is None
+        assert "episodes" in kept["message"]
+
+    def test_a_run_between_two_looks_is_stopped_too(self, tmp_path):
+        (cell,) = plan_arena(["lock/5,noise_bits=5"], ["latent-q"], seeds=[0]).cells
+        run_contest(cell, str(tmp_path / "run"), seconds=0.05)
+        assert json.loads((tmp_path / "run/arena.json").read_text())["fate"] == arenas.LATE
+
+    def test_a_damaged_result_is_said(self, small, tmp_path):
+        contest, folder, _ = small
+        assert len(read_runs(contest, folder).runs) == 12
+        (tmp_path / "arena.json").write_text("{}")
+        with pytest.raises(InvalidFile, match="no arena"):
+            Arena.read(tmp_path / "arena.json")
+
+    def test_of_two_runs_the_one_with_more_episodes_counts(self, small):
+        *_, done = small
+        one = done.runs[0]
+        small_budget = dataclasses.replace(done, runs=(dataclasses.replace(one, budget=10, episodes=1),), budget=10)
+        assert small_budget.merged(done).runs[0] == one
+        assert done.merged(small_budget) == done
+        with pytest.raises(InvalidInput, match="same epsilon"):
+            done.merged(dataclasses.replace(done, epsilon=0.2))
+
+
+def run_with(solved, *, fate=arenas.SOLVED, **more):
+    return ArenaRun("x", "lock", 5, "lock/5", 0, 100, fate, solved=solved, **more)
+
+
+class TestShown:
+    def test_a_meeting_in_numbers_and_words(self):
+        met = Meeting(
+            "x",
+            ("lock", 5),
+            (
+                run_with(10, said=20, is_false=False, over_time=True, memory=2**20),
+                run_with(30, memory=2**20),
+                run_with(20, memory=2**20),
+                run_with(None, fate=arenas.SILENT, memory=2**20),
+            ),
+        )
+        assert met.solved.value == 25.0
+        assert met.share == "3 of 4"
+        assert (met.n_said, met.n_false, met.memory, met.failures) == (1, 0, 1.0, "1 silent")
+        assert met.said.value == math.inf
+        assert met.as_plain()["said_at"][0] is None
+
+    def test_table_and_plain_values(self, small):
+        *_, done = small
+        view, plain = ArenaView(done), arena_plain(done)
+        assert view.worlds == [("lock", 2), ("lock", 3)]
+        assert [(r["learner"], r["solved"], r["false"]) for r in plain["results"]] == [
+            ("betting", 3, 0),
+            ("pcid", 3, 0),
+            ("betting", 3, 0),
+            ("pcid", 3, 0),
+        ]
+        assert plain["growth"][1]["learner"] == "pcid"
+        assert plain["growth"][1]["exponent"] == pytest.approx([1.0, 1.0, 1.0])  # 420 H episodes
+        assert arena_table(done).row_count == 4
+
+    def test_worlds_where_one_cannot_play_count_as_not_solved(self, small):
+        *_, done = small
+        one = ArenaView(
+            dataclasses.replace(done, runs=tuple(r for r in done.runs if r.contestant != "pcid" or r.horizon == 2))
+        )
+        assert one.profile("betting", np.array([1e6]))[0][0] == 1.0
+        assert one.profile("pcid", np.array([1e6]))[0][0] == 0.5
+
+    def test_the_page_says_what_each_is_given(self, small, tmp_path):
+        *_, done = small
+        why = (("lock", 3, "pcid", "because <of> it"),)
+        page, *files = write_arena(dataclasses.replace(done, absent=why), tmp_path)
+        html = page.read_text()
+        assert {file.name for file in files} >= {"arena-episodes.svg", "arena-cpu.png", "arena-profiles.svg"}
+        assert "number of states; tuned sample size" in html
+        assert "because &lt;of&gt; it" in html
+        assert html.count("<svg") == 3
+
+    def test_the_command_prints_json(self, small, capsys, monkeypatch):
+        _, folder, done = small
+        monkeypatch.setattr("richobs.cli.arena.run_arena", lambda contest, folder, **options: done)
+        monkeypatch.setattr("richobs.cli.arena.write_arena", lambda arena, folder: [])
+        arguments = ["arena", "--worlds", "lock/2 lock/3", "--learners", "betting,pcid", "--seeds", "3", "--json"]
+        assert main([*arguments, "--out", str(folder)]) == 0
+        assert len(json.loads(capsys.readouterr().out)["results"]) == 4
+
+    def test_the_command_lists_who_cannot_play(self, capsys):
+        assert main(["arena", "--worlds", "lock/3", "--learners", "rmax,betting", "--seeds", "2", "--list"]) == 0
+        printed = capsys.readouterr().out
+        assert "2 runs" in printed
+        assert "rmax is not on lock, H = 3" in printed
+
+
+def test_the_stored_results_hold_what_the_document_says():
+    stored = Arena.read(ROOT / "benchmarks/results/arena.json")
+    assert {"betting", "certified", "pcid", "ppe", "homer", "latent-q"} <= {run.contestant for run in stored.runs}
+    assert not any(run.is_false for run in stored.runs if run.contestant in ("betting", "certified"))
+    view, document = ArenaView(stored), (ROOT / "docs/arena.md").read_text()
+    short = view.meetings["betting", ("lock-bernoulli", 5)]
+    assert f"| `betting` | {round(short.solved.value)}, said at {round(short.said.value)} |" in document
+    assert f"{len(stored.runs):,} runs in all." in document
+
+
+def test_an_empty_contest_is_an_empty_arena(tmp_path):
+    empty = Contest(plan_arena(["lock/3"], ["rmax"], seeds=[0]).arena, ())
+    page, *files = write_arena(empty.arena, tmp_path)
+    assert files == []
+    assert "0 runs" in page.read_text()
