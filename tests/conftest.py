@@ -1,5 +1,14 @@
-"""What all tests share: processes that tests start may keep what they compiled, so that each starts fast."""
+"""What all tests share: processes that tests start may keep what they compiled, and statements of the paper have a mark."""
 
 import os
 
+import pytest
+
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests that measure statements: they take a minute, and `.ci/run` runs them beside the default suite."""
+    for item in items:
+        if item.path.parent.name == "statements":
+            item.add_marker("paper")

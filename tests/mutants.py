@@ -21,6 +21,7 @@ import time
 import tomllib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -107,7 +108,7 @@ def run_tests(copy: Path, tests: Iterable[str]) -> tuple[int, str]:
     """Runs tests in a copy until one fails; returns pytest's exit code and what it printed."""
     env = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
     env = {name: value for name, value in env.items() if not name.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", "-m", "", *tests]
     try:
         done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, timeout=LONGEST, check=False)
     except subprocess.TimeoutExpired:
@@ -115,21 +116,28 @@ def run_tests(copy: Path, tests: Iterable[str]) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def judge(mutant: Mutant, copy: Path) -> Verdict:
-    """Applies a mutant in a copy, runs its tests there, and takes the edit back."""
+@contextmanager
+def applied(mutant: Mutant, copy: Path) -> Iterator[None]:
+    """Makes the edit in a copy, and takes it back afterwards."""
     file = copy / "src" / "richobs" / mutant.file
-    if complaint := mutant.problem(copy):
-        return Verdict(mutant, "", 0.0, complaint)
     text = file.read_bytes()
     compiled = Path(cache_from_source(str(file)))
-    begin = time.monotonic()
     try:
         compiled.unlink()  # an edit of equal length within a second would not be noticed
         file.write_bytes(text.decode().replace(mutant.old, mutant.new).encode())
-        code, printed = run_tests(copy, mutant.test)
+        yield
     finally:
         file.write_bytes(text)
         compileall.compile_file(file, quiet=2, force=True)
+
+
+def judge(mutant: Mutant, copy: Path) -> Verdict:
+    """Applies a mutant in a copy, runs its tests there, and takes the edit back."""
+    if complaint := mutant.problem(copy):
+        return Verdict(mutant, "", 0.0, complaint)
+    begin = time.monotonic()
+    with applied(mutant, copy):
+        code, printed = run_tests(copy, mutant.test)
     seconds = round(time.monotonic() - begin, 1)
     if code == GREEN:
         return Verdict(mutant, "", seconds, "SURVIVED")

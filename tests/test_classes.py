@@ -467,7 +467,7 @@ def test_a_class_that_a_problem_accepts_answers_everything(functions):
         (lambda: Listed([Constants([[0.1]])]).member(0.0), "functions 0 to 0; got 0.0"),
         (lambda: Listed([Constants([[0.1]])]).member((0,)), r"functions 0 to 0; got \(0,\)"),
         (lambda: Callables([], 2, 2), "the list is empty"),
-        (lambda: Callables([np.zeros], 0, 2), "horizon must be at least 1; got 0"),
+        (lambda: Callables([np.zeros], 0, 2), "horizon must be a whole number, at least 1, at most 1,000,000; got 0"),
         (lambda: CallableLevel([np.zeros], 0, 0), "n_actions must be at least 1; got 0"),
         (lambda: CallableLevel([0.5], 0, 2), "function 0 cannot be called: it is a float"),
         (lambda: Codebook(np.array([1, 1])), "two rows of a codebook are equal"),

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import pathlib
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -518,7 +519,7 @@ class TestStoredRuns:
 
     def test_an_unfinished_run_is_shown_as_far_as_it_is(self, capsys, short):
         with sqlite3.connect("runs/a/run.sqlite") as db:
-            db.execute("DELETE FROM ends")
+            db.executescript("DELETE FROM ends; DELETE FROM heads WHERE name = 'ends'")  # before the first is written
         _, said = run(capsys, "show", "runs/a")
         assert "unfinished" in said.out
         assert "bounds so far" in said.out
@@ -652,3 +653,20 @@ class TestWatching:
         monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
         monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
         assert terminal.is_interactive()
+
+
+def test_control_c_while_python_imports_leaves_no_traceback():
+    code = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "richobs.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+import richobs_command
+richobs_command.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

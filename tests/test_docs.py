@@ -93,7 +93,7 @@ def test_the_readme_lists_every_world():
 def test_the_readme_lists_every_learner():
     table = README.partition("## Learners")[2].partition("\n## ")[0]
     rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
-    assert {name for row in rows for name in re.findall(r"`([a-z-]+)`", row)} == set(LEARNERS)
+    assert {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row)} == set(LEARNERS)
 
 
 def test_links_lead_somewhere():

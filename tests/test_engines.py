@@ -511,7 +511,7 @@ class TestLedger:
 
     def test_impossible_engines(self):
         problem = richobs.make("mdp")
-        with pytest.raises(InvalidInput, match="chunk and workers"):
+        with pytest.raises(InvalidInput, match="workers must be at least 1; got 0"):
             StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), workers=0)
 
 

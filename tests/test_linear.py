@@ -101,7 +101,7 @@ def test_files_name_the_features(tmp_path):
         (lambda: Linear("affine", np.zeros((2, 2, 3)), 1, n_actions=3), "of 2 actions; n_actions is 3"),
         (lambda: Linear("affine", np.full((1, 1, 3), np.nan), 1), "finite numbers"),
         (lambda: Linear("affine", np.zeros((0, 2, 3)), 1), r"got shape \(0, 2, 3\)"),
-        (lambda: Linear("affine", BY_ACTION, 0), "horizon must be at least 1"),
+        (lambda: Linear("affine", BY_ACTION, 0), "horizon must be a whole number, at least 1"),
         (
             lambda: Linear("affine", BY_ACTION, 1).values(0, X[:, :1]),
             r"'affine' must return \(3, 3\) .* got shape \(3, 2\)",

@@ -27,7 +27,7 @@ def test_switch_rolls_in_and_then_acts():
     policy = Switch(OpenLoop((2, 1)), 1, Copies())
     assert policy.actions(0, X, RNG).tolist() == [2, 2, 2]
     assert policy.actions(1, X, RNG).tolist() == [0, 1, 1]
-    with pytest.raises(InvalidInput, match="takes over at level 0 or later; got -1"):
+    with pytest.raises(InvalidInput, match="at which a policy takes over must be a whole number, at least 0; got -1"):
         Switch(OpenLoop(()), -1, Copies())
 
 

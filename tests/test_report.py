@@ -602,3 +602,37 @@ def test_what_a_run_struggled_with_is_on_the_page_and_no_test_of_a_node():
         assert f"It struggled: {html.escape(remark)}." in text
     tree = search_tree([p.event for p in short.steps], short.ledger, short.horizon, short.n_actions)
     assert [n.path for n in tree.nodes if n.mark.name == "policies"] == [()]
+
+
+class TestLongPaths:
+    """What repeats along a path is written once, so that pages grow with the number of nodes and not with its square."""
+
+    def test_rows_name_the_node_of_a_long_path(self):
+        path = (0, 1, 0, 1, 0, 1, 0, 1)
+        run = large(tests=1)
+        view = RunView(dataclasses.replace(run, steps=(Progress(elimination(path, 9.0), 100),), horizon=8), 1)
+        data = view.data
+        place = data["tests"][0][3]
+        assert view.tree.nodes[place].path == path
+        actions = []
+        while data["nodes"][place][6] >= 0:  # as the page's script does it: the last action, then the parent
+            actions.append(data["nodes"][place][0])
+            place = data["nodes"][place][6]
+        assert tuple(reversed(actions)) == path
+
+    def test_labels_leave_the_middle_of_a_long_path_out(self):
+        tree = search_tree([elimination((1,) * 500, 9.0)], [], 500, 2)
+        assert tree.nodes[-1].label.startswith(f"path {'1 ' * 12}... (500 actions) ...")
+        assert max(len(node.label) for node in tree.nodes) < 150
+
+    def test_a_tree_that_is_too_large_is_cut(self, monkeypatch):
+        monkeypatch.setattr("richobs.show.tree.MOST_ACTIONS", 1000)
+        tree = search_tree([elimination((0,) * 90, 9.0), elimination((1,) * 60, 9.0)], [], 90, 2)
+        assert (tree.depth, tree.is_cut) == (26, True)
+        assert len(tree.nodes) == 1 + 26 + 26
+        assert tree.nodes[26].tests == (0,)
+        assert tree.nodes[-1].mark.name == "eliminated"
+        assert not search_tree([elimination((0,) * 40, 9.0)], [], 90, 2).is_cut
+
+    def test_unvisited_actions_are_listed_up_to_a_thousand(self):
+        assert len(search_tree([elimination((0,), 9.0)], [], 3, 10**6).nodes[0].unvisited) == 999

@@ -7,6 +7,7 @@ engine. Only `ask` is called while a learner runs; `missing` and `build` are cal
 
 from richobs.core.environment import Environment, checked_episodes, checked_path
 from richobs.core.errors import InvalidInput
+from richobs.core.executors import Workers
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
 from richobs.core.problem import Problem
@@ -44,8 +45,13 @@ class DirectEngine:
         return None
 
     @classmethod
-    def build(cls, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, /) -> "DirectEngine":
-        """Returns the engine of one run. Play `env`, not `problem.env`: it may be recorded as it is played."""
+    def build(
+        cls, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, workers: Workers, /
+    ) -> "DirectEngine":
+        """Returns the engine of one run. Play `env`, not `problem.env`: it may be recorded as it is played.
+
+        `workers` may share work that this engine does itself; this one does all in one place.
+        """
         return cls(env, problem.functions, seed=settings.seed, ledger=ledger, process=problem.process)
 
     def ask(self, query: Query, /) -> Answer:

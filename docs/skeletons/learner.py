@@ -66,6 +66,7 @@ class Tournament(Learner):
 
     name = "tournament"
     about = "Plays the greedy policy of every function equally often and takes the one that earned most."
+    given = ("class of value functions", "horizon")  # what it is told; tables that compare learners show it
     needs = (unit_rewards, Need(f"a class of at most {MOST:,} functions", _too_many))
     promises = Promise(
         "With probability 1 - delta the policy's value is within epsilon of V*.", ("Q* is in the class",)

@@ -43,6 +43,7 @@ from richobs.core.errors import (
     RunStopped,
     StoreError,
     UnknownWorld,
+    WorkerFailed,
 )
 from richobs.core.events import Event, Progress
 from richobs.core.functions import FunctionClass, ModelFamily, ValueFunction
@@ -62,6 +63,7 @@ from richobs.runs.planning import plan
 from richobs.runs.store import StoredRun, discard
 from richobs.runs.verify import verify
 from richobs.show.tensorboard import TensorBoard
+from richobs.sweeping import sweep
 from richobs.worlds import WORLDS, make
 from richobs.worlds.assumptions import AssumptionCheck, AssumptionReport, check_assumptions
 from richobs.worlds.audit import audit
@@ -139,6 +141,7 @@ __all__ = [
     "ValueReport",
     "Verdict",
     "Verification",
+    "WorkerFailed",
     "__version__",
     "audit",
     "certify",
@@ -153,6 +156,7 @@ __all__ = [
     "open_loop_policy",
     "plan",
     "save_episodes",
+    "sweep",
     "table_policy",
     "verify",
 ]

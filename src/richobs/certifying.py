@@ -27,7 +27,7 @@ from richobs.core.files import write_atomically
 from richobs.core.ledger import Ledger
 from richobs.core.outcome import LOWER, Claim, exact_words, number_words, probability_words, sampling_assumptions
 from richobs.core.policies import Policy
-from richobs.core.problem import ENVIRONMENT_NAMES, SMALLEST, Problem
+from richobs.core.problem import ENVIRONMENT_NAMES, SMALLEST, Problem, check_environment
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
 from richobs.core.version import __version__
@@ -251,6 +251,8 @@ def certify_policy(
         operator.index(seed),
         assumes=_assumed(env),
     )
+    if callback is not None and not callable(callback):
+        raise InvalidInput(f"callback must be a function of a PolicyReport; got {callback!r:.80}.")
     play = player(env, policy)
     with _shown(is_interactive() if progress is None else progress) as watch:
 
@@ -450,6 +452,7 @@ def player(env: Any, policy: Any) -> Play:
             return played.returns
 
         return play_world
+    check_environment(inner)
     paced = PacedEnvironment(inner)
     return lambda n, rng: paced.play(acting, n, rng).returns
 

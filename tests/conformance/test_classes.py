@@ -18,6 +18,9 @@ from richobs.classes import (
     Chosen,
     Constants,
     Decoders,
+    Embedding,
+    Embeddings,
+    Features,
     Layered,
     LearnedPolicy,
     LevelClass,
@@ -63,6 +66,13 @@ EXAMPLES = {
     "rotated decoders": Example(Decoders(3, WORTH, rotation=TURN), BITS @ TURN.T, TURN),
     "prototypes": Example(
         Prototypes(POINTS[:4].reshape(2, 2, 3), np.array([0, 1, 1, 0, 1]), TABLES[:5, :2]), np.sign(POINTS)
+    ),
+    "embeddings": Example(
+        Embeddings(Embedding(Features.of(POINTS), SLOPES[0].T), SLOPES[1:3, 0, :3], TABLES[:4, :2]), POINTS
+    ),
+    "embeddings of words": Example(
+        Embeddings(Embedding(Features.of(WORDS[:6]), POINTS[:4, :2], POINTS[5:12]), np.eye(2), TABLES[:3, :2]),
+        WORDS,
     ),
     "constants": Example(Constants(TABLES[:, 0]), BITS),
     "callables": Example(

@@ -10,6 +10,7 @@ import pytest
 
 import richobs
 from richobs.core.errors import EpisodeLimit, InvalidInput, InvalidPath
+from richobs.core.executors import Workers
 from richobs.core.ledger import Ledger
 from richobs.core.policies import Greedy, OpenLoop, Uniform
 from richobs.core.queries import LevelMoments, Query
@@ -71,7 +72,7 @@ class CountedCalls:
 def build(name, *, seed=0, limit=None, env=PROBLEM.env, problem=PROBLEM, record=None):
     """An engine by its name; "recorded" is a streaming engine that writes to a record."""
     kind = engine_kind("stream" if name == "recorded" else name)
-    engine = kind.build(problem, env, Settings(seed=seed), Ledger(limit))
+    engine = kind.build(problem, env, Settings(seed=seed), Ledger(limit), Workers())
     return RecordedEngine(engine, record or MemoryRecord()) if name == "recorded" else engine
 
 

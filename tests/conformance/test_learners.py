@@ -3,7 +3,6 @@
 import dataclasses
 import importlib.util
 import json
-import math
 import random
 import sys
 from pathlib import Path
@@ -27,7 +26,9 @@ from richobs.worlds.model_environment import model_problem
 SKELETON = Path(__file__).parents[2] / "docs/skeletons/learner.py"
 EPSILON = 0.3
 SERVED = ("mdp/2,n_states=2,n_actions=2,class_size=4", "bandit,n_contexts=4,n_actions=3,class_size=20")
-QUICK = dict.fromkeys(("ucb-q", "epsilon-greedy", "uniform-exploration"), ("episodes=300",))  # tuning
+EXTRAS = {"sb3-dqn": "stable_baselines3", "sb3-ppo": "stable_baselines3"}  # learner -> the package that it needs
+PLAYS_AS_TOLD = ("ucb-q", "epsilon-greedy", "uniform-exploration", "latent-q", "epoch-greedy", "ucfh", *EXTRAS)
+QUICK = dict.fromkeys(PLAYS_AS_TOLD, ("episodes=300",))  # tuning
 
 
 def load_skeleton():
@@ -48,6 +49,8 @@ def _with_skeleton(monkeypatch):
 
 @pytest.fixture(params=ALL)
 def name(request):
+    if request.param in EXTRAS:
+        pytest.importorskip(EXTRAS[request.param])
     return request.param
 
 
@@ -61,20 +64,21 @@ class Huge(LevelClass):
         raise AssertionError("these functions are too many to be looked at")
 
 
-class Boundless:
-    """An environment that declares no largest total."""
+class Misdeclared:
+    """An environment that declares smaller totals than its process pays."""
 
     def __init__(self, env):
         self.play = env.play
-        self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, (0.0, math.inf)
+        self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, (-1.0, 0.001)
 
 
 def awkward():
     """Problems each of which lacks something that some learner needs."""
     easy, bandit = (richobs.make(world) for world in SERVED)
     return [
-        richobs.Problem(Boundless(easy.env), easy.functions, n_states=2),
+        richobs.Problem(Misdeclared(easy.env), easy.functions, easy.process, n_states=2),
         dataclasses.replace(easy, n_states=None),
+        richobs.Problem(easy.env, easy.functions),
         easy,
         bandit,
         richobs.make("lock/3,noise_bits=1"),
@@ -135,6 +139,9 @@ def check_facts(chosen):
     assert chosen.about[0].isupper()
     assert chosen.about.endswith(".")
     assert isinstance(chosen.cites, str)
+    assert isinstance(chosen.given, tuple)
+    assert chosen.given
+    assert all(words and not words.endswith(".") for words in chosen.given)
     assert isinstance(chosen.promises, Promise)
     assert chosen.promises.words.endswith(".")
     assert chosen.costs.endswith(".")

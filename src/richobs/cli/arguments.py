@@ -6,11 +6,13 @@ parameters in its name is spelt out.
 
 import dataclasses
 import itertools
+import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from richobs.cli.gymnasium_options import WORLD as GYMNASIUM
+from richobs.cli.work_options import LOCAL
 from richobs.cli.world_options import WORLD_OPTIONS, option
 from richobs.core.errors import InvalidInput
 from richobs.worlds.gymnasium_ids import PREFIX, is_gymnasium_id
@@ -19,6 +21,8 @@ from richobs.worlds.registry import WORLDS, config_class, configure
 Takes = Literal["nothing", "one value", "two values", "many values"]
 REPEATED = {"--env-arg"}  # options that the parser wants once for each value
 ALIASES = {"--schedule": "--learner"}  # what options used to be called
+RAY = "--ray"  # an option whose value may be left out
+ADDRESS = re.compile(rf"auto|{LOCAL}|ray://.*|.+:\d+")  # what its value looks like
 
 
 def in_order(arguments: Sequence[str], commands: Mapping[str, type[Any]]) -> list[str]:
@@ -81,6 +85,9 @@ def _separated(rest: Sequence[str], takes: Mapping[str, Takes]) -> tuple[list[st
         flag = ALIASES.get(_dashed(flag), flag)
         options.append(f"{flag}{equals}{value}")
         if equals:
+            continue
+        if flag == RAY and not (left and ADDRESS.fullmatch(left[0])):
+            options.append(LOCAL)
             continue
         kind = takes.get(_dashed(flag), "one value")
         for _ in range({"one value": 1, "two values": 2}.get(kind, 0)):

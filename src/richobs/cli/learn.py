@@ -8,6 +8,7 @@ import re
 from rich.console import Console
 
 from richobs.cli.running import Output, learn_in
+from richobs.cli.work_options import WorkOptions
 from richobs.cli.world_options import World, build
 from richobs.core.problem import Problem
 from richobs.core.recorded import load_episodes
@@ -27,6 +28,7 @@ class LearnCommand:
     """Which world."""
     settings: Settings
     output: Output
+    work: WorkOptions
     out: pathlib.Path | None = None
     """Folder that keeps the run; by default one under `runs/` named after it. An unfinished run there goes on."""
     overwrite: bool = False
@@ -43,7 +45,8 @@ class LearnCommand:
         folder = self.out or default_folder(problem, settings)
         if self.overwrite and folder.exists():
             discard(folder)
-        return learn_in(console, folder, problem, settings, self.output)
+        with self.work.executor() as executor:
+            return learn_in(console, folder, problem, settings, self.output, executor)
 
 
 def default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
@@ -52,7 +55,7 @@ def default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
     named = [
         f"{'run_seed' if name == 'seed' else name}={asked[name]}"  # a world may have a seed too
         for name in asked
-        if name not in {*MAY_CHANGE, "tuning"} and asked[name] != plain[name]
+        if name not in {*MAY_CHANGE, "tuning"} and asked[name] != plain.get(name)
     ]
     name = problem.name
     if is_gymnasium_id(name):  # its marks are not for folders

@@ -14,7 +14,7 @@ from richobs.learners import LEARNERS, Learner, learner, tuning_fields
 
 @dataclasses.dataclass(frozen=True)
 class LearnersCommand:
-    """List the learners: what each is, needs, promises and costs, and what can be tuned."""
+    """List the learners: what each is, is given, needs, promises and costs, and what can be tuned."""
 
     json: bool = False
     """Print JSON instead of tables."""
@@ -41,6 +41,7 @@ def _facts(each: Learner) -> list[tuple[str, list[str]]]:
     tuned = [f"--tuning {name}={default}  {meaning}" for name, default, meaning in tuning_fields(each)]
     return [
         ("follows", [each.cites] if each.cites else []),
+        ("given", [", ".join(each.given)] if each.given else []),
         ("needs", [need.words for need in each.needs]),
         ("promises", [each.promises.words]),
         ("assumes", list(each.promises.assumptions)),
@@ -54,6 +55,7 @@ def _as_plain(each: Learner) -> dict[str, Any]:
     return {
         "about": each.about,
         "cites": each.cites,
+        "given": list(each.given),
         "needs": [need.words for need in each.needs],
         "promises": each.promises.words,
         "assumptions": list(each.promises.assumptions),

@@ -12,6 +12,7 @@ import tyro
 from rich.markup import escape
 
 import richobs
+from richobs.cli.arena import ArenaCommand
 from richobs.cli.arguments import in_order
 from richobs.cli.audit import AuditCommand
 from richobs.cli.check import CheckCommand
@@ -23,6 +24,7 @@ from richobs.cli.report import ReportCommand
 from richobs.cli.resume import ResumeCommand
 from richobs.cli.runs import RunsCommand
 from richobs.cli.show import ShowCommand
+from richobs.cli.sweep import SweepCommand
 from richobs.cli.value import ValueCommand
 from richobs.cli.verify import VerifyCommand
 from richobs.cli.worlds import WorldsCommand
@@ -34,6 +36,8 @@ COMMANDS: dict[str, type[Any]] = {
     "plan": PlanCommand,
     "learn": LearnCommand,
     "resume": ResumeCommand,
+    "sweep": SweepCommand,
+    "arena": ArenaCommand,
     "runs": RunsCommand,
     "show": ShowCommand,
     "report": ReportCommand,

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from richobs.cli.gymnasium_options import make_stored
 from richobs.cli.running import Output, learn_in
+from richobs.cli.work_options import WorkOptions
 from richobs.core.errors import InvalidInput
 from richobs.runs.store import CONFIG, StoredRun, recorded_beside
 
@@ -19,10 +20,11 @@ class ResumeCommand:
     folder: tyro.conf.Positional[pathlib.Path]
     """The run's folder."""
     output: Output
+    work: WorkOptions
     max_episodes: int | None = None
     """Allow this many episodes in all; by default as many as before."""
     workers: int | None = None
-    """Threads that share the episodes; by default as many as before."""
+    """Threads or processes that share the episodes; by default as many as before."""
     trust: bool = False
     """Import the modules that the folder names, where the run plays an environment of Gymnasium."""
 
@@ -41,4 +43,5 @@ class ResumeCommand:
             settings = dataclasses.replace(settings, workers=self.workers)
         problem = make_stored(stored.world, self.folder / CONFIG, self.trust)
         problem = dataclasses.replace(problem, recorded=recorded_beside(self.folder / CONFIG))
-        return learn_in(console, self.folder, problem, settings, self.output)
+        with self.work.executor() as executor:
+            return learn_in(console, self.folder, problem, settings, self.output, executor)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import pathlib
+from concurrent.futures import Executor
 
 from rich.console import Console
 from rich.text import Text
@@ -36,10 +37,17 @@ class Output:
     """Also write what happens to this folder for TensorBoard (needs the extra `tensorboard`)."""
 
 
-def learn_in(console: Console, folder: pathlib.Path, problem: Problem, settings: Settings, output: Output) -> int:
+def learn_in(
+    console: Console,
+    folder: pathlib.Path,
+    problem: Problem,
+    settings: Settings,
+    output: Output,
+    executor: Executor | None = None,
+) -> int:
     """Learns in a folder, going on where it stopped, and says what was found."""
     was_finished = _holds_finished(folder, settings)
-    _run(folder, problem, settings, output)
+    _run(folder, problem, settings, output, executor)
     stored = StoredRun.read(folder)
     assert stored.certificate is not None, "a run that ended well has a certificate"
     written = [folder / CERTIFICATE, folder / POLICY]
@@ -63,7 +71,7 @@ def learn_in(console: Console, folder: pathlib.Path, problem: Problem, settings:
     return 0
 
 
-def _run(folder: pathlib.Path, problem: Problem, settings: Settings, output: Output) -> None:
+def _run(folder: pathlib.Path, problem: Problem, settings: Settings, output: Output, executor: Executor | None) -> None:
     """Runs, shows how it goes, and says how to go on where it is interrupted."""
     chosen, asked = session.check(problem, settings)
     expected = asked.max_episodes
@@ -81,7 +89,7 @@ def _run(folder: pathlib.Path, problem: Problem, settings: Settings, output: Out
                 listener(progress)
 
         try:
-            session.run(problem, asked, callback=tell, out=folder)
+            session.run(problem, asked, callback=tell, out=folder, executor=executor)
         except KeyboardInterrupt:
             stack.close()
             plain_console(stderr=True).print(

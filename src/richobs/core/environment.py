@@ -4,6 +4,8 @@ Shapes: n episodes, H levels, K actions. Levels count from 0.
 """
 
 import numbers
+import operator
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -16,6 +18,7 @@ from richobs.core.types import Floats, Ints, Mask, Observations, Path
 
 TOLERANCE = 1e-9  # how far rounding may push a reward or a total out of its range
 AT_ONCE = 32  # episodes per call of an environment that a user brings, unless it says otherwise
+CALLS = 16  # of a replayable environment for one request, at least: what workers share
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +80,12 @@ class Environment(Protocol):
     It may have an attribute `identity`, a text that says which environment it is: a stored run goes on only with the same
     one (see `environment_identity`). It may have an attribute `deterministic`; True declares that the same actions always
     show and pay the same, so that it answers known actions from memory. Then `real_episodes` is how many it really played.
+
+    It may have an attribute `replayable`; True declares that `play` takes all its randomness from `rng`, and keeps no state
+    between calls. Then copies of it may be played by other threads, processes or machines, if it can be pickled (see
+    docs/scale.md). A copy that had a generator of its own would play the same episodes everywhere, and a claim that counts
+    them as independent would be false; so the declaration is tested before a copy is sent. An attribute
+    `releases_gil = True` says that `play` mostly works without Python's interpreter lock: workers are threads then.
     """
 
     @property
@@ -244,9 +253,9 @@ def check_rewards(rewards: Floats, ended: Mask | None, env: Environment, policy:
 def at_once(env: Environment) -> int:
     """Returns how many episodes one call of an environment that a user brings plays at most."""
     number = getattr(env, "at_once", AT_ONCE)
-    if not isinstance(number, int) or number < 1:
+    if type(number) is not int or number < 1:
         raise InvalidInput(f"an environment's at_once is a number of episodes, at least 1; got {number!r}.")
-    return number
+    return min(number, sys.maxsize)
 
 
 def environment_identity(env: Environment, id: str | None = None) -> str:
@@ -272,6 +281,43 @@ def environment_identity(env: Environment, id: str | None = None) -> str:
 def declares_deterministic(env: Environment) -> bool:
     """Whether an environment declares that the same actions always show and pay the same."""
     return getattr(env, "deterministic", None) is True
+
+
+def is_replayable(env: Environment) -> bool:
+    """Whether an environment declares that `play` takes all its randomness from `rng`, and keeps no state between calls.
+
+    One that is declared deterministic is not replayable: it answers from memory, and counts what it really played.
+
+    Raises:
+        InvalidInput: the attribute `replayable` is neither True nor False.
+    """
+    return _declared_flag(env, "replayable") and not declares_deterministic(env)
+
+
+def releases_gil(env: Environment) -> bool:
+    """Whether an environment declares that `play` mostly works without Python's interpreter lock.
+
+    Raises:
+        InvalidInput: the attribute `releases_gil` is neither True nor False.
+    """
+    return _declared_flag(env, "releases_gil")
+
+
+def _declared_flag(env: Environment, name: str) -> bool:
+    """Returns an attribute that an environment may have, True or False; False where it has none."""
+    flag = getattr(env, name, False)
+    if not isinstance(flag, bool):
+        raise InvalidInput(f"an environment's {name} is True or False; got {flag!r}.")
+    return flag
+
+
+def call_size(env: Environment, n: int) -> int:
+    """Returns how many episodes one call of an environment that a user brings plays, of n that are wanted.
+
+    Replayable ones are played in at least 16 calls, so that workers can share them. The number of workers does not matter:
+    calls belong to the result.
+    """
+    return max(1, min(at_once(env), -(-n // CALLS))) if is_replayable(env) else at_once(env)
 
 
 def real_episodes(env: Environment) -> int | None:
@@ -338,7 +384,12 @@ def checked_path(path: Sequence[int], horizon: int, n_actions: int, *, room: int
     Raises:
         InvalidPath: it is longer than `horizon - room`, or holds an action that does not exist.
     """
-    actions = tuple(int(a) for a in path)
+    try:
+        actions = tuple(operator.index(a) for a in path)
+    except TypeError:
+        raise InvalidPath(
+            f"a path is a sequence of whole numbers, the actions from the root; got {path!r:.80}."
+        ) from None
     if len(actions) > horizon - room:
         raise InvalidPath(
             f"path {actions} has {len(actions)} actions; this environment has {horizon} levels, so a path here "

@@ -74,6 +74,10 @@ class EpisodeLimit(RunStopped):
     """The next request would exceed the episodes that were allowed."""
 
 
+class WorkerFailed(RunStopped):
+    """A worker that was lost, or that cannot read its task; a stored run goes on from what it has."""
+
+
 class Overspent(RichObsError):
     """A share of delta that was spent twice, or split into more than it holds: a fault of a learner."""
 

@@ -5,13 +5,17 @@ search tree and with which mark. Every learner registers its own kinds with `@ev
 """
 
 import dataclasses
+import functools
 import math
+import types
+import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from richobs.core.errors import InvalidFile
+from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.policies import Policy
 from richobs.core.types import Path
 
 
@@ -139,6 +143,7 @@ class Event(ABC):
 
 Kind = TypeVar("Kind", bound=type[Event])
 EVENTS: dict[str, type[Event]] = {}  # every kind by its full name
+LARGEST = 2**1023  # of a whole number in a stored event: a float holds it
 
 
 def event(learner: str) -> Callable[[Kind], Kind]:
@@ -155,19 +160,30 @@ def event(learner: str) -> Callable[[Kind], Kind]:
 
 
 def to_plain(happened: Event) -> list[Any]:
-    """Returns an event in plain values: the full name of its kind, then its fields in order."""
+    """Returns an event in plain values: the full name of its kind, then its fields in order.
+
+    Raises:
+        InvalidInput: a field is not of the type that its kind declares, so `from_plain` could not read it.
+    """
     name = next(name for name, kind in EVENTS.items() if type(happened) is kind)
-    return [name, *(getattr(happened, f.name) for f in dataclasses.fields(happened))]
+    fields = [(field, getattr(happened, field), hint) for field, hint in _hints(type(happened))]
+    for field, value, hint in fields:
+        if not _fits(_as_read(value), hint):
+            raise InvalidInput(
+                f"an event of kind {name!r} declares {field}: {hint}, and {value!r:.40} arrived, which a stored run could "
+                "not read back. Whoever notifies it must give a value of that type."
+            )
+    return [name, *(value for _, value, _ in fields)]
 
 
 def from_plain(values: list[Any]) -> Event:
     """Returns the event that `to_plain` took apart.
 
     Raises:
-        InvalidFile: there is no such kind, or it has other fields.
+        InvalidFile: there is no such kind, or it has other fields, or fields of other types.
     """
     name, *fields = values
-    kind = EVENTS.get(name)
+    kind = EVENTS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise InvalidFile(f"there is no kind of event called {name!r} in this version of richobs.")
     names = [f.name for f in dataclasses.fields(kind)]
@@ -175,7 +191,43 @@ def from_plain(values: list[Any]) -> Event:
         raise InvalidFile(f"an event of kind {name!r} has {len(names)} fields; {len(fields)} are stored.")
     given: dict[str, Any] = dict(zip(names, fields, strict=True))
     given.update((n, tuple(value)) for n, value in given.items() if isinstance(value, list))
+    for field, hint in _hints(kind):
+        if not _fits(given[field], hint):
+            raise InvalidFile(f"an event of kind {name!r} has {field} = {given[field]!r:.40}, which is not {hint}.")
     return kind(**given)
+
+
+@functools.cache
+def _hints(kind: type[Event]) -> tuple[tuple[str, Any], ...]:
+    """Returns the type of each field of a kind of event."""
+    hints = typing.get_type_hints(kind)
+    return tuple((f.name, hints[f.name]) for f in dataclasses.fields(kind))
+
+
+def _as_read(value: Any, inner: type = tuple) -> Any:
+    """Returns a value as `from_plain` reads it from JSON: only the outer list is a tuple, and subclasses are forgotten."""
+    if isinstance(value, list | tuple):
+        return inner(_as_read(part, list) for part in value)
+    plain = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), None)
+    return value if plain is None else plain(value)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a plain value is of the type that a field declares; types that are not known here take anything."""
+    if hint is float:
+        return type(value) is float or (type(value) is int and abs(value) < LARGEST)
+    if hint is int:
+        return type(value) is int and abs(value) < LARGEST
+    if hint in (str, bool, type(None)):
+        return type(value) is hint
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        return isinstance(value, str | int) and value in inner
+    if typing.get_origin(hint) is tuple and inner[1:] == (...,):
+        return isinstance(value, tuple) and all(_fits(part, inner[0]) for part in value)
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, option) for option in inner)
+    return True
 
 
 def path_words(path: Path, at_most: int = 24) -> str:
@@ -196,6 +248,8 @@ class Progress:
     episodes: int  # so far
     upper: float | None = None  # U so far, where the learner certifies one
     lower: float | None = None  # W of the best candidate so far
+    # Makes the policy with which the learner would answer now; None where it only has one at the end. It is not stored.
+    policy: Callable[[], Policy] | None = dataclasses.field(default=None, compare=False, repr=False)
 
 
 Callback = Callable[[Progress], None]

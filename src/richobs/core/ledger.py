@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from richobs.core.errors import EpisodeLimit
+from richobs.core.errors import EpisodeLimit, RunStopped
 from richobs.core.types import Path
 
 
@@ -17,18 +17,27 @@ class Entry(NamedTuple):
     episodes: int
 
 
+class Spent(NamedTuple):
+    """What a run spent in all."""
+
+    requests: int
+    episodes: int
+
+
 class Ledger:
     """Counts episodes, and refuses those beyond the limit before they are played."""
 
-    def __init__(self, max_episodes: int | None = None, assumes: tuple[str, ...] = ()):
+    def __init__(self, max_episodes: int | None = None, assumes: tuple[str, ...] = (), repeats: Spent | None = None):
         """Takes the limit, and what the episodes rest on.
 
         Args:
             max_episodes: no more are allowed; None: as many as anybody asks for.
             assumes: what has to be true of the environment so that its answers count as episodes, each in words that can
                 follow "that". Every claim rests on it.
+            repeats: what the run that is repeated spent. A repeat that asks for more is another run, and is stopped.
         """
-        self.max_episodes, self.assumes = max_episodes, assumes
+        self.max_episodes, self.assumes, self._repeats = max_episodes, assumes, repeats
+        self._requests = 0
         self.real_episodes: int | None = None  # that a deterministic environment really played; None: all of them
         self._entries: dict[tuple[str, str, Path], list[int]] = {}
         self._visits: dict[tuple[str, Path], int] = {}
@@ -40,11 +49,19 @@ class Ledger:
 
         Raises:
             EpisodeLimit: they are more than remain; nothing is charged.
+            RunStopped: the run that is repeated did not ask for that many.
         """
         if self.max_episodes is not None and self.total + n > self.max_episodes:
             raise EpisodeLimit(
                 f"{purpose} at path {path} asks for {n:,} episodes; {self.max_episodes - self.total:,} remain of the "
                 f"{self.max_episodes:,} allowed. Raise the limit (--max-episodes); `richobs plan` says what is needed."
+            )
+        self._requests += 1
+        known = self._repeats
+        if known is not None and (self._requests > known.requests or self.total + n > known.episodes):
+            raise RunStopped(
+                f"request {self._requests:,} asks for {n:,} episodes after {self.total:,}; the run that is repeated spent "
+                f"{known.episodes:,} in {known.requests:,} requests."
             )
         entry = self._entries.setdefault((phase, purpose, path), [0, 0])
         entry[0] += 1

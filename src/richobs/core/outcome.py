@@ -91,6 +91,9 @@ class Outcome:
     trace: tuple[Event, ...] = field(default=(), repr=False)  # everything that happened, in order
     in_units: InUnits | None = field(default=None, repr=False)  # where rewards were rescaled for the learner
     fingerprint: str | None = field(default=None, repr=False)  # of the class, by its values, where it is Python code
+    rounding: float = (
+        0.0  # largest of the moments, or logarithms of wealth, that a device computed; bounds allow for it
+    )
 
     @property
     def episodes(self) -> int:

@@ -4,11 +4,13 @@ A policy maps a level and observations to actions. `OpenLoop`, `Greedy` and `Swi
 needs, so `play` takes a policy and nothing else. Shapes: n episodes, K actions.
 """
 
+import operator
 import os
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from richobs.core.arguments import real_number, whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import ValueFunction
 from richobs.core.randomness import keyed_generator
@@ -68,6 +70,17 @@ class SavablePolicy(Policy, Protocol):
         ...
 
 
+def checked_policy(given: Any) -> Policy:
+    """Returns a policy, once it is known to be one.
+
+    Raises:
+        InvalidInput: it has no method `actions`, or is a class.
+    """
+    if isinstance(given, type) or not callable(getattr(given, "actions", None)):
+        raise InvalidInput(f"a policy has a method actions(level, x, rng), as richobs.OpenLoop has; got {given!r:.80}.")
+    return given
+
+
 def greedy_actions(values: Floats) -> Ints:
     """Returns `[..., n]` the action with the largest of the values `[..., n, K]`, but for rounding; ties to the smallest.
 
@@ -96,7 +109,10 @@ class OpenLoop:
     """Plays one action sequence whatever it sees; after the end of the sequence it takes action 0."""
 
     def __init__(self, path: Path):
-        self.path = path
+        try:
+            self.path = tuple(operator.index(a) for a in path)
+        except TypeError:
+            raise InvalidInput(f"OpenLoop needs a sequence of actions, such as (0, 1); got {path!r:.80}.") from None
 
     def actions(self, level: int, x: Observations, rng: np.random.Generator | None = None, /) -> Ints:
         """Returns `[n]` the action of `level`."""
@@ -107,7 +123,7 @@ class Uniform:
     """Takes each of K actions with the same probability."""
 
     def __init__(self, n_actions: int):
-        self.n_actions = n_actions
+        self.n_actions = whole_number("Uniform: n_actions", n_actions, least=1)
 
     def actions(self, level: int, x: Observations, rng: np.random.Generator, /) -> Ints:
         """Returns `[n]` random actions."""
@@ -129,9 +145,8 @@ class Switch:
             level: where `then` takes over.
             then: played from `level` on.
         """
-        if level < 0:
-            raise InvalidInput(f"a policy takes over at level 0 or later; got {level}.")
-        self.first, self.level, self.then = first, level, then
+        self.first, self.then = checked_policy(first), checked_policy(then)
+        self.level = whole_number("Switch: the level at which a policy takes over", level)
 
     def at(self, level: int) -> Policy:
         """Returns the policy that acts at `level`."""
@@ -153,9 +168,11 @@ class Explore:
             share: probability of a random action, in [0, 1].
             n_actions: K.
         """
-        if not 0 <= share <= 1:
+        self.policy: Policy = checked_policy(policy)
+        self.share: float = real_number("the share of random actions", share)
+        if not 0 <= self.share <= 1:
             raise InvalidInput(f"the share of random actions must lie in [0, 1]; got {share}.")
-        self.policy, self.share, self.n_actions = policy, share, n_actions
+        self.n_actions = whole_number("Explore: n_actions", n_actions, least=1)
 
     def actions(self, level: int, x: Observations, rng: np.random.Generator, /) -> Ints:
         """Returns `[n]` actions, some of them random."""

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from richobs.core.arguments import real_number, refuse_unusable, whole_number
 from richobs.core.environment import Environment, Episodes, environment_identity
 from richobs.core.errors import AssumptionViolated, InvalidInput
 from richobs.core.functions import FunctionClass
-from richobs.core.policies import Greedy, Policy
+from richobs.core.policies import Greedy, Policy, checked_policy
 from richobs.core.process import TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.recorded import checked_recorded, joined_episodes
@@ -25,6 +26,7 @@ CLASS_NAMES = (
 )
 ROLLOUTS = 200_000  # episodes that estimate a value in a world of this package, unless told otherwise
 PART = 10_000  # of these episodes are played at once
+LARGEST_FACT = 10**9  # levels or actions that an environment may declare
 
 
 def check_accuracy(epsilon: Any, delta: Any, largest: float = 1.0) -> None:
@@ -121,10 +123,10 @@ class Problem:
         default=None, repr=False
     )  # played before by anybody: free evidence for elimination
 
+    @refuse_unusable
     def __post_init__(self) -> None:
-        _require("an environment", self.env, ENVIRONMENT_NAMES)
-        _require("a function class", self.functions, CLASS_NAMES)
-        _check_facts(self.env)
+        check_class(self.functions)
+        check_environment(self.env)
         shape = (self.env.horizon, self.env.n_actions)
         for what, other in (("class", self.functions), ("process", self.process)):
             if other is not None and (other.horizon, other.n_actions) != shape:
@@ -192,6 +194,7 @@ class Problem:
             confidence: probability with which the estimate's interval is to hold.
             seed: of the rollouts.
         """
+        checked_policy(policy)
         if self.process is not None:
             return ValueReport.known(self.process.value(policy))
         exact = self.truth.exact_value(policy) if self.truth is not None and self.truth.exact_value else None
@@ -201,10 +204,8 @@ class Problem:
             raise InvalidInput(
                 f"{self.name}: a value can only be estimated by playing; say how many `episodes` to play."
             )
-        total = ROLLOUTS if episodes is None else episodes
-        if total < 1:
-            raise InvalidInput(f"an estimate needs at least one episode; got {total}.")
-        rng = keyed_generator(seed, self.id or "own", "value")
+        total = ROLLOUTS if episodes is None else whole_number("Problem.value: episodes", episodes, least=1)
+        rng = keyed_generator(whole_number("Problem.value: seed", seed, least=None), self.id or "own", "value")
         parts = [self.env.play(policy, min(PART, total - first), rng).returns for first in range(0, total, PART)]
         return ValueReport.estimated(np.concatenate(parts), self.env.reward_range, confidence)
 
@@ -253,18 +254,35 @@ def as_problem(
     )
 
 
-def _check_facts(env: Environment) -> None:
-    """Refuses an environment whose three facts are none."""
+def check_class(functions: FunctionClass) -> None:
+    """Refuses what is no class of functions.
+
+    Raises:
+        InvalidInput: it lacks something that every class has.
+    """
+    _require("a function class", functions, CLASS_NAMES)
+
+
+def check_environment(env: Environment) -> None:
+    """Refuses what is no environment, and an environment whose three facts are none.
+
+    Raises:
+        InvalidInput: `env` lacks something that every environment has, or declares something impossible.
+    """
+    _require("an environment", env, ENVIRONMENT_NAMES)
     name = type(env).__name__
     if isinstance(env, type):
         raise InvalidInput(f"{env.__name__} is a class; give an environment of it, {env.__name__}().")
     for fact in ("horizon", "n_actions"):
-        number = getattr(env, fact)
-        if not isinstance(number, numbers.Integral) or number < 1:
+        number: Any = getattr(env, fact)
+        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 1:
             raise InvalidInput(f"{name}.{fact} must be a whole number, at least 1; got {number!r}.")
+        if int(number) > LARGEST_FACT:
+            raise InvalidInput(f"{name}.{fact} must be at most {LARGEST_FACT:,}; a larger number was declared.")
     given: Any = env.reward_range
     pair = isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(v, numbers.Real) for v in given)
-    if not pair or not given[0] < given[1]:
+    low, high = (real_number(f"{name}.reward_range", v) for v in given) if pair else (math.nan, math.nan)
+    if not (low < high and math.isfinite(low) and math.isfinite(high)):
         raise InvalidInput(
             f"{name}.reward_range must be (low, high), what an episode's rewards sum to at the least and at the most; got "
             f"{given!r}."

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from richobs.core.arguments import refuse_unusable
 from richobs.core.codebook import Codebook
 from richobs.core.errors import (
     AssumptionViolated,
@@ -117,6 +118,7 @@ class TabularProcess:
     labels: tuple[tuple[str, ...], ...] = ()  # names of the states per level; one name at two levels: not layered
     check_rewards: bool = field(default=True, repr=False)  # False: rewards may leave their range
 
+    @refuse_unusable
     def __post_init__(self) -> None:
         emissions = tuple(np.asarray(e, dtype=np.float64) for e in self.emissions)
         set_ = object.__setattr__

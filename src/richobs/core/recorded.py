@@ -3,18 +3,16 @@
 import hashlib
 import os
 from collections.abc import Sequence
-from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
+from richobs.core.arguments import file_path, refuse_unusable
 from richobs.core.environment import Environment, Episodes, checked_episodes
 from richobs.core.errors import InvalidFile, InvalidInput, Rejected, RewardOutOfRange
-from richobs.core.files import open_arrays, write_atomically
+from richobs.core.files import expanded_limit, open_arrays, write_atomically
 from richobs.core.policies import Uniform
 
-EXPANDED = 256 * 2**20  # bytes that a small file may expand to; more is written, and read, without compression
-COMPRESSION = 20  # times its own size that a larger file may expand to
 COLUMNS = ("observations", "actions", "rewards", "ended")
 
 
@@ -63,6 +61,7 @@ def episodes_digest(episodes: Episodes) -> str:
     return digest.hexdigest()
 
 
+@refuse_unusable
 def save_episodes(file: str | os.PathLike[str], episodes: Episodes) -> None:
     """Writes episodes to a file that `load_episodes` reads; numbers, bits and text only."""
     arrays: dict[str, Any] = {}
@@ -72,8 +71,8 @@ def save_episodes(file: str | os.PathLike[str], episodes: Episodes) -> None:
             if plain.dtype.hasobject:
                 raise InvalidInput(f"{name} at level {level} are Python objects, which are not written to files.")
             arrays[f"{name}_{level}"] = plain
-    write = np.savez if sum(a.nbytes for a in arrays.values()) > EXPANDED // 2 else np.savez_compressed
-    with write_atomically(FilePath(file)) as stream:
+    write = np.savez if sum(a.nbytes for a in arrays.values()) > expanded_limit(0) // 2 else np.savez_compressed
+    with write_atomically(file_path(file)) as stream:
         write(stream, **arrays)
 
 
@@ -86,7 +85,7 @@ def load_episodes(file: str | os.PathLike[str]) -> Episodes:
         InvalidFile: it is damaged, or something else, or it would expand to more.
     """
     try:
-        with open_arrays(file, largest=max(EXPANDED, COMPRESSION * os.path.getsize(file))) as stored:
+        with open_arrays(file_path(file), largest=expanded_limit(os.path.getsize(file))) as stored:
             levels = sum(name.startswith("rewards_") for name in stored.sizes)
             known = {f"{name}_{level}" for name in COLUMNS for level in range(levels)}
             if not levels or stored.sizes.keys() - known:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from richobs.core.device import check_device_name
 from richobs.core.errors import InvalidInput
 from richobs.core.problem import check_accuracy
 
@@ -38,9 +39,11 @@ class Settings:
     max_episodes: int | None = None
     """Play at most this many episodes. Some learners then claim what they can, others stop. A stored run can go on later."""
     workers: int = 1
-    """Threads that play a built-in world. They do not change the result. An environment of your own is played by one."""
+    """Threads or processes that share the episodes. They do not change the result; see docs/scale.md."""
     threshold: float | None = None
     """Stop as soon as a policy is certified to be worth this, or no policy can be; in the units of the rewards."""
+    device: str | None = None
+    """Evaluate functions with PyTorch on this device: `cuda`, or `cpu` for the same code without a GPU (docs/scale.md)."""
     tuning: tuple[str, ...] = ()
     """Numbers of the learner's own, as name=value; `richobs learners` lists them."""
 
@@ -72,6 +75,7 @@ class Settings:
         for name, text in (("learner", self.learner), ("engine", self.engine)):
             if not isinstance(text, str):
                 raise InvalidInput(f"{name} must be the name of one; got {text!r}.")
+        check_device_name(self.device)
         threshold: object = self.threshold
         is_number = isinstance(threshold, numbers.Real) and math.isfinite(threshold)
         if threshold is not None and not is_number:
@@ -87,8 +91,9 @@ class Settings:
                 raise InvalidInput(f"{name} must be at most {LARGEST_COUNT:,}; got {_shortened(value)}.")
 
     def as_plain(self) -> dict[str, Any]:
-        """Returns the settings in plain values."""
-        return {**dataclasses.asdict(self), "tuning": list(self.tuning)}
+        """Returns the settings in plain values; without `device` where there is none, as files had it before."""
+        plain = {**dataclasses.asdict(self), "tuning": list(self.tuning)}
+        return {name: value for name, value in plain.items() if name != "device" or value is not None}
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> "Settings":

@@ -3,6 +3,7 @@
 Shapes: n episodes, X distinct observations of the level, X' distinct observations of the next, K actions.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,7 +101,7 @@ def distinct(x: Observations) -> tuple[Observations, Ints]:
     if x.ndim == 1 and x.dtype.kind in "iu":
         rows, row = np.unique(x, return_inverse=True)
         return rows, row
-    plain = np.ascontiguousarray(x).reshape(len(x), -1)
+    plain = np.ascontiguousarray(x).reshape(len(x), math.prod(x.shape[1:]))  # also where there are no rows
     if plain.shape[1] == 0:  # observations that hold nothing are all equal
         return x[:1], np.zeros(len(x), dtype=np.int64)
     keys = plain.view(np.dtype((np.void, plain.dtype.itemsize * plain.shape[1])))[:, 0]

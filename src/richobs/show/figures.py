@@ -37,12 +37,22 @@ def write_figures(runs: Sequence[StoredRun], page: pathlib.Path) -> list[pathlib
     if len(runs) > 1:
         drawn.append((f"{page.stem}-comparison", _comparison(runs)))
     for _, figure in drawn:
-        figure.draw_without_rendering()  # lays it out once, for both files
-        figure.set_layout_engine("none")
-    return [_write(figure, page.with_name(f"{name}.{kind}"), kind) for name, figure in drawn for kind in ("png", "svg")]
+        lay_out(figure)
+    return [
+        write_figure(figure, page.with_name(f"{name}.{kind}"), kind)
+        for name, figure in drawn
+        for kind in ("png", "svg")
+    ]
 
 
-def _write(figure: Figure, file: pathlib.Path, kind: str) -> pathlib.Path:
+def lay_out(figure: Figure) -> None:
+    """Lays a figure out once, for all its files."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+def write_figure(figure: Figure, file: pathlib.Path, kind: str) -> pathlib.Path:
+    """Writes a figure as "png" or "svg", the same bytes for the same figure, and returns the file."""
     stream = io.BytesIO()
     undated = {"Date": None} if kind == "svg" else {"Software": None}  # equal runs give equal files
     with matplotlib.rc_context({"svg.hashsalt": "richobs", "svg.fonttype": "none"}):
@@ -52,13 +62,15 @@ def _write(figure: Figure, file: pathlib.Path, kind: str) -> pathlib.Path:
     return file
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """Returns an empty figure of a size in inches."""
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def _style(axes: Axes, title: str) -> None:
+def style_axes(axes: Axes, title: str) -> None:
+    """Gives axes a title, small labels, and no frame above and at the right."""
     axes.set_title(title, fontsize=9, loc="left")
     axes.tick_params(labelsize=8)
     for side in ("top", "right"):
@@ -82,7 +94,7 @@ def _progress(run: StoredRun) -> Figure:
     counted = [p for p in run.steps if not math.isnan(p.event.log_size_after)]
     bounded = [p for p in run.steps if p.upper is not None and p.lower is not None]
     panels = 1 + bool(counted) + bool(bounded)
-    figure = _figure(2.8 + 2.9 * panels, 3.4)
+    figure = new_figure(2.8 + 2.9 * panels, 3.4)
     figure.suptitle(_title(run), fontsize=9, x=0.01, ha="left")
     all_axes = iter(figure.subplots(1, panels, squeeze=False)[0])
     if counted:
@@ -93,7 +105,7 @@ def _progress(run: StoredRun) -> Figure:
         axes.step(episodes, powers, where="post", color=BLUE)
         axes.set_ylim(0, None)
         axes.set_xlabel("episodes", fontsize=8)
-        _style(axes, "surviving functions (log10)")
+        style_axes(axes, "surviving functions (log10)")
     if bounded:
         axes = next(all_axes)
         x = [float(p.episodes) for p in bounded]
@@ -104,7 +116,7 @@ def _progress(run: StoredRun) -> Figure:
         axes.set_ylim(0, max(upper) * 1.25 or 1.0)
         axes.set_xlabel("episodes", fontsize=8)
         axes.legend(frameon=False, fontsize=8, loc="upper left")
-        _style(axes, "bounds")
+        style_axes(axes, "bounds")
     axes = next(all_axes)
     rows = [(f"{phase}: {purpose}", n, BLUE) for (phase, purpose), (_, n) in run.ledger.by("phase", "purpose").items()]
     rows.append(("all episodes", run.ledger.total, INK))
@@ -117,13 +129,13 @@ def _progress(run: StoredRun) -> Figure:
         axes.barh(names, [float(n) for n in counts], color=colours, height=0.6)
         axes.set_xscale("log")
         axes.set_xlim(min(0.5, *(float(n) for n in counts)), max(counts) * 10.0)
-    _style(axes, "episodes (logarithmic)")
+    style_axes(axes, "episodes (logarithmic)")
     return figure
 
 
 def _charts(run: StoredRun, charts: Sequence[Series]) -> Figure:
     """Draws what events of the run draw: a panel for each chart, candidates as bands, a cross where one was refuted."""
-    figure = _figure(2.8 + 2.9 * len(charts), 3.4)
+    figure = new_figure(2.8 + 2.9 * len(charts), 3.4)
     figure.suptitle(_title(run), fontsize=9, x=0.01, ha="left")
     for axes, one in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True):
         for tenure in one.tenures[::2]:
@@ -146,7 +158,7 @@ def _charts(run: StoredRun, charts: Sequence[Series]) -> Figure:
         axes.set_xlabel("episodes", fontsize=8)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False, fontsize=7)
-        _style(axes, f"{one.title.lower()} (log10)")
+        style_axes(axes, f"{one.title.lower()} (log10)")
     return figure
 
 
@@ -158,7 +170,7 @@ def _mixed(share: float) -> str:
 
 def _tree(run: StoredRun, tree: SearchTree) -> Figure:
     """Draws the search tree, levels from left to right."""
-    figure = _figure(8.6, min(max(0.16 * tree.rows + 1.2, 2.6), 11.0))
+    figure = new_figure(8.6, min(max(0.16 * tree.rows + 1.2, 2.6), 11.0))
     axes = figure.add_subplot()
     vertices: list[tuple[float, float]] = []
     for node in tree.nodes[1:]:
@@ -188,7 +200,7 @@ def _tree(run: StoredRun, tree: SearchTree) -> Figure:
     levels = range(0, tree.width // COLUMN + 1, max(1, tree.width // COLUMN // 12))
     axes.set_xticks([COLUMN * h for h in levels], [str(h) for h in levels])
     axes.set_xlabel("level", fontsize=8)
-    _style(axes, _title(run))
+    style_axes(axes, _title(run))
     axes.spines["left"].set_visible(False)
     figure.legend(frameon=False, fontsize=8, loc="outside lower left", ncols=3)
     return figure
@@ -197,7 +209,7 @@ def _tree(run: StoredRun, tree: SearchTree) -> Figure:
 def _comparison(runs: Sequence[StoredRun]) -> Figure:
     """Draws the episodes of all runs, by group, with the medians of the finished ones."""
     found = groups(runs)
-    figure = _figure(8.6, 1.2 + 0.55 * len(found))
+    figure = new_figure(8.6, 1.2 + 0.55 * len(found))
     axes = figure.add_subplot()
     for y, group in enumerate(reversed(found)):
         for i in group.runs:
@@ -213,5 +225,5 @@ def _comparison(runs: Sequence[StoredRun]) -> Figure:
     axes.set_xscale("log")
     axes.set_ylim(-0.6, len(found) - 0.4)
     axes.set_xlabel("episodes (dots: runs; line: median; band: its interval from order statistics)", fontsize=8)
-    _style(axes, f"{words.count(len(runs))} runs")
+    style_axes(axes, f"{words.count(len(runs))} runs")
     return figure

@@ -54,6 +54,21 @@
   addEventListener("hashchange", reveal);
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
 
+  /* A node is written with its last action and its parent, which comes before it; a row names the node of a long path. */
+  function unfolded(data) {
+    const nodes = [];
+    for (const [action, mark, y, through, tests, unvisited, parent] of data.nodes) {
+      const above = nodes[parent], [look, words] = data.marks[mark];
+      const level = above ? above.level + 1 : 0;
+      const path = !above ? "root" : above.level ? `${above.path} ${action}` : String(action);
+      nodes.push({ path, level, look, words, x: 100 * level, y, through, tests, unvisited, parent, children: [] });
+    }
+    const where = (place) => (typeof place === "number" ? nodes[place].path : place);
+    data.tests.forEach((row) => { row[3] = where(row[3]); });
+    data.claims.forEach((row) => { row[2] = where(row[2]); });
+    return { ...data, nodes };
+  }
+
   /* Tables: only one page of rows is ever in the document. */
   const PAGE = 15;
   const COLUMNS = {
@@ -124,8 +139,13 @@
     const world = svg.querySelector(".world"), labels = svg.querySelector(".labels"), levels = svg.querySelector(".levels");
     const trail = svg.querySelector(".trail"), details = box.querySelector(".details");
     const marks = [...svg.querySelectorAll(".node")];
-    const nodes = data.nodes.map(([path, look, words, x, y, through, tests, unvisited, parent]) => ({ path, look, words, x, y, through, tests, unvisited, parent, children: [] }));
+    const nodes = data.nodes;
     nodes.forEach((n, i) => { if (n.parent >= 0) nodes[n.parent].children.push(i); });
+    nodes.forEach((n, i) => {
+      const family = n.parent >= 0 ? nodes[n.parent].children : [i];
+      const facts = { "aria-level": n.level + 1, "aria-posinset": family.indexOf(i) + 1, "aria-setsize": family.length, "aria-selected": false };
+      for (const [name, fact] of Object.entries(facts)) marks[i].setAttribute(name, fact);
+    });
     const wide = Number(svg.dataset.width), tall = Number(svg.dataset.height), rows = Number(svg.dataset.rows);
     const depth = Math.max(1, Math.round(wide / 100));
     svg.style.setProperty("--tall", `${rows * 30 + MARGIN.top + MARGIN.bottom}px`);
@@ -230,8 +250,7 @@
       shape.setAttribute("d", marks[i].getAttribute("d"));
       key.append(shape);
       what.append(key, n.words);
-      const depthHere = n.parent < 0 ? 0 : n.path.split(" ").length;
-      const facts = [["level", String(depthHere)], ["episodes through here", count(n.through)], ["tests", count(n.tests.length)]];
+      const facts = [["level", String(n.level)], ["episodes through here", count(n.through)], ["tests", count(n.tests.length)]];
       if (n.unvisited.length) facts.push(["never played here", (n.unvisited.length === 1 ? "action " : "actions ") + n.unvisited.join(", ")]);
       const latest = n.tests.slice(-6).reverse();
       const tests = latest.map((t) => {
@@ -323,7 +342,7 @@
   }
 
   document.querySelectorAll('script[type="application/json"]').forEach((script) => {
-    const data = JSON.parse(script.textContent);
+    const data = unfolded(JSON.parse(script.textContent));
     const run = script.id.replace(/-data$/, "");
     document.querySelectorAll(`[data-run="${run}"]`).forEach((box) => (box.dataset.table ? table(box, data[box.dataset.table]) : tree(box, data)));
   });

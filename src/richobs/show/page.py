@@ -4,12 +4,13 @@ import functools
 import math
 import pathlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Event
 from richobs.core.files import write_atomically
+from richobs.core.types import Path
 from richobs.core.version import __version__
 from richobs.learners import learner
 from richobs.runs.store import StoredRun
@@ -23,6 +24,7 @@ from richobs.show.seeds import groups, median, repeats
 from richobs.show.tree import SearchTree, search_tree
 
 HERE = pathlib.Path(__file__).parent
+WRITTEN_OUT = 6  # actions of a path that is no longer written out than its place
 INFINITE = 1e308  # stands for an infinity in the page's data, which JSON cannot hold
 
 
@@ -98,7 +100,7 @@ class LevelRow(NamedTuple):
 
     level: int
     visited: int
-    possible: int
+    possible: str
     tests: int
     dropped: float  # powers of ten by which the class shrank
     episodes: int
@@ -380,7 +382,7 @@ class RunView:
             LevelRow(
                 level=h,
                 visited=visited[h],
-                possible=K**h,
+                possible=words.count(K**h) if h * math.log10(K) < 300 else words.functions(h * math.log(K)),
                 tests=tests[h],
                 dropped=dropped[h],
                 episodes=episodes[h],
@@ -413,7 +415,7 @@ class RunView:
     def claims(self) -> list[list[Any]]:
         """Statements that the claim rests on: what, where, episodes, share of delta, number in it."""
         stated = [] if self.content is None else self.content["claims"]
-        return [[kind, words.path(path), n, share, value] for kind, path, n, share, value in stated]
+        return [[kind, tuple(path), n, share, value] for kind, path, n, share, value in stated]
 
     @property
     def claim_kinds(self) -> list[ClaimKind]:
@@ -438,6 +440,8 @@ class RunView:
     def data(self) -> dict[str, Any]:
         """What the page's script shows, as plain values; `_plain` says how numbers are written."""
         texts: dict[tuple[str, str, str], int] = {}  # what tests ask and compare, each once
+        marks: dict[tuple[str, str], int] = {}  # how nodes look and what that means, each once
+        places = {node.path: i for i, node in enumerate(self.tree.nodes)}
         tests = []
         for i, (step, event) in enumerate(zip(self.run.steps, self.events, strict=True)):
             names = (event.question, event.statistic_name, event.threshold_name)
@@ -446,7 +450,7 @@ class RunView:
                     i + 1,
                     event.kind,
                     event.phase,
-                    _where(event),
+                    _where(event, places),
                     event.verdict,
                     _plain(event.statistic),
                     _plain(event.threshold),
@@ -463,11 +467,9 @@ class RunView:
             "tests": tests,
             "nodes": [
                 [
-                    words.path(node.path),
-                    node.look.name,
-                    node.mark.words,
-                    node.x,
-                    node.y,
+                    node.path[-1] if node.path else -1,
+                    marks.setdefault((node.look.name, node.mark.words), len(marks)),
+                    round(node.y, 2),
                     node.through,
                     list(node.tests),
                     list(node.unvisited),
@@ -475,11 +477,14 @@ class RunView:
                 ]
                 for node in self.tree.nodes
             ],
+            "marks": list(marks),
             "candidates": [
                 [c.number, c.fate, c.episodes, c.batches, _plain(c.earned), _plain(c.promised), c.why]
                 for c in self.candidates.known.values()
             ],
-            "claims": [[i + 1, k, p, n, _plain(s), _plain(v)] for i, (k, p, n, s, v) in enumerate(self.claims)],
+            "claims": [
+                [i + 1, k, _place(p, places), n, _plain(s), _plain(v)] for i, (k, p, n, s, v) in enumerate(self.claims)
+            ],
         }
 
 
@@ -574,10 +579,15 @@ def _claimed(view: RunView) -> float:
     return float(view.result["epsilon"])
 
 
-def _where(event: Event) -> str:
+def _place(path: Path, places: Mapping[Path, int]) -> str | int:
+    """Returns a path as its actions, or a long one as the place of its node in the tree, so that it is written once."""
+    return places.get(path, words.path(path)) if len(path) > WRITTEN_OUT else words.path(path)
+
+
+def _where(event: Event, places: Mapping[Path, int]) -> str | int:
     """Returns where an event happened: at a path, or at a level of whole policies."""
     if event.path or event.mark is not None:
-        return words.path(event.path)
+        return _place(event.path, places)
     return words.NONE if event.level is None else f"level {event.level}"
 
 

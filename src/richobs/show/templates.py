@@ -1,5 +1,6 @@
 """What pages are made with: one way to load a template, in which everything is escaped and nothing may be missing."""
 
+import functools
 import pathlib
 import re
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     import markupsafe
 
 
+@functools.cache  # compiling a template takes longer than filling it in
 def environment(folder: pathlib.Path) -> "jinja2.Environment":
     """Returns what loads the templates of a folder, with filters for numbers, bounds and powers (`raised`)."""
     import jinja2  # slow to load, and needed only where a page is written
@@ -25,6 +27,7 @@ def environment(folder: pathlib.Path) -> "jinja2.Environment":
     loaded.filters.update(
         raised=raised, count=words.count, value=words.value, at_least=words.at_least, at_most=words.at_most
     )
+    loaded.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     return loaded
 
 

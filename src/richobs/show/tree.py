@@ -8,12 +8,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from richobs.core.events import PASSED, Event, Mark
+from richobs.core.events import PASSED, Event, Mark, path_words
 from richobs.core.ledger import Entry
 from richobs.core.types import Path
 from richobs.show import words
 from richobs.show.marks import Look, look
 
+MOST_ACTIONS = 30_000_000  # in the paths of all nodes together, which take 240 MB; a deeper tree is cut
+MOST_UNVISITED = 1_000  # actions that are listed as never played at a node
 COLUMN, ROW = 100, 20  # distance between levels and between leaves, in the drawing's own units
 
 
@@ -30,8 +32,6 @@ class Node:
     size: float  # of its mark, grows with the logarithm of these episodes
     tests: tuple[int, ...]  # places in the list of events
     unvisited: tuple[int, ...]  # actions that were never played here
-    place: int  # among its siblings, from 1
-    siblings: int  # with itself
 
     @property
     def look(self) -> Look:
@@ -42,7 +42,8 @@ class Node:
     def label(self) -> str:
         """What a screen reader says."""
         tests = f", {len(self.tests)} test{'s' if len(self.tests) > 1 else ''}" if self.tests else ""
-        return f"path {words.path(self.path)}: {self.mark.words}{tests}, {words.count(self.through)} episodes"
+        path = path_words(self.path) if self.path else words.path(())
+        return f"path {path}: {self.mark.words}{tests}, {words.count(self.through)} episodes"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class SearchTree:
     horizon: int
     n_actions: int
     rows: int  # leaves
+    depth: int  # of the deepest node that could be drawn
+    is_cut: bool = False  # whether deeper ones are drawn at `depth`
 
     @property
     def width(self) -> int:
@@ -104,18 +107,23 @@ def search_tree(events: Sequence[Event], ledger: Iterable[Entry], horizon: int, 
         horizon: H.
         n_actions: K.
     """
+    kept = list(ledger)
+    paths_played = {event.path for event in events if event.mark is not None} | {entry.path for entry in kept}
+    deepest = max(map(len, paths_played), default=0)
+    depth = _drawn_depth(paths_played, deepest)
     tests: dict[Path, list[int]] = {(): []}
     marks: dict[Path, Mark] = {}
     for i, event in enumerate(events):
         mark = event.mark
         if mark is None:
             continue
-        tests.setdefault(event.path, []).append(i)
-        if mark.rank >= marks.get(event.path, PASSED).rank:  # of equal ranks the latest is shown
-            marks[event.path] = mark
+        path = event.path[:depth]
+        tests.setdefault(path, []).append(i)
+        if mark.rank >= marks.get(path, PASSED).rank:  # of equal ranks the latest is shown
+            marks[path] = mark
     through: dict[Path, int] = dict.fromkeys(tests, 0)
-    for entry in ledger:
-        for length in range(len(entry.path) + 1):
+    for entry in kept:
+        for length in range(min(len(entry.path), depth) + 1):
             prefix = tuple(entry.path[:length])
             through[prefix] = through.get(prefix, 0) + entry.episodes
     for path in list(through):
@@ -138,10 +146,10 @@ def search_tree(events: Sequence[Event], ledger: Iterable[Entry], horizon: int, 
     nodes = []
     for i, path in enumerate(paths):
         parent = place[path[:-1]] if path else -1
-        family = children[parent] if path else [i]
         taken = {paths[child][-1] for child in children[i]}
         # Where survivors agree a run need not look further; elsewhere the actions that were left out are listed.
-        unvisited = [a for a in range(n_actions) if a not in taken] if children[i] and len(path) < horizon else []
+        listed = range(min(n_actions, MOST_UNVISITED))
+        unvisited = [a for a in listed if a not in taken] if children[i] and len(path) < horizon else []
         nodes.append(
             Node(
                 path=path,
@@ -153,8 +161,22 @@ def search_tree(events: Sequence[Event], ledger: Iterable[Entry], horizon: int, 
                 size=round(0.75 + 0.55 * (logs[i] - low) / span, 2),
                 tests=tuple(tests.get(path, ())),
                 unvisited=tuple(unvisited),
-                place=family.index(i) + 1,
-                siblings=len(family),
             )
         )
-    return SearchTree(tuple(nodes), horizon, n_actions, rows)
+    return SearchTree(tuple(nodes), horizon, n_actions, rows, depth, depth < deepest)
+
+
+def _drawn_depth(paths: Iterable[Path], deepest: int) -> int:
+    """Returns the depth to which a tree of some paths can be drawn; its nodes hold at most `MOST_ACTIONS` actions."""
+    depth = deepest
+    while depth > 1:
+        before: Path = ()
+        actions = 0
+        for path in sorted({path[:depth] for path in paths}):
+            shared = next((i for i, (a, b) in enumerate(zip(before, path, strict=False)) if a != b), len(before))
+            actions += (len(path) ** 2 - shared**2) // 2  # the nodes beyond what it shares with the path before it
+            before = path
+        if actions <= MOST_ACTIONS:
+            break
+        depth = depth * 2 // 3
+    return depth

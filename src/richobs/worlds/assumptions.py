@@ -10,7 +10,7 @@ import numpy as np
 
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import FunctionClass
-from richobs.core.problem import Problem
+from richobs.core.problem import Problem, check_class
 from richobs.core.process import EQUALITY_TOLERANCE, PROBABILITY_TOLERANCE, TabularProcess
 from richobs.core.types import Floats
 
@@ -78,6 +78,13 @@ def check_assumptions(process: TabularProcess | Problem, functions: FunctionClas
                 "`audit` tests what can be tested from outside."
             )
         process = process.process
+    if not isinstance(process, TabularProcess):
+        raise InvalidInput(
+            f"check_assumptions needs a richobs.TabularProcess, or a problem that has one; got {process!r:.80}. `audit` "
+            "tests what can be tested of an environment from outside."
+        )
+    if functions is not None:
+        check_class(functions)
     conflict = process.reactivity_conflict()
     fault = process.reward_fault()
     reactive = AssumptionCheck(

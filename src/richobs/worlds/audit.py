@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from richobs.core.arguments import real_number, whole_number
 from richobs.core.environment import Environment, Episodes, at_once, checked_episodes, declares_deterministic
 from richobs.core.errors import InvalidInput, RewardOutOfRange
 from richobs.core.policies import OpenLoop
-from richobs.core.problem import Problem
+from richobs.core.problem import Problem, check_environment
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Observations, Path
 from richobs.worlds.assumptions import AssumptionCheck, AssumptionReport
@@ -60,6 +61,9 @@ def audit(
             reported instead.
     """
     env = given.env if isinstance(given, Problem) else given
+    check_environment(env)
+    sequences, episodes = whole_number("audit: sequences", sequences), whole_number("audit: episodes", episodes)
+    error_rate = real_number("audit: error_rate", error_rate)
     if not 0.001 <= error_rate < 1:
         raise InvalidInput(
             f"error_rate must lie between 0.001 and 1: a test takes 2/error_rate permutations; got {error_rate}."
@@ -74,7 +78,7 @@ def audit(
             f"audit needs at least 1 sequence, and 8 or more episodes of each, an even number; got {sequences} and "
             f"{episodes}."
         )
-    rng = keyed_generator(seed, "audit")
+    rng = keyed_generator(whole_number("audit: seed", seed, least=None), "audit")
     paths = [tuple(int(a) for a in rng.integers(env.n_actions, size=env.horizon)) for _ in range(sequences)]
     plays: list[list[Episodes]] = [[] for _ in paths]  # per sequence what its calls returned, in order
     faults: list[str] = []

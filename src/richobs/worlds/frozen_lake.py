@@ -16,7 +16,7 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask
-from richobs.worlds.checks import require_range
+from richobs.worlds.checks import require_range, require_size
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 
 MAPS = {  # S start, F frozen, H hole, G goal
@@ -40,7 +40,6 @@ STEPS = (
     (-1, 0),
 )  # left, down, right, up, as (rows, columns); neighbours in this list are sides
 FROZEN = 0.8  # probability that a cell of a random map is frozen, as in Gymnasium's generate_random_map
-MAX_VALUES = 300_000_000  # values that a class may hold, 2.4 GB
 DRAWS = 64  # candidates drawn for each one that is wanted, at most, before giving up
 
 
@@ -78,12 +77,8 @@ class Config:
         for name in ("slip", "slip_range"):
             require_range(self, name, low=0.0, high=0.5)
         require_range(self, "n_maps", low=1)
-        size = self.n_maps * self.horizon * (len(MAPS[self.map]) ** 2 + 1) * N_ACTIONS
-        if size > MAX_VALUES:
-            raise InvalidInput(
-                f"frozen-lake: {self.n_maps:,} maps over {self.horizon} levels have {size:,} values; a class holds at most "
-                f"{MAX_VALUES:,}. Ask for fewer maps or a shorter horizon."
-            )
+        seen = len(MAPS[self.map]) ** 2 + 1
+        require_size(self, self.horizon, seen * N_ACTIONS * (seen + self.n_maps))
 
 
 class Lakes(NamedTuple):

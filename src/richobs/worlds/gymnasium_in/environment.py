@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import logging
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Self
@@ -17,8 +18,10 @@ from richobs.core.types import Mask
 from richobs.worlds.gymnasium_in.arrays import Actions, Rows
 from richobs.worlds.gymnasium_in.copies import Copies, Env, LocalCopies, NativeCopies, ProcessCopies
 from richobs.worlds.gymnasium_in.names import importable_name, plain_text, qualified_name
-from richobs.worlds.gymnasium_in.probes import EPISODES, noise_behind_a_start, rewards_seen
+from richobs.worlds.gymnasium_in.probes import EPISODES, follows_from_seed, noise_behind_a_start, rewards_seen
 from richobs.worlds.gymnasium_in.replay import KnownPaths
+
+LOG = logging.getLogger("richobs")
 
 Vector = int | Literal["native"] | None
 Range = tuple[float, float]
@@ -65,10 +68,15 @@ def from_gymnasium(
     end, `Episodes.ended` is true there, and the observation is the end marker: the zero of the observation space, or
     `end_observation`. The levels of an episode are the environment's steps, counted from 0 at every reset.
 
+    Several copies of the environment are played, so everything random in an episode must follow from the seed of its reset:
+    copies with generators of their own could play the same episodes, which must not count as independent. Some episodes of
+    random actions are played at once to check that; they are not counted. Where it is not so, a warning of the logger
+    "richobs" says it, and one copy plays everything.
+
     Args:
         env: an id, for `gymnasium.make`; or a callable that makes an environment; or one environment, which is played one
-            episode at a time and stays yours to close. An environment of bsuite (dm_env) is taken where shimmy is
-            installed.
+            episode at a time, without that check, and stays yours to close. An environment of bsuite (dm_env) is taken
+            where shimmy is installed.
         horizon: number of levels H.
         reward_range: smallest and largest possible total of an episode's rewards. By default it follows from `step_range`;
             one of the two must be given.
@@ -97,7 +105,7 @@ def from_gymnasium(
         None if seed is None else _whole("seed", seed, 0),
         observation,
         end_observation,
-        bool(deterministic),
+        _yes_or_no("deterministic", deterministic),
         vector,
     )
     _check_vector(declared)
@@ -105,7 +113,11 @@ def from_gymnasium(
     try:
         ranges = _ranges(declared, copies, actions.n)
         _check_seed(declared, copies, rows, actions.n)
-        return GymnasiumEnvironment(declared, copies, actions, rows, ranges)
+        seeded = _is_seeded(declared, copies, rows, actions.n)
+        if not seeded:
+            copies.close()
+            copies, actions, rows = _opened(declared, alone=True)
+        return GymnasiumEnvironment(declared, copies, actions, rows, ranges, seeded)
     except BaseException:
         copies.close()
         raise
@@ -119,7 +131,13 @@ class GymnasiumEnvironment:
     """
 
     def __init__(
-        self, declared: Declared, copies: Copies, actions: Actions, rows: Rows, ranges: tuple[Range, Range]
+        self,
+        declared: Declared,
+        copies: Copies,
+        actions: Actions,
+        rows: Rows,
+        ranges: tuple[Range, Range],
+        seeded: bool = True,
     ) -> None:
         """Takes what plays.
 
@@ -129,7 +147,9 @@ class GymnasiumEnvironment:
             actions: numbers its actions.
             rows: turns its observations into rows.
             ranges: of an episode's total, and of one reward.
+            seeded: whether episodes were found to follow from their seeds; else there is one copy.
         """
+        self._seeded = seeded
         self.horizon, self.n_actions = declared.horizon, actions.n
         self.reward_range, self.step_range = ranges
         self.seed, self.deterministic = declared.seed, declared.deterministic
@@ -147,6 +167,20 @@ class GymnasiumEnvironment:
     def real_episodes(self) -> int:
         """Number of episodes that were really played; with `deterministic=True` fewer than were asked for."""
         return self._played if self._known is None else self._known.real_episodes
+
+    @property
+    def replayable(self) -> bool:
+        """Whether copies elsewhere play the same: every episode is reset with a seed that the generator gives.
+
+        Not where episodes were found not to follow from their seeds, where paths are remembered, where an environment was
+        given that is made already, or with `vector=`.
+        """
+        return self._seeded and not (
+            self.deterministic or self._declared.vector or isinstance(self._declared.env, gymnasium.Env)
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_again, (self._declared, (self.reward_range, self.step_range), self._seeded)
 
     @property
     def identity(self) -> str:
@@ -257,11 +291,47 @@ class GymnasiumEnvironment:
         return f"from_gymnasium({self.identity})"
 
 
+def _made_again(declared: Declared, ranges: tuple[Range, Range], seeded: bool) -> GymnasiumEnvironment:
+    """Returns a copy of an environment, for a worker; what was found out about it is not found out again."""
+    return GymnasiumEnvironment(declared, *_opened(declared, alone=not seeded), ranges, seeded)
+
+
+def _is_seeded(declared: Declared, copies: Copies, rows: Rows, n_actions: int) -> bool:
+    """Whether episodes follow from their seeds, so that several copies may play; else that is logged.
+
+    It is not tried where paths are remembered, where one copy plays anyway, and where one vector environment does.
+    """
+    if declared.deterministic or copies.size == 1 or isinstance(copies, NativeCopies):
+        return True
+    try:
+        if follows_from_seed(copies, rows, n_actions, declared.horizon, declared.seed):
+            return True
+        why = "the same seed and actions showed something else after other episodes, or in another copy"
+    except InvalidInput:  # it cannot be used at all
+        raise
+    except Exception as error:
+        why = f"an episode of random actions raised {type(error).__name__}: {error}"
+    LOG.warning(
+        "%s is not known to take all its randomness from the seed of its reset: %s. Several copies could play the same "
+        "episodes, which must not count as independent, so one copy plays, in this process. See docs/gymnasium.md.",
+        declared.name,
+        why,
+    )
+    return False
+
+
 def _whole(name: str, value: Any, least: int) -> int:
     """Returns a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InvalidInput(f"{name} must be a whole number, at least {least}; got {value!r}.")
     return int(value)
+
+
+def _yes_or_no(name: str, value: Any) -> bool:
+    """Returns whether something is declared; None declares nothing."""
+    if value is not None and not isinstance(value, bool | np.bool):
+        raise InvalidInput(f"{name} must be True or False; got {value!r:.80}.")
+    return bool(value)
 
 
 def _is_plain(value: Any) -> bool:
@@ -293,8 +363,13 @@ def _check_vector(declared: Declared) -> None:
         raise InvalidInput("vector= needs copies of the environment: give an id, or a callable that makes one.")
 
 
-def _opened(declared: Declared) -> tuple[Copies, Actions, Rows]:
-    """Makes the environment, and decides how its actions and observations are read."""
+def _opened(declared: Declared, *, alone: bool = False) -> tuple[Copies, Actions, Rows]:
+    """Makes the environment, and decides how its actions and observations are read.
+
+    Args:
+        declared: what was said about it.
+        alone: one copy plays, in this process.
+    """
     given, vector = declared.env, declared.vector
     if vector == "native":
         many = _made(lambda: gymnasium.make_vec(given, AT_ONCE, "vector_entry_point", **declared.kwargs), declared)
@@ -312,8 +387,8 @@ def _opened(declared: Declared) -> tuple[Copies, Actions, Rows]:
         if make is not None:
             first.close()
         raise
-    if vector is None or make is None:
-        return LocalCopies(first, actions, make, AT_ONCE), actions, rows
+    if vector is None or make is None or alone:
+        return LocalCopies(first, actions, make, 1 if alone else AT_ONCE), actions, rows
     first.close()
     return ProcessCopies(actions, make, vector), actions, rows
 

@@ -6,12 +6,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from richobs.core.randomness import keyed_generator
+from richobs.core.types import Ints
 from richobs.worlds.gymnasium_in.arrays import Rows
 from richobs.worlds.gymnasium_in.copies import Copies
 
 EPISODES = 20  # played to suggest a range of rewards
 SEQUENCES = 8  # of actions, each played with two seeds
 LEVELS = 64  # of an episode that are compared
+TRIED_STEPS = 512  # about so many steps are taken three times to see whether episodes follow from their seeds
+FEWEST_SEEDS, MOST_SEEDS = 8, 64  # that are tried
+TRIED_LEVELS = 256  # of an episode, at most
 
 
 class RewardsSeen(NamedTuple):
@@ -46,7 +50,7 @@ def noise_behind_a_start(copies: Copies, rows: Rows, n_actions: int, horizon: in
     rng = keyed_generator(0, "gymnasium", "frozen noise")
     for _ in range(SEQUENCES):
         actions = rng.integers(n_actions, size=min(horizon, LEVELS))
-        one, other = (_shown(copies, rows, int(seed), actions.tolist()) for seed in rng.integers(2**31, size=2))
+        one, other = (_shown(copies, rows, [int(seed)], [actions])[0] for seed in rng.integers(2**31, size=2))
         if one[0] == other[0] and one != other:
             first = next(
                 (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
@@ -55,14 +59,53 @@ def noise_behind_a_start(copies: Copies, rows: Rows, n_actions: int, horizon: in
     return None
 
 
-def _shown(copies: Copies, rows: Rows, seed: int, actions: Sequence[int]) -> list[Any]:
-    """Returns what an episode shows and pays, up to its end."""
-    shown: list[Any] = [rows.row(copies.reset([seed])[0]).tobytes()]
-    going_on = np.zeros(1, dtype=bool)
-    for action in actions:
-        stepped = copies.step(np.array([action]), going_on)
-        if stepped.over[0]:
-            shown.append((float(stepped.rewards[0]), None))
+def follows_from_seed(copies: Copies, rows: Rows, n_actions: int, horizon: int, seed: int | None) -> bool:
+    """Whether episodes of random actions showed and paid the same whenever their seed and actions were the same.
+
+    They are played in one copy, one after the other; then in that copy in the opposite order; then in that copy and a new
+    one. So a generator or a state that the environment keeps for itself comes to each episode another way each time. "True"
+    is no proof: what does not follow from the seed may be rare, or lie behind other actions.
+
+    Args:
+        copies: of the environment.
+        rows: turns observations into rows.
+        n_actions: number of actions K.
+        horizon: number of levels of an episode.
+        seed: of every reset; None where each has its own.
+    """
+    rng = keyed_generator(0, "gymnasium", "seeds")
+    levels = min(horizon, TRIED_LEVELS)
+    n = min(MOST_SEEDS, max(FEWEST_SEEDS, TRIED_STEPS // levels))
+    seeds = [int(drawn) if seed is None else seed for drawn in rng.integers(2**31, size=n)]
+    actions = rng.integers(n_actions, size=(n, levels))
+    first = [_shown(copies, rows, [seeds[i]], actions[[i]])[0] for i in range(n)]
+    if any(_shown(copies, rows, [seeds[i]], actions[[i]])[0] != first[i] for i in reversed(range(n))):
+        return False
+    together = min(2, copies.size)
+    for start in range(0, n, together):
+        chosen = [(start + i + 1) % n for i in range(min(together, n - start))]
+        if _shown(copies, rows, [seeds[i] for i in chosen], actions[chosen]) != [first[i] for i in chosen]:
+            return False
+    return True
+
+
+def _shown(copies: Copies, rows: Rows, seeds: Sequence[int], actions: Sequence[Ints] | Ints) -> list[list[Any]]:
+    """Returns what an episode in each of some copies shows and pays, up to its end.
+
+    Args:
+        copies: of the environment; the first ones play.
+        rows: turns observations into rows.
+        seeds: `[m]` of the episodes.
+        actions: `[m, levels]` what each episode does.
+    """
+    shown: list[list[Any]] = [[rows.row(raw).tobytes()] for raw in copies.reset(seeds)]
+    over = np.zeros(len(seeds), dtype=bool)
+    for taken in np.asarray(actions).T:
+        if over.all():
             break
-        shown.append((float(stepped.rewards[0]), rows.row(stepped.seen[0]).tobytes()))
+        stepped = copies.step(taken, over)
+        for i in np.flatnonzero(~over).tolist():
+            seen = None if stepped.over[i] else rows.row(stepped.seen[i]).tobytes()
+            shown[i].append((float(stepped.rewards[i]), seen))
+        over = over | stepped.over
     return shown
