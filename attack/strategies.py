@@ -255,7 +255,7 @@ class FaultyClass:
         """Returns values of the actions, `[n, 2]`, with the fault."""
         self._calls += 1
         values = np.full((len(x), 2), 0.5)
-        values[np.arange(len(x)), np.asarray(x, dtype=int) % 2] = 0.9
+        values[np.arange(len(x)), np.asarray(x, dtype=int).reshape(len(x), -1)[:, 0] % 2] = 0.9
         return CLASS_FAULTS[self.fault](values, self._calls)
 
 

@@ -377,3 +377,12 @@ def test_an_empty_contest_is_an_empty_arena(tmp_path):
     page, *files = write_arena(empty.arena, tmp_path)
     assert files == []
     assert "0 runs" in page.read_text()
+
+
+def test_worlds_that_nobody_can_play_are_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["arena", "--worlds", "nosuch", "--learners", "betting", "--seeds", "1"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no learner can play any of these worlds" in said
+    assert "separated by spaces" in said
+    assert not list(tmp_path.iterdir())

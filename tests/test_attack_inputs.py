@@ -82,6 +82,12 @@ class TestArguments:
     "act",
     [
         lambda: richobs.Tables(3),
+        lambda: richobs.Prototypes(range(10**15), [0], GOOD),
+        lambda: richobs.TensorBoard(3.5),
+        lambda: richobs.certify_policy(Faulty("none"), richobs.Uniform(2), threshold=0.2, seed=2.5),
+        lambda: richobs.certify_policy(Faulty("none"), richobs.Uniform(2), threshold=0.2, batch=10**17),
+        lambda: richobs.from_gymnasium("CartPole-v1", horizon=3, reward_range=(0, 3), vector=10**12),
+        lambda: richobs.from_gymnasium("CartPole-v1", horizon=3, reward_range=(0, 3), observation=3),
         lambda: richobs.Tables([GOOD], value_range=0.0),
         lambda: richobs.Tables(GOOD, horizon=10**12),
         lambda: richobs.Callables(3, 2, 2),

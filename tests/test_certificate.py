@@ -548,3 +548,13 @@ def test_numbers_that_are_none_are_equal_where_a_tolerance_is_allowed():
     assert first_difference([inf], [1.0], "a", 1e-9) is not None
     assert first_difference([inf], [inf], "a", 1e-9) is None
     assert first_difference(["x", 1], ["x", 1.0], "a", 1e-9) is not None
+
+
+@pytest.mark.parametrize("stated", [-5, 10**15])
+def test_impossible_numbers_of_real_episodes_are_found(stated):
+    certificate, problem, _ = certificate_for("lock/2")
+    content = json.loads(certificate.to_json())
+    content["result"]["real_episodes"] = stated
+    findings = {f.what: f for f in verify(Certificate(content), problem).findings}
+    assert not findings["ledger"].agrees
+    assert findings["ledger"].detail.endswith("which is impossible")

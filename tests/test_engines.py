@@ -1,5 +1,6 @@
 """Engines: the law of counts at any n, both engines against each other, and who may change a result (nobody)."""
 
+import contextlib
 import math
 import pickle
 
@@ -15,7 +16,7 @@ from richobs.core.policies import Explore, Greedy, OpenLoop, Switch, Uniform
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import LevelMoments, LevelSteps, Query
 from richobs.core.steps import Steps
-from richobs.engines import CountedEngine, StreamEngine
+from richobs.engines import CountedEngine, RecordedEngine, StreamEngine
 from richobs.engines.recorded import pack_answer, unpack_answer
 from richobs.stats.counts import as_counts, binomial, multinomial
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
@@ -763,3 +764,27 @@ class TestSteps:
         with pytest.raises(InvalidInput, match="in a query of their own"):
             engine.ask(Query(Uniform(2), 5, "x", returns=True, steps=(LevelSteps(0),)))
         assert engine.ledger.total == 0
+
+
+class Kept:
+    """A record that only counts its draws."""
+
+    def __init__(self):
+        self.rows = []
+
+    def draw(self, k):
+        return None
+
+    def keep_draw(self, k, words, body):
+        self.rows.append((k, words))
+
+
+def test_a_learner_may_ask_for_less_after_the_limit():
+    """A query that the ledger refused is no draw: the record goes on without a gap."""
+    problem = richobs.make("lock/2")
+
+    inside = RecordedEngine(StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(100)), kept := Kept())
+    for n, purpose in ((60, "first"), (60, "too many"), (10, "fewer")):
+        with contextlib.suppress(EpisodeLimit):
+            inside.ask(Query(OpenLoop((0, 0)), n, purpose))
+    assert [k for k, _ in kept.rows] == [0, 1]

@@ -168,6 +168,39 @@ class Configured(Own):
         )
 
 
+class PaysBehindALock(Own):
+    """What it pays behind six right actions is a setting of this module: trials hardly ever get there."""
+
+    horizon, n_actions, reward_range, replayable = 6, 4, (0.0, 1.0), True
+
+    def play(self, policy, n, rng, levels=None):
+        seen, taken, paid, right = [], [], [], np.ones(n, dtype=bool)
+        for level in range(levels or 6):
+            seen.append(right.astype(int))
+            taken.append(policy.actions(level, seen[-1], rng))
+            right = right & (taken[-1] == 3)
+            paid.append(np.where(right & (level == 5), SETTINGS["pays"], 0.0))
+        return richobs.Episodes(seen, taken, paid)
+
+
+class CoinBehindALock(gymnasium.Env):
+    """Ignores seeds: six right actions, and a generator of its own tosses a coin."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(4)
+
+    def __init__(self):
+        self.hidden = np.random.default_rng(0)
+
+    def reset(self, *, seed=None, options=None):
+        self.level, self.right = 0, True
+        return 1, {}
+
+    def step(self, action):
+        self.right, self.level = self.right and action == 3, self.level + 1
+        pays = self.right and self.level == 6 and self.hidden.random() < 0.5
+        return int(self.right), float(pays), self.level == 6, False, {}
+
+
 def configured(level, x):
     return np.full((len(x), 2), SETTINGS["root"])
 
@@ -485,6 +518,19 @@ class TestWhatMayBeSent:
         monkeypatch.setitem(SETTINGS, "pays", 0.2)
         with pytest.raises(WorkerFailed, match="a worker has another environment than this process"):
             richobs.learn(Configured(), FUNCTIONS, **ASKED, executor=processes)
+
+    def test_so_is_one_whose_settings_show_only_under_the_policy_that_is_played(self, monkeypatch, processes):
+        env = PacedEnvironment(PaysBehindALock(), workers=Workers(2, processes))
+        env.play(OpenLoop((3,) * 6), 32, np.random.default_rng(0))
+        monkeypatch.setitem(SETTINGS, "pays", 0.2)
+        with pytest.raises(WorkerFailed, match="plays other episodes than the one in this process"):
+            env.play(OpenLoop((3,) * 6), 32, np.random.default_rng(0))
+
+    def test_a_coin_that_trials_cannot_see_is_noticed_where_it_is_tossed(self):
+        env = richobs.from_gymnasium(CoinBehindALock, horizon=6, reward_range=(0, 1))
+        assert env.replayable
+        with pytest.raises(richobs.Rejected, match="does not follow from the seed of its reset"):
+            richobs.certify_policy(env, OpenLoop((3,) * 6), epsilon=0.1, progress=False)
 
     def test_so_is_one_with_another_class(self, monkeypatch, processes):
         monkeypatch.setattr("richobs.engines.stream.CHUNK_LEVELS", 400)

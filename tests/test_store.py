@@ -1290,3 +1290,12 @@ def test_a_folder_that_is_no_name(out):
 def test_a_callback_that_is_no_function():
     with pytest.raises(InvalidInput, match="callback must be a function that takes a Progress; got 3"):
         learn(richobs.make("bandit"), callback=3)
+
+
+def test_runs_are_not_looked_for_in_endless_folders(tmp_path, monkeypatch):
+    for i in range(4):
+        (tmp_path / str(i)).mkdir()
+    assert find_runs(tmp_path) == []
+    monkeypatch.setattr(store, "MOST_FOLDERS", 3)
+    with pytest.raises(InvalidInput, match="more than 3 folders below it"):
+        find_runs(tmp_path)

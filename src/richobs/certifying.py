@@ -21,6 +21,7 @@ import gymnasium
 import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.arguments import whole_number
 from richobs.core.environment import TOLERANCE, Environment, check_rewards, checked_range
 from richobs.core.errors import BrokenPromise, InvalidInput, RewardOutOfRange, RunStopped
 from richobs.core.files import write_atomically
@@ -40,6 +41,7 @@ from richobs.worlds.simulator import WorldEnvironment
 FORMAT = "richobs-policy-value"
 MAX_EPISODES = 100_000  # where only a threshold is given
 BATCH = 32  # episodes between two looks at the beginning
+LARGEST_BATCH = 10_000_000  # episodes that are played before anything is looked at
 GROWTH = 16  # later, a sixteenth of all episodes so far
 DIGITS = 4  # to which a bound is written in words, as powers of ten below the width of the range
 ROUNDING = 1e-12  # relative error of scaling to [0, 1] and back in float64, with room
@@ -248,7 +250,7 @@ def certify_policy(
         (low, high),
         None if threshold is None else float(threshold),
         None if epsilon is None else float(epsilon),
-        operator.index(seed),
+        whole_number("seed", seed, least=None),
         assumes=_assumed(env),
     )
     if callback is not None and not callable(callback):
@@ -401,9 +403,9 @@ def check_question(
         )
     if epsilon is not None and epsilon <= 0:
         raise InvalidInput(f"epsilon, the width of the interval, must be above 0; got {epsilon!r}.")
-    for name, value in (("max_episodes", max_episodes), ("batch", batch)):
-        if value is not None and (not isinstance(value, numbers.Integral) or value < 1):
-            raise InvalidInput(f"{name} must be a whole number, at least 1; got {value!r}.")
+    if max_episodes is not None:
+        whole_number("max_episodes", max_episodes, least=1)
+    whole_number("batch", batch, least=1, most=LARGEST_BATCH)
 
 
 def _scaled(totals: Any, n: int, reward_range: tuple[float, float], slack: float) -> Floats:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from richobs.cli.printing import Trimmed, widened
 from richobs.cli.work_options import WorkOptions
+from richobs.core.errors import InvalidInput
 from richobs.runs.arena import BUDGET, FAMILIES, SEEDS, plan_arena, run_arena
 from richobs.show.arena import PAGE, arena_plain, arena_table, write_arena
 from richobs.show.summary import plain_console
@@ -66,6 +67,12 @@ class ArenaCommand:
             for family, horizon, name, why in contest.arena.absent:
                 console.print(Text(f"{name} is not on {family}, H = {horizon}: {why}", style="dim"))
             return 0
+        if not contest.cells:
+            reasons = list(dict.fromkeys(why for *_, why in contest.arena.absent))[:3]
+            raise InvalidInput(
+                f"no learner can play any of these worlds: {' '.join(reasons)} Worlds are separated by spaces, learners by "
+                "commas; --list shows both."
+            )
         folder = self.out or self._folder()
         try:
             with (
@@ -87,6 +94,13 @@ class ArenaCommand:
             console.print(
                 Text("* the episodes of the whole run: the learner only has a policy at the end", style="dim")
             )
+            if contest.arena.absent:
+                console.print(
+                    Text(
+                        f"{len(contest.arena.absent):,} pairs of learner and world were not run; --list says why",
+                        style="dim",
+                    )
+                )
             console.print(Text(f"\nwrote {folder / PAGE}"))
         return 0
 

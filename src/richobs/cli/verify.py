@@ -72,6 +72,12 @@ class VerifyCommand:
             print_findings(console, [(f.what, marks[f.agrees], f.detail) for f in checked.findings])
             for note in notes:
                 console.print(Text(f"note: {note}"), style="yellow")
+            wrong = sum(not f.agrees for f in checked.findings)
+            if wrong:
+                verdict = f"{wrong} of {len(checked.findings)} differ: do not rely on the claim above"
+                console.print(Text(verdict, style="bold red"))
+            else:
+                console.print(Text("everything agrees", style="green"))
         return 0 if checked.agrees else 1
 
     def _allowed(self, work: Work) -> int:

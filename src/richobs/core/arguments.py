@@ -18,7 +18,14 @@ from richobs.core.errors import InvalidInput, RichObsError
 LEVELS = 1_000_000  # most levels of a class that is given level by level
 P = ParamSpec("P")
 R = TypeVar("R")
-UNUSABLE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)  # raised by arguments of other kinds
+UNUSABLE = (
+    TypeError,
+    ValueError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    MemoryError,
+)  # raised by arguments of other kinds
 
 
 def file_path(file: Any) -> Path:

@@ -7,6 +7,8 @@ episodes are used, and none that was written down is made again.
 
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +24,12 @@ from richobs.core.environment import (
     releases_gil,
     step_range,
 )
-from richobs.core.errors import InvalidFile, Rejected
+from richobs.core.errors import InvalidFile, Rejected, WorkerFailed
 from richobs.core.executors import Spec, Workers
 from richobs.core.functions import FunctionClass
 from richobs.core.policies import Policy
 from richobs.core.randomness import keyed_generator
+from richobs.core.recorded import episodes_digest
 from richobs.engines.base import parts_of
 from richobs.engines.probes import Probes
 from richobs.engines.recorded import Record, pack_episodes, unpack_episodes
@@ -113,10 +116,33 @@ class PacedEnvironment:
                     "episodes that follow it are played in this process."
                 )
             else:
-                yield from self._workers.send(spec, body, calls, threads=releases_gil(self._env))
+                with ThreadPoolExecutor(1) as here:  # the first call is made here too, while workers make all of them
+                    own = here.submit(play_call, self._env, policy, n, levels, size, draw, calls[0])
+                    for call, part in zip(
+                        calls, self._workers.send(spec, body, calls, threads=releases_gil(self._env)), strict=True
+                    ):
+                        if call == calls[0]:
+                            self._compare(part, own.result())
+                        yield part
                 return
         for call in calls:
             yield play_call(self._env, policy, n, levels, size, draw, call)
+
+    def _compare(self, part: Any, own: Any) -> None:
+        """Refuses workers whose environment plays otherwise than the one in this process.
+
+        Raises:
+            WorkerFailed: the same call with the same generator gave other episodes.
+        """
+        same = (
+            isinstance(part, Episodes) and isinstance(own, Episodes) and episodes_digest(part) == episodes_digest(own)
+        )
+        if not same:
+            raise WorkerFailed(
+                f"a worker's {type(self._env).__name__} plays other episodes than the one in this process, with the same "
+                "policy and generator. Perhaps something that it reads (a module's variable, a file) was changed here and "
+                "not there, or its randomness does not all come from `rng`. Nothing of this call was used."
+            )
 
     def _sendable(self, calls: int) -> Spec | None:
         """Returns what workers need to share so many calls; None where the environment stays in this process.

@@ -71,7 +71,7 @@ class RecordedEngine:
 
     def ask(self, query: Query, /) -> Answer:
         """Returns the recorded answer, or asks and records."""
-        k, self._asked = self._asked, self._asked + 1
+        k = self._asked
         known = self._record.draw(k)
         if known is None:
             if self._per_call is not None:
@@ -80,6 +80,7 @@ class RecordedEngine:
             if self._probes is not None:
                 self._record.keep_probes(pack_probes(self._probes))
             self._record.keep_draw(k, query.words, pack_answer(answer))
+            self._asked = k + 1  # not before: a query that the ledger refused is no draw
             return answer
         words, body = known
         if words != query.words:
@@ -88,6 +89,7 @@ class RecordedEngine:
                 "code or on another machine. Start anew in another folder."
             )
         self.ledger.charge(query.phase, query.purpose, query.path, query.n)
+        self._asked = k + 1
         return unpack_answer(body)
 
 

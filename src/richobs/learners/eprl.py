@@ -7,8 +7,10 @@ left has k visits; each path passes as many pairs with fewer as any path can. Sh
 
 Two readings from memory. Intervals for mean rewards are Chernoff's for rewards in [0, 1], kl(mean, bound) at most
 log(2 P pi^2 n^2 / (6 delta)) / n for P pairs and n visits; the paper's are mean +- sqrt(beta(n, delta) / n) for sub-Gaussian
-rewards, never narrower with the same beta/2. And it stops when no path that is left has intervals that sum to more than
-epsilon, or when one path is left.
+rewards, never narrower with the same beta/2. And it stops when the largest sum of upper ends on a path that is left exceeds
+the largest sum of lower ends by at most epsilon, or when one path is left; the answer is the path of the largest sum of
+lower ends. The best path is never dropped while all intervals hold, so its value is at most the former sum, and the answer's
+value is at least the latter. (Sums of widths would not do, because these intervals are not symmetric about the means.)
 """
 
 import math
@@ -120,10 +122,11 @@ class Rewards:
         before, after = forwards(self.moves, high, self.active), backwards(self.moves, high, self.active)
         self.active = [a & (b[:, None] + q >= bar) for a, b, q in zip(self.active, before, after, strict=True)]
 
-    def widest(self) -> float:
-        """Returns the largest sum of widths of the intervals on a path that is left."""
+    def gap(self) -> tuple[float, Path]:
+        """Returns how much better than the surest path any path may be, and that path: its lower ends sum to the most."""
         low, high = self.intervals()
-        return best_path(self.moves, [h - w for h, w in zip(high, low, strict=True)], self.active)[1]
+        path, least = best_path(self.moves, low, self.active)
+        return best_path(self.moves, high, self.active)[1] - least, path
 
     @property
     def one_path(self) -> bool:
@@ -164,7 +167,7 @@ def eprl(
     def words() -> str:
         return f"{known.left:,} of {known.pairs:,} pairs of latent state and action are left"
 
-    while not (known.one_path or known.widest() <= epsilon):
+    while not (known.one_path or known.gap()[0] <= epsilon):
         k = max(k + 1, int(k * (1 + PERIOD_GROWTH)))
         while True:
             short = [(a & (v < k)).astype(np.float64) for a, v in zip(known.active, known.visits, strict=True)]
@@ -186,7 +189,8 @@ def eprl(
             rounds.add(n, math.fsum(earned), words)
         known.drop()
     rounds.close(words())
-    path, value = best_path(moves, known.means(), known.active)
+    path, means = known.gap()[1], known.means()
+    value = math.fsum(float(means[h][s, a]) for h, s, a in zip(range(H), moves.states(path), path, strict=True))
     return Found(path, value, True)
 
 

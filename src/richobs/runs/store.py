@@ -75,6 +75,7 @@ LEFTOVERS = re.compile(
 )
 STATES = ("finished", "unfinished", "stopped")
 MOST_LEVELS, MOST_ACTIONS = 100_000, 1_000_000  # of a run that is kept
+MOST_FOLDERS = 50_000  # that are looked through for runs
 MOST_ROWS = 1_000_000  # draws of a run, and its events
 MOST_CALLS = 100_000_000  # of one draw
 PIECE = LARGEST_BODY // 4  # bytes of an answer in one row; the rest is kept in pieces
@@ -220,8 +221,20 @@ def folder_path(folder: object) -> FilePath:
 
 
 def find_runs(folder: str | os.PathLike[str]) -> list[FilePath]:
-    """Returns the run folders in and below a folder, in alphabetical order."""
-    return sorted(p.parent for p in folder_path(folder).rglob(CONFIG) if _is_run(p))
+    """Returns the run folders in and below a folder, in alphabetical order.
+
+    Raises:
+        InvalidInput: there are too many folders to look through.
+    """
+    found = []
+    for looked_at, (here, _, files) in enumerate(os.walk(folder_path(folder))):
+        if looked_at == MOST_FOLDERS:
+            raise InvalidInput(
+                f"{folder} has more than {MOST_FOLDERS:,} folders below it. Name the folder that keeps the runs."
+            )
+        if CONFIG in files and _is_run(FilePath(here) / CONFIG):
+            found.append(FilePath(here))
+    return sorted(found)
 
 
 def _is_run(config: FilePath) -> bool:

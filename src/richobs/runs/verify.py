@@ -5,6 +5,7 @@ import datetime
 import math
 from typing import Any, NamedTuple
 
+from richobs.core.arguments import whole_number
 from richobs.core.device import has_device
 from richobs.core.environment import Environment
 from richobs.core.errors import InvalidInput, RichObsError
@@ -134,6 +135,8 @@ def verify(
         raise InvalidInput(f"verify compares a policy such as LearnedPolicy.load(file) returns; got {policy!r:.80}.")
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function of a Progress; got {callback!r:.80}.")
+    if budget is not None:
+        budget = whole_number("budget", budget)
     given = as_problem(problem, functions)
     work = work_of(certificate, given)
     if budget is not None and work.cost > budget:
@@ -189,8 +192,10 @@ def _verified(
         return Verification((*findings, Finding("constants", False, detail)))
     total, claimed = spent.episodes, content["result"]["episodes"]
     real = content["result"]["real_episodes"]
-    played = "" if real is None else f"; {real:,} were really played"
-    findings.append(Finding("ledger", total == claimed, f"its lines sum to {total:,} of {claimed:,} episodes{played}"))
+    possible = real is None or 0 <= real <= total
+    played = "" if real is None else f"; {real:,} were really played{'' if possible else ', which is impossible'}"
+    detail = f"its lines sum to {total:,} of {claimed:,} episodes{played}"
+    findings.append(Finding("ledger", total == claimed and possible, detail))
     try:
         outcome = run(given, settings, callback=callback, repeats=spent)
     except RichObsError as error:

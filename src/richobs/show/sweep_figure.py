@@ -31,11 +31,15 @@ def write_sweep_figure(rows: Sequence[SettingRow], file: pathlib.Path) -> list[p
             members = sorted(members, key=lambda row: places[_at(row, axis)])
         x = [places[_at(row, axis)] for row in members]
         for row, at in zip(members, x, strict=True):
-            spent = [r.episodes for r in row.finished]
-            axes.plot([at] * len(spent), spent, marker, color=colour, alpha=0.25, markersize=3.5, linestyle="none")
+            runs = [r.episodes for r in row.finished]
+            axes.plot([at] * len(runs), runs, marker, color=colour, alpha=0.25, markersize=3.5, linestyle="none")
         middles = [row.episodes[0] for row in members if row.episodes is not None]
         axes.plot(x, middles, marker=marker, color=colour, markersize=5, linewidth=1.4, label=name.replace("$", r"\$"))
-    axes.set_yscale("log")
+    spent = [result.episodes for row in done for result in row.finished]
+    if min(spent) > 0 and max(spent) >= 20 * min(spent):  # else powers of ten would hardly mark the axis
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
     if is_number and min(places.values()) > 0 and max(places.values()) >= 8 * min(places.values()):
         axes.set_xscale("log")
     axes.set_xticks(list(places.values()), [str(v) for v in values])

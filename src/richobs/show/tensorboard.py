@@ -5,6 +5,7 @@ import os
 from types import TracebackType
 from typing import Any
 
+from richobs.core.arguments import file_path
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Progress
 from richobs.show import words
@@ -24,7 +25,7 @@ class TensorBoard:
             raise InvalidInput(
                 "writing for TensorBoard needs tensorboardX, which is not installed: pip install 'richobs[tensorboard]'."
             ) from error
-        self._writer: Any = SummaryWriter(os.fspath(folder))
+        self._writer: Any = SummaryWriter(str(file_path(folder)))
 
     def __call__(self, progress: Progress) -> None:
         """Writes the numbers of one event; those that it does not have are left out."""

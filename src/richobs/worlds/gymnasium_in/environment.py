@@ -12,8 +12,9 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from richobs.core.environment import AT_ONCE, Episodes, checked_range, implied_step_range
-from richobs.core.errors import InvalidInput
-from richobs.core.policies import Policy, live_actions
+from richobs.core.errors import InvalidInput, Rejected
+from richobs.core.policies import OpenLoop, Policy, live_actions
+from richobs.core.recorded import episodes_digest
 from richobs.core.types import Mask
 from richobs.worlds.gymnasium_in.arrays import Actions, Rows
 from richobs.worlds.gymnasium_in.copies import Copies, Env, LocalCopies, NativeCopies, ProcessCopies
@@ -23,6 +24,7 @@ from richobs.worlds.gymnasium_in.replay import KnownPaths
 
 LOG = logging.getLogger("richobs")
 
+MOST_PROCESSES = 10_000  # that `vector` may ask for
 Vector = int | Literal["native"] | None
 Range = tuple[float, float]
 
@@ -108,6 +110,8 @@ def from_gymnasium(
         _yes_or_no("deterministic", deterministic),
         vector,
     )
+    if observation is not None and not callable(observation):
+        raise InvalidInput(f"observation must be a function of one observation; got {observation!r:.80}.")
     _check_vector(declared)
     copies, actions, rows = _opened(declared)
     try:
@@ -156,6 +160,8 @@ class GymnasiumEnvironment:
         self.at_once = copies.size if isinstance(copies, ProcessCopies | NativeCopies) else AT_ONCE
         self._declared, self._copies, self._rows = declared, copies, rows
         self._played = 0
+        self._rounds = 0
+        self._checks_rounds = seeded and copies.size > 1 and not isinstance(copies, NativeCopies)
         self._known: KnownPaths | None = None
         if declared.deterministic:
             if not isinstance(copies, LocalCopies):
@@ -255,6 +261,27 @@ class GymnasiumEnvironment:
         return Episodes.concatenate([self._round(policy, seeds[i : i + size], rng, depth) for i in range(0, n, size)])
 
     def _round(self, policy: Policy, seeds: list[int], rng: np.random.Generator, levels: int) -> Episodes:
+        """Plays one episode in each of some copies; from time to time one of them is played again, in two copies.
+
+        Raises:
+            Rejected: it was another episode then, so copies may have played the same episodes.
+        """
+        played = self._one_each(policy, seeds, rng, levels)
+        self._played += len(seeds)
+        self._rounds += 1
+        if self._checks_rounds and self._rounds & (self._rounds - 1) == 0:  # rounds 1, 2, 4, 8, ...
+            actions = OpenLoop(tuple(int(taken[0]) for taken in played.actions))
+            again = self._one_each(actions, [seeds[0]] * 2, rng, levels)
+            first = episodes_digest(played.part(0, 1))
+            if any(episodes_digest(again.part(i, i + 1)) != first for i in (0, 1)):
+                raise Rejected(
+                    f"{self._declared.name} does not follow from the seed of its reset: the same seed and actions showed or "
+                    "paid something else when they were played again. Copies of it may play the same episodes, which must "
+                    "not count as independent. Pass one environment that is made already: one copy plays then."
+                )
+        return played
+
+    def _one_each(self, policy: Policy, seeds: list[int], rng: np.random.Generator, levels: int) -> Episodes:
         """Plays one episode in each of some copies."""
         m = len(seeds)
         rows: list[Any] = [self._rows.row(raw) for raw in self._copies.reset(seeds)]
@@ -274,7 +301,6 @@ class GymnasiumEnvironment:
             paid.append(rewards)
             ended.append(over)
             over = ends
-        self._played += m
         return Episodes(tuple(seen), tuple(taken), tuple(paid), tuple(ended))
 
     def close(self) -> None:
@@ -358,7 +384,8 @@ def _check_vector(declared: Declared) -> None:
                 'vector="native" starts all copies from one seed, each at another place: leave seed= out, or vector=.'
             )
         return
-    _whole("vector", vector, 1)
+    if _whole("vector", vector, 1) > MOST_PROCESSES:
+        raise InvalidInput(f"vector is a number of processes, at most {MOST_PROCESSES:,}; got {vector:,}.")
     if isinstance(given, gymnasium.Env):
         raise InvalidInput("vector= needs copies of the environment: give an id, or a callable that makes one.")
 
