@@ -333,6 +333,14 @@ def _bodies() -> dict[str, Callable[[], bytes]]:
     }
 
 
+def _marked(victim: Victim, name: str) -> bytes:
+    return b"\xef\xbb\xbf" + victim.files[name]
+
+
+def _as_utf16(victim: Victim, name: str) -> bytes:
+    return victim.files[name].decode().encode("utf-16")
+
+
 def _certificates(victim: Victim) -> list[Case]:
     """Certificates that name what nobody should build or run."""
     true = json.loads(victim.files[CERTIFICATE])
@@ -413,8 +421,8 @@ def _certificates(victim: Victim) -> list[Case]:
             "200 MB of zeros": lambda: b"0" * 200_000_000,
             "10,000,000 numbers": lambda: b"[" + b"0," * 10_000_000 + b"0]",
             "5,000,000 keys": lambda: b"{" + b",".join(b'"%d":0' % i for i in range(5_000_000)) + b"}",
-            "a byte-order mark": lambda n=name: b"\xef\xbb\xbf" + victim.files[n],  # type: ignore[misc]
-            "UTF-16": lambda n=name: victim.files[n].decode().encode("utf-16"),  # type: ignore[misc]
+            "a byte-order mark": functools.partial(_marked, victim, name),
+            "UTF-16": functools.partial(_as_utf16, victim, name),
             "a number": lambda: b"3",
             "null": lambda: b"null",
             "a list": lambda: b"[]",

@@ -209,7 +209,7 @@ def _played(kind: Callable[..., Any]) -> Callable[..., Any]:
     def play(*given: Any, **named: Any) -> object:
         return richobs.certify_policy(_problem(), kind(*given, **named), threshold=0.2, max_episodes=8, progress=False)
 
-    play.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
+    vars(play)["__signature__"] = inspect.signature(kind)  # where `inspect` looks for it
     return play
 
 

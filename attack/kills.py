@@ -275,8 +275,9 @@ def publish(rows: list[Row], given: argparse.Namespace, lacking: str, spent: flo
     plain = [row.plain() for row in rows]
     troubles = [trouble for row in rows for trouble in row.troubles]
     show("Runs that were killed: how they ended", COLUMNS, plain, lacking)
+    parts = " ".join(given.parts)
     content = {
-        "command": f"python -m attack.kills --n {given.n} --seed {given.seed} --orders {given.orders}",
+        "command": f"python -m attack.kills --n {given.n} --seed {given.seed} --orders {given.orders} --parts {parts}",
         "parts": list(given.parts),
         "every": given.every,
         "cuts": given.cuts,

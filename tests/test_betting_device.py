@@ -69,7 +69,7 @@ def test_pairs_that_came_back_from_a_device_still_die_only_above_their_limit_by_
 class Named(Constants):
     """Constants with an == of their own."""
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Named)

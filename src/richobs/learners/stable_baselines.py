@@ -196,14 +196,14 @@ def _frame(reading: Reading, n_actions: int) -> Any:
 def own_randomness() -> Iterator[None]:
     """Puts the global generators back as they were: Stable-Baselines3 seeds them and draws from them."""
     torch = pytorch()
-    kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 (kept, not drawn from)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         random.setstate(kept[0])
-        np.random.set_state(kept[1])  # noqa: NPY002
+        np.random.set_state(kept[1])  # noqa: NPY002 (put back)
         torch.set_rng_state(kept[2])
 
 
