@@ -35,6 +35,12 @@ def arguments(about: str, n: int) -> argparse.ArgumentParser:
     return parser
 
 
+def say_how_far(done: int, total: int, failures: int) -> None:
+    """Prints how many cases are done and how many failed: over the last line on a terminal, a line each elsewhere."""
+    end = "\r" if sys.stderr.isatty() else "\n"
+    print(f"{done:,} of {total:,}, {failures:,} failures", end=end, file=sys.stderr, flush=True)
+
+
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> None:
     """Prints rows as a table."""
     table = Table(title=title, title_justify="left", caption=note or None, caption_justify="left")

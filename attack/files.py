@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from attack import hostile
-from attack.common import arguments, as_records, write_results
+from attack.common import arguments, as_records, say_how_far, write_results
 from attack.common import show as show_table
 from attack.damage import Case, altered_fields, altered_rows, damaged_bytes, sampled
 from attack.isolation import MEMORY, SECONDS, Attempt, Kind, address_space, attempted, is_supported
@@ -69,14 +69,17 @@ def _attempted(name: str, victim: Victim, folder: pathlib.Path) -> Attempt:
 def attack(n: int, seed: int) -> dict[str, Any]:
     """Makes the runs and n cases, tries all of them, and returns what became of them, in plain values."""
     groups: dict[str, list[tuple[Case, str, Attempt]]] = collections.defaultdict(list)
+    failures = 0
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
         victims = {victim.name: victim for victim in build(place)}
         cases = chosen(list(victims.values()), n, seed)
         for i, case in enumerate(cases):
-            groups[case.group] += [(case, *tried) for tried in attempts(case, victims[case.victim], place)]
-            if i % 100 == 99 and sys.stderr.isatty():
-                print(f"{i + 1:,} of {len(cases):,}", end="\r", file=sys.stderr)
+            tried = attempts(case, victims[case.victim], place)
+            groups[case.group] += [(case, *attempt) for attempt in tried]
+            failures += any(not attempt.kind.is_good for _, attempt in tried)
+            if i % 100 == 99:
+                say_how_far(i + 1, len(cases), failures)
         own = address_space()
     counts = collections.Counter(case.group for case in cases)
     rows = [_row(group, counts[group], [a for *_, a in tried]) for group, tried in groups.items()]
