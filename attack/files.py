@@ -77,7 +77,10 @@ def attack(n: int, seed: int) -> dict[str, Any]:
         for i, case in enumerate(cases):
             tried = attempts(case, victims[case.victim], place)
             groups[case.group] += [(case, *attempt) for attempt in tried]
-            failures += any(not attempt.kind.is_good for _, attempt in tried)
+            failed = [_failure(case, *attempt) for attempt in tried if not attempt[1].kind.is_good]
+            failures += bool(failed)
+            for failure in failed:
+                print(json.dumps(failure), flush=True)
             if i % 100 == 99:
                 say_how_far(i + 1, len(cases), failures)
         own = address_space()
@@ -95,11 +98,14 @@ def attack(n: int, seed: int) -> dict[str, Any]:
         "cpu_minutes": round(_cpu_seconds() / 60, 1),
         "table": as_records(COLUMNS, rows),
         "by_action": _by_action(everything),
-        "failed": [
-            {"victim": c.victim, "changed": c.about, "action": name, "kind": a.kind.value, "said": a.said[-300:]}
-            for c, name, a in bad[:KEPT]
-        ],
+        "failed": [_failure(*entry) for entry in bad[:KEPT]],
     }
+
+
+def _failure(case: Case, name: str, attempt: Attempt) -> dict[str, str]:
+    """Returns what must not happen, in plain values."""
+    said = attempt.said[-300:]
+    return {"victim": case.victim, "changed": case.about, "action": name, "kind": attempt.kind.value, "said": said}
 
 
 def _row(group: str, files: int, tried: Sequence[Attempt]) -> list[Any]:
@@ -130,8 +136,6 @@ def main(given: Sequence[str] | None = None) -> int:
         print("attack.files needs forks, RLIMIT_AS and /proc: Linux.")
         return 2
     found = attack(options.n, options.seed)
-    for failure in found["failed"]:
-        print(json.dumps(failure))
     rows = [list(row.values()) for row in found["table"]]
     note = f"{found['failures']:,} of {found['cases']:,} files led to something that must not happen."
     show_table("Damaged and forged files", COLUMNS, rows, note)

@@ -342,6 +342,29 @@ class TestBudget:
         for budget in (outcome.episodes, None):
             assert verify(certificate, problem, budget=budget).agrees
 
+    def test_levels_count_where_the_learner_computes_long_for_a_request(self):
+        """A few episodes of a world with very many levels."""
+        certificate, problem, outcome = certificate_for("lock/3", learner="betting")
+        work = work_of(certificate, problem)
+        assert work.cost == 2000 * 3 * work.spent.requests > outcome.episodes
+        assert work._replace(horizon=9000).cost > BUDGET
+
+    def test_a_certificate_about_another_problem_is_not_run_again(self):
+        certificate, _, _ = certificate_for("lock/3")
+        heard = []
+        verdict = verify(certificate, richobs.make("lock/4"), callback=heard.append)
+        assert (verdict.agrees, heard) == (False, [])
+        assert verdict.findings[-1].detail == "not made again: the certificate is about another problem"
+
+    @pytest.mark.parametrize("value", [10**400, None, float("nan"), True])
+    def test_a_claim_whose_number_no_float_can_hold_is_damage(self, value, tmp_path):
+        certificate, _, _ = certificate_for("lock/3", learner="certified")
+        content = json.loads(certificate.to_json())
+        content["claims"][0][4] = value
+        (tmp_path / "c.json").write_text(json.dumps(content))
+        with pytest.raises(InvalidFile, match="a claim is"):
+            Certificate.load(tmp_path / "c.json")
+
     @pytest.mark.parametrize(("column", "value"), [(4, 20), (3, 1)])
     def test_a_repeat_that_needs_more_than_is_listed_is_stopped(self, column, value):
         """Somebody lists less work than there is, so that it seems to fit the budget."""

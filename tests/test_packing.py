@@ -107,6 +107,14 @@ def test_nesting_is_bounded():
         parse_json('{"a": 1, "a": 2}')
 
 
+def test_json_of_very_many_values_is_refused_before_it_takes_memory(monkeypatch):
+    monkeypatch.setattr("richobs.core.files.MOST_VALUES", 3)
+    assert parse_json("[1, 2, 3]") == parse_json(b"[1, 2, 3]") == [1, 2, 3]
+    for text in ("[1, 2, 3, 4]", b'{"a": 1, "b": 2, "c": 3, "d": 4}'):
+        with pytest.raises(ValueError, match="more than 3 values"):
+            parse_json(text)
+
+
 class TestFoldedTexts:
     first, second = json.dumps(list(range(500))), json.dumps([*range(500), 7])
 

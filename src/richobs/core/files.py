@@ -27,6 +27,7 @@ EXPANDED = 256 * 2**20  # bytes that something small may expand to; more is writ
 COMPRESSION = 20  # times its own size that something larger may expand to
 NESTED = 32  # lists and objects of JSON within each other
 LARGEST_JSON = 64 * 2**20  # bytes of a JSON file
+MOST_VALUES = 2_000_000  # of JSON: a value takes up to 200 bytes of memory, and two bytes of a file
 ABANDONED = 3600  # seconds without a change after which a file counts as left behind, where locks are not known
 
 
@@ -49,7 +50,8 @@ def read_json(file: Path, largest: int = LARGEST_JSON) -> Any:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is not JSON, or larger than `largest` bytes, or nested too deeply, or gives a key twice.
+        ValueError: it is not JSON, or larger than `largest` bytes, or nested too deeply, or has too many values, or gives
+            a key twice.
     """
     if not is_regular(file):
         raise ValueError("it is not a file")
@@ -64,8 +66,11 @@ def parse_json(text: str | bytes) -> Any:
     """Returns the content of JSON from anybody, in which no object has a key twice.
 
     Raises:
-        ValueError: it is not JSON, or it has more than 32 lists and objects within each other, or gives a key twice.
+        ValueError: it is not JSON, or it has more than 32 lists and objects within each other, or more than two million
+            values, or gives a key twice.
     """
+    if text.count("," if isinstance(text, str) else b",") >= MOST_VALUES:  # commas within texts count too
+        raise ValueError(f"its JSON has more than {MOST_VALUES:,} values")
     try:
         content = json.loads(text, object_pairs_hook=_without_repeats)
     except RecursionError:

@@ -6,8 +6,9 @@ import json
 import math
 import os
 import platform
+import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -141,7 +142,7 @@ def _check_parts(content: dict[str, Any]) -> None:
         raise TypeError(f"its learner is {content['learner']!r} and its settings name {settings.learner!r}")
     _check_device(content, settings)
     ends = content["environment"]["reward_range"]
-    if len(ends) != 2 or not all(type(v) in (int, float) and abs(v) < math.inf for v in ends):
+    if len(ends) != 2 or not all(_is_finite(v) for v in ends):
         raise TypeError(f"environment.reward_range is {ends!r}")
     units = content.get("units")
     if units is not None:
@@ -151,12 +152,17 @@ def _check_parts(content: dict[str, Any]) -> None:
                 raise TypeError(f"units.{part} is {found!r}")
     for kind, path, n, share, value in [*content["claims"], *([] if units is None else units["claims"])]:
         plain = isinstance(path, list) and isinstance(kind, str) and type(n) is int
-        if not plain or not 0 < share + value - value < 1:
+        if not plain or not (_is_finite(value) and _is_finite(share) and 0 < share < 1):
             raise TypeError(f"a claim is {kind!r} at {path!r}")
     for row in content["ledger"]:
         _, _, path, requests, episodes = row
         if not (isinstance(path, list) and all(type(v) is int for v in (*path, requests, episodes))):
             raise TypeError(f"a line of the ledger is {row!r}")
+
+
+def _is_finite(value: object) -> bool:
+    """Whether something is a number that a float can hold; JSON has whole numbers of any length."""
+    return type(value) in (int, float) and abs(cast(float, value)) <= sys.float_info.max
 
 
 def _check_device(content: dict[str, Any], settings: Settings) -> None:
@@ -193,6 +199,13 @@ class Verification:
     def agrees(self) -> bool:
         """Whether every finding agrees."""
         return all(f.agrees for f in self.findings)
+
+    def __str__(self) -> str:
+        """The verdict, and below it one line per finding."""
+        wrong = sum(not f.agrees for f in self.findings)
+        verdict = f"{wrong} of {len(self.findings)} differ: do not rely on the claim" if wrong else "everything agrees"
+        rows = [f"  {'agrees ' if f.agrees else 'DIFFERS'}  {f.what}: {f.detail}" for f in self.findings]
+        return "\n".join([verdict, *rows])
 
 
 def certify(outcome: Outcome, problem: Problem | Environment, functions: FunctionClass | None = None) -> Certificate:

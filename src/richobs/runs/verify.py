@@ -23,7 +23,7 @@ from richobs.runs.certificate import Certificate, Verification, certify, recorde
 from richobs.runs.rescaling import NUMBERS, rescaling
 from richobs.runs.session import engine_name, run
 
-BUDGET = 100_000_000  # episodes, about two minutes; `Work.cost` says what else counts as how many
+BUDGET = 20_000_000  # episodes, about twenty seconds; `Work.cost` says what else counts as how many
 VALUES = 10  # of the class at one observation, that take about as long as an episode
 DRAW = 1_000  # episodes that take about as long as one draw of an engine that counts
 
@@ -35,11 +35,17 @@ class Work(NamedTuple):
     horizon: int
     counted: bool  # whether episodes are drawn as counts, so that a request takes as long for few as for many
     values: int  # of the class at one observation of each level
+    level_work: int  # episodes that take about as long as what the learner computes for a request at each level
 
     @property
     def cost(self) -> int:
-        """What it counts in a budget: its episodes, or a thousand for each request where the engine counts; or its class."""
-        return max(DRAW * self.spent.requests if self.counted else self.spent.episodes, self.values // VALUES)
+        """What it counts in a budget.
+
+        That is the most of three: its episodes, or a thousand for each request where the engine counts; what the learner
+        computes for each request; and its class.
+        """
+        played = DRAW * self.spent.requests if self.counted else self.spent.episodes
+        return max(played, self.spent.requests * self.horizon * self.level_work, self.values // VALUES)
 
     @property
     def words(self) -> str:
@@ -63,8 +69,9 @@ def work_of(certificate: Certificate, problem: Problem | Environment, functions:
     rows = certificate.content["ledger"]
     spent = Spent(sum(row[3] for row in rows), sum(row[4] for row in rows))
     values = sum(given.functions.level_size(h) for h in range(given.horizon)) * given.n_actions
-    counted = engine_name(given, learner(settings.learner), settings) == "counted"
-    return Work(spent, given.horizon, counted, values)
+    chosen = learner(settings.learner)
+    counted = engine_name(given, chosen, settings) == "counted"
+    return Work(spent, given.horizon, counted, values, chosen.level_work)
 
 
 DEVICE_TOLERANCE = 1e-9  # share of the rewards' range by which numbers of a run on a device may differ in a repeat
@@ -124,7 +131,8 @@ def verify(
         policy: the policy that was handed over with the certificate, to see that it is the certified one.
         callback: called with a `Progress` after every event of the new run.
         budget: episodes that may be played. A certificate may come from anybody and ask for any number. Where the engine
-            draws counts, a request counts as a thousand. None: as many as the certificate lists.
+            draws counts, a request counts as a thousand, and where a learner computes long for a request, that counts as the
+            episodes that take as long. None: as many as the certificate lists.
 
     Raises:
         InvalidInput: it would take more than the budget; nothing was played.
@@ -166,6 +174,10 @@ def _verified(
         ),
         Finding("environment", certificate.environment == given.id, f"{certificate.environment}"),
     ]
+    if not all(finding.agrees for finding in findings):  # the certificate is about another problem
+        return Verification(
+            (*findings, Finding("run", False, "not made again: the certificate is about another problem"))
+        )
     known_identity, identity = content["environment"]["identity"], given.identity
     if identity != known_identity:  # episodes of another environment would be spent for nothing
         detail = (

@@ -43,6 +43,7 @@ class Betting(Learner):
         "A few hundred episodes on locks and random worlds; it needs neither n_states nor deterministic transitions."
     )
     Tuning = Tuning
+    level_work = 2_000
     keeps_bounds = True
     reads_recorded = True
     knows_threshold = True
