@@ -356,8 +356,8 @@ class TestBudget:
         assert (verdict.agrees, heard) == (False, [])
         assert verdict.findings[-1].detail == "not made again: the certificate is about another problem"
 
-    @pytest.mark.parametrize("value", [10**400, None, float("nan"), True], ids=["10^400", "None", "NaN", "True"])
-    def test_a_claim_whose_number_no_float_can_hold_is_damage(self, value, tmp_path):
+    @pytest.mark.parametrize("value", [None, float("nan"), True])
+    def test_a_claim_without_a_finite_number_is_damage(self, value, tmp_path):
         certificate, _, _ = certificate_for("lock/3", learner="certified")
         content = json.loads(certificate.to_json())
         content["claims"][0][4] = value

@@ -134,3 +134,9 @@ class TestFoldedTexts:
     def test_what_nobody_folded_is_refused(self, body):
         with pytest.raises(InvalidFile, match="a folded text is damaged"):
             unfold(body, "", 1000)
+
+
+def test_whole_numbers_of_json_fit_a_float():
+    assert parse_json(f"[-{'9' * 299}]") == [-int("9" * 299)]
+    with pytest.raises(ValueError, match="more than 300 digits"):
+        parse_json('{"a": [1' + "0" * 300 + "]}")

@@ -27,6 +27,7 @@ EXPANDED = 256 * 2**20  # bytes that something small may expand to; more is writ
 COMPRESSION = 20  # times its own size that something larger may expand to
 NESTED = 32  # lists and objects of JSON within each other
 LARGEST_JSON = 64 * 2**20  # bytes of a JSON file
+MOST_DIGITS = 300  # of a whole number of JSON: any such number fits a float
 MOST_VALUES = 2_000_000  # of JSON: a value takes up to 200 bytes of memory, and two bytes of a file
 ABANDONED = 3600  # seconds without a change after which a file counts as left behind, where locks are not known
 
@@ -67,12 +68,13 @@ def parse_json(text: str | bytes) -> Any:
 
     Raises:
         ValueError: it is not JSON, or it has more than 32 lists and objects within each other, or more than two million
-            values, or gives a key twice.
+            values, or a whole number of more than 300 digits, or gives a key twice.
     """
-    if text.count("," if isinstance(text, str) else b",") >= MOST_VALUES:  # commas within texts count too
+    commas = text.count(",") if isinstance(text, str) else text.count(b",")  # those within texts count too
+    if commas >= MOST_VALUES:
         raise ValueError(f"its JSON has more than {MOST_VALUES:,} values")
     try:
-        content = json.loads(text, object_pairs_hook=_without_repeats)
+        content = json.loads(text, object_pairs_hook=_without_repeats, parse_int=_whole)
     except RecursionError:
         raise ValueError("its JSON is nested too deeply") from None
     level = [content]
@@ -85,6 +87,13 @@ def parse_json(text: str | bytes) -> Any:
             return content
         level = inside
     raise ValueError(f"its JSON has more than {NESTED} lists and objects within each other")
+
+
+def _whole(digits: str) -> int:
+    """Refuses a whole number that no float can hold: arithmetic with it would end in an error of its own."""
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a whole number has more than {MOST_DIGITS} digits")
+    return int(digits)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
