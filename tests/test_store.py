@@ -1203,7 +1203,7 @@ class TestDatabasesOfStrangers:
                 sentence = "damaged|has path"
             self.refused(place, sentence)
 
-    @pytest.mark.parametrize("n", [0, -5, 2.5, True, "many", None, 10**400])
+    @pytest.mark.parametrize("n", [0, -5, 2.5, True, "many", None, 10**99])
     def test_a_number_of_episodes_that_nobody_asks_for(self, folder, n):
         rewritten(folder, "draws", 1, lambda text: json.dumps([json.loads(text)[0], n, *json.loads(text)[2:]]))
         self.refused(folder, "a draw asks for")
