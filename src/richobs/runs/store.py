@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -85,7 +86,6 @@ LARGEST_CONFIG = 2**20  # bytes of config.json and verification.json
 EVENT_TOLERANCE = 1e-6  # by which numbers of recorded decisions may differ where a device computes them again elsewhere
 SHA256_BYTES = 32
 LATEST = 1e11  # seconds since 1970 of a draw, so that they are a date
-LARGEST_COUNT = 10**300  # episodes, so that they can be counted as floats
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _read_database(place: FilePath, config: dict[str, Any], probes: Probes | Non
         for text in _unfolded(db, "draws", longest):
             path, n, purpose, phase, *_ = parse_json(text)
             _check_path(path, about)
-            if not (isinstance(purpose, str) and isinstance(phase, str) and type(n) is int and 0 < n < LARGEST_COUNT):
+            if not (isinstance(purpose, str) and isinstance(phase, str) and type(n) is int and n > 0):
                 raise ValueError(f"a draw asks for {text[:80]}")
             ledger.charge(phase, purpose, tuple(path), n)
         steps = tuple(_progress(body, about) for body in _unfolded(db, "events", longest))
@@ -848,10 +848,10 @@ def _json(content: Any) -> str:
 
 def _progress(body: str, about: dict[str, Any]) -> Progress:
     event, episodes, upper, lower = parse_json(body)
-    if not (type(episodes) is int and 0 <= episodes < LARGEST_COUNT):
+    if not (type(episodes) is int and episodes >= 0):
         raise ValueError(f"an event came after {str(episodes)[:40]} episodes")
-    if not all(bound is None or type(bound) in (int, float) for bound in (upper, lower)):
-        raise ValueError("a bound is no number")
+    if not all(bound is None or (type(bound) in (int, float) and math.isfinite(bound)) for bound in (upper, lower)):
+        raise ValueError("a bound is no finite number")
     happened = from_plain(event)
     _check_path(happened.path, about)
     return Progress(happened, episodes, upper, lower)
