@@ -136,6 +136,14 @@ class TestFiles:
             assert episodes_digest(richobs.load_episodes(tmp_path / "log.npz")) == episodes_digest(episodes)
         assert episodes_digest(log) != episodes_digest(ended)
 
+    def test_a_file_that_lost_a_byte_is_refused(self, tmp_path, log):
+        richobs.save_episodes(tmp_path / "log.npz", log)
+        whole = (tmp_path / "log.npz").read_bytes()
+        for lost in (0, 1, 449, len(whole) // 2, len(whole) - 1):
+            (tmp_path / "log.npz").write_bytes(whole[:lost] + whole[lost + 1 :])
+            with pytest.raises(richobs.InvalidFile, match="does not hold episodes"):
+                richobs.load_episodes(tmp_path / "log.npz")
+
     def test_other_files_are_refused(self, tmp_path):
         (tmp_path / "text.npz").write_text("nothing")
         np.savez(tmp_path / "other.npz", a=np.zeros(3))

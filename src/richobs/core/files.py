@@ -224,6 +224,8 @@ def open_arrays(file: str | os.PathLike[str], *, largest: int | None = None) -> 
         sizes = {member.filename.removesuffix(ARRAY): member.file_size for member in members}
         if len(sizes) < len(members) or not all(member.filename.endswith(ARRAY) for member in members):
             raise InvalidFile("it holds an array twice, or something that is no array")
+        if any(member.header_offset < 0 for member in members):
+            raise InvalidFile("bytes are missing before the list of its arrays")
         yield ArrayFile(archive, sizes)
 
 
