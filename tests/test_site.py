@@ -1,0 +1,385 @@
+"""The site: pages name every public name, command and file, their examples run, and what is built leads somewhere.
+
+Tests with the mark `site` look at the built pages in docs/_build/html; `make -C docs html` makes them.
+"""
+
+import doctest
+import html.parser
+import itertools
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+import typing
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import tyro
+
+import richobs
+from richobs.cli.arguments import _options, in_order
+from richobs.cli.main import COMMANDS, _command_type
+from richobs.cli.world_options import WORLD_OPTIONS
+from richobs.learners import LEARNERS
+from richobs.runs import arena, certificate, store, sweep
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(file for file in DOCS.rglob("*.md") if "_build" not in file.parts)
+REFERENCE = sorted((DOCS / "reference").glob("*.md"))
+SUBMODULES = {
+    "richobs.ray.RayExecutor",
+    "richobs.ray.WorkerLost",
+    "richobs.sb3.CertifyCallback",
+    "richobs.worlds.World",
+}
+FENCE = re.compile(
+    r"^(?P<fence>`{3,}|:{3,})(?P<words>[^\n`]*)\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL
+)
+RUN_ELSEWHERE = {  # documents whose Python blocks a test runs -> where
+    "README.md": "test_docs.py",
+    "docs/classes.md": "test_simulators.py",
+    "docs/gymnasium.md": "test_gymnasium_in.py",
+    "docs/paper-notes.md": "test_docs.py",
+    "docs/policy-value.md": "test_policy_value.py",
+    "docs/reference/at-a-glance.md": "test_docs.py",
+    "docs/reference/worlds.md": "test_docs.py",
+    "docs/rivals.md": "test_docs.py",
+    "docs/your-own-problem.md": "test_docs.py",
+}
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def prose(text):
+    """Returns a page without its front matter, code and comments."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
+    return re.sub(r"<!--.*?-->", "", FENCE.sub("", text), flags=re.DOTALL)
+
+
+def examples(text):
+    """Returns the examples of a reference page as one session."""
+    return "\n\n".join(found["code"] for found in FENCE.finditer(text) if found["words"].strip() == "pycon")
+
+
+class TestReference:
+    @pytest.mark.parametrize("page", [page for page in REFERENCE if examples(page.read_text())], ids=name_of)
+    def test_examples_print_what_is_shown(self, page, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        session = doctest.DocTestParser().get_doctest(examples(page.read_text()), {}, page.name, str(page), 0)
+        assert session.examples
+        told = []
+        doctest.DocTestRunner(verbose=False).run(session, out=told.append)
+        assert "".join(told) == ""
+
+    def test_every_public_name_has_one_entry(self):
+        text = "\n".join(page.read_text() for page in REFERENCE)
+        entries = re.findall(r"^\.\. (?:auto\w+|py:data):: (richobs\.[\w.]+)$", text, re.MULTILINE)
+        assert sorted(entries) == sorted({f"richobs.{name}" for name in richobs.__all__} | SUBMODULES)
+
+    def test_every_name_that_is_no_error_is_used_by_an_example(self):
+        texts = [examples(page.read_text()) for page in REFERENCE]
+        texts += [(ROOT / name).read_text() for name in RUN_ELSEWHERE]
+        used = set(re.findall(r"\brichobs\.(\w+)", "\n".join(texts)))
+        errors = {name for name in richobs.__all__ if name[0].isupper() and is_error(getattr(richobs, name))}
+        alone = {"Networks", "NetworkLevel", "LevelClass", "codec", "TensorBoard", "Settings"}  # extras, and skeletons
+        assert sorted(set(richobs.__all__) - used - errors - alone) == []
+
+    def test_pages_that_are_partly_made_have_their_marks(self):
+        assert (DOCS / "reference/command-line.md").read_text().count("<!-- commands of the parser -->") == 1
+        assert (DOCS / "reference/learners.md").read_text().count("<!-- facts of the learners -->") == 1
+
+
+def is_error(thing):
+    return isinstance(thing, type) and issubclass(thing, Exception)
+
+
+class TestFiles:
+    """docs/reference/files.md says what the code writes."""
+
+    TEXT = (DOCS / "reference/files.md").read_text()
+
+    def test_versions(self):
+        assert f"| `richobs-certificate` | {certificate.VERSION} |" in self.TEXT
+        assert f"| `richobs-run` | {store.VERSION} |" in self.TEXT
+        assert f"| `richobs-sweep` | {sweep.VERSION} |" in self.TEXT
+        assert f"| `richobs-arena` | {arena.VERSION} |" in self.TEXT
+        assert [certificate.FORMAT, store.FORMAT] == ["richobs-certificate", "richobs-run"]
+
+    def test_every_field_of_a_certificate(self):
+        named = set(re.findall(r"`([\w.]+)`", self.TEXT.partition("## Certificate")[2].partition("\n## ")[0]))
+        assert sorted(certificate.PARTS.keys() - named) == []
+        content = richobs.certify(richobs.learn(richobs.make("bandit")), richobs.make("bandit")).content
+        whole = {"settings", "constants", "recorded", "versions"}  # described as one
+        fields = {
+            f"{part}.{name}" if isinstance(value, dict) and part not in whole else part
+            for part, value in content.items()
+            for name in (value if isinstance(value, dict) else [""])
+        }
+        assert sorted(fields - named) == []
+
+    def test_every_file_and_table_of_a_run(self):
+        folder = self.TEXT.partition("## A run's folder")[2].partition("\n## ")[0]
+        named = set(re.findall(r"`([\w.]+)`", folder))
+        files = {store.CONFIG, store.DATABASE, store.LOCK, store.CERTIFICATE, store.POLICY, store.RECORDED}
+        files |= {store.VERIFICATION, store.REPORT}
+        assert sorted((files | set(re.findall(r"CREATE TABLE (\w+)", store.SCHEMA))) - named) == []
+
+
+class TestPages:
+    @pytest.mark.parametrize("page", PAGES, ids=name_of)
+    def test_headings_are_in_order(self, page):
+        if page.name in ("changelog.md", "contributing.md"):  # are included
+            return
+        levels = [len(marks) for marks in re.findall(r"^(#+) ", prose(page.read_text()), re.MULTILINE)]
+        assert levels[:1] == [1]
+        assert levels.count(1) == 1
+        assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+    @pytest.mark.parametrize("page", PAGES, ids=name_of)
+    def test_every_picture_has_words(self, page):
+        text = page.read_text()
+        assert re.findall(r"!\[\s*\]\([^)]*\)", text) == []
+        for block in FENCE.finditer(text):
+            if re.match(r"\{(figure|image)\}", block["words"].strip()):
+                assert re.search(r"^:alt: \S", block["code"], re.MULTILINE), block[0]
+        assert re.findall(r"<img (?![^>]*\balt=\"[^\"]+\")[^>]*>", prose(text)) == []
+
+    def test_every_page_is_in_the_contents(self):
+        index = (DOCS / "index.md").read_text()
+        trees = [found["code"] for found in FENCE.finditer(index) if found["words"].strip() == "{toctree}"]
+        listed = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+        assert len(listed) == len(set(listed))
+        there = {page.relative_to(DOCS).with_suffix("").as_posix() for page in PAGES} - {"index"}
+        assert sorted(listed) == sorted(there)
+
+    @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=name_of)
+    def test_every_block_of_python_runs_or_says_why_not(self, page):
+        """A block runs in a test, when the site is built ({code-cell}), or stands behind `<!-- not run: reason -->`."""
+        text = page.read_text()
+        if name_of(page) in RUN_ELSEWHERE:
+            return
+        for block in FENCE.finditer(text):
+            if block["words"].strip().split()[:1] in (["python"], ["py"]):
+                before = text[: block.start()].rstrip()
+                assert re.search(r"<!-- not run: \S[^>]* -->\Z", before), f"{name_of(page)}:\n{block[0]}"
+
+    def test_documents_that_are_run_elsewhere_are(self):
+        for document, file in RUN_ELSEWHERE.items():
+            assert document.removeprefix("docs/") in (ROOT / "tests" / file).read_text().replace('"docs/', '"')
+
+    @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=name_of)
+    def test_every_command_can_be_parsed(self, page):
+        for block in FENCE.finditer(page.read_text()):
+            if block["words"].strip() in ("sh", "bash", "text", "console"):
+                for command in re.split(r"\n|&&|\|", re.sub(r"\s#.*", "", block["code"])):
+                    found = re.match(r"\s*(?:\$ )?(?:\.venv/bin/)?richobs ([a-z].*)", command)
+                    if found and found[1].split()[0] in COMMANDS and "WORLD" not in found[1] and "..." not in found[1]:
+                        parsed(shlex.split(found[1]), name_of(page))
+
+
+def parsed(arguments, where):
+    """Parses a command line and runs nothing."""
+    try:
+        tyro.cli(
+            _command_type(arguments),
+            prog="richobs",
+            args=in_order(arguments, COMMANDS),
+            config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+            console_outputs=False,
+        )
+    except SystemExit as ended:
+        if ended.code != 0:
+            pytest.fail(f"{where} has a command that does not parse: richobs {' '.join(arguments)}")
+
+
+def test_the_extra_brings_what_the_configuration_names():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    brought = " ".join(project["optional-dependencies"]["docs"])
+    assert {"torch", "sb3", "gym"} <= set(re.findall(r"\w+", brought.split("]")[0]))
+    names = {"myst_nb": "myst-nb", "sphinx_copybutton": "sphinx-copybutton", "sphinx_design": "sphinx-design"}
+    configuration = (DOCS / "conf.py").read_text()
+    for module, package in names.items():
+        assert f'"{module}"' in configuration
+        assert package in brought
+    assert "furo" in brought
+    command = "-m sphinx -W --keep-going -b html -d"
+    assert command in (ROOT / ".ci/run").read_text()
+    assert command in (DOCS / "Makefile").read_text()
+
+
+BUILT = DOCS / "_build/html"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NO_LINKS = ("genindex.html", "search.html", "py-modindex.html")
+
+
+def positional(kind):
+    """Returns arguments of a command that have no name, as options would be called."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    marked = [name for name, hint in hints.items() if tyro.conf.Positional in getattr(hint, "__metadata__", ())]
+    return {f"--{name.replace('_', '-')}" for name in marked}
+
+
+class Read(html.parser.HTMLParser):
+    """What a built page holds: ids, links, what it loads, pictures, headings."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.loads, self.headings, self.wordless = set(), [], [], [], []
+        self.language = None
+        self._hidden = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, given):
+        values = dict(given)
+        self.ids |= {values[key] for key in ("id", "name") if values.get(key)}
+        if tag == "html":
+            self.language = values.get("lang")
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"])
+        if tag in ("script", "img", "iframe", "source") and values.get("src"):
+            self.loads.append(values["src"])
+        if tag == "link" and {"stylesheet", "icon", "preload"} & set((values.get("rel") or "").split()):
+            self.loads.append(values["href"])
+        if tag == "img" and not (values.get("alt") or "").strip():
+            self.wordless.append(values.get("src"))
+        if re.fullmatch(r"h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+
+
+@pytest.fixture(scope="module")
+def built():
+    """Every built page, by its path."""
+    assert (BUILT / "index.html").exists(), "the site is not built: make -C docs html"
+    return {file.relative_to(BUILT).as_posix(): Read(file.read_text()) for file in BUILT.rglob("*.html")}
+
+
+@pytest.mark.site
+class TestBuilt:
+    def test_every_page_was_built(self, built):
+        expected = {page.relative_to(DOCS).with_suffix(".html").as_posix() for page in PAGES}
+        assert sorted(expected - built.keys()) == []
+
+    def test_every_link_and_anchor_resolves(self, built):
+        broken = []
+        for page, content in built.items():
+            for link in (*content.links, *content.loads):
+                parts = urlsplit(link)
+                if parts.scheme in ("http", "https", "mailto", "data"):
+                    continue
+                target = ((BUILT / page).parent / unquote(parts.path)).resolve() if parts.path else BUILT / page
+                if not target.is_relative_to(BUILT) or not target.exists():
+                    broken.append(f"{page}: {link}")
+                elif parts.fragment and target.suffix == ".html":
+                    name = target.relative_to(BUILT).as_posix()
+                    if unquote(parts.fragment) not in built[name].ids:
+                        broken.append(f"{page}: {link} (no such anchor)")
+        assert broken == []
+
+    def test_nothing_is_loaded_from_elsewhere(self, built):
+        loads = [f"{page}: {source}" for page, content in built.items() for source in content.loads]
+        assert [load for load in loads if re.search(r": (https?:)?//", load)] == []
+        for file in [*BUILT.rglob("*.css"), *BUILT.rglob("*.js")]:
+            text = file.read_text(errors="replace")
+            assert re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", text) == [], file
+            assert re.findall(r"\b(?:import|importScripts|fetch)\(\s*[\"'](?:https?:)?//", text) == [], file
+
+    def test_headings_and_pictures(self, built):
+        wrong = []
+        for page, content in built.items():
+            steps = itertools.pairwise(content.headings)
+            if page in NO_LINKS:
+                continue
+            if content.headings.count(1) != 1 or any(after > before + 1 for before, after in steps):
+                wrong.append(f"{page}: headings {content.headings}")
+            wrong += [f"{page}: {source} has no alternative text" for source in content.wordless]
+            wrong += [] if content.language == "en" else [f"{page}: language {content.language}"]
+        assert wrong == []
+
+    def test_every_option_is_on_the_page_of_the_commands(self):
+        text = (BUILT / "reference/command-line.html").read_text()
+        for command, kind in COMMANDS.items():
+            for option in set(_options([kind])) - {"-h", "--help", "--world", *positional(kind)}:
+                assert f'id="cmdoption-richobs-{command}-{option.removeprefix("--")}"' in text, (command, option)
+        for world, options in WORLD_OPTIONS.items():
+            for option in set(_options([options])) - {"-h", "--help", *positional(options)}:
+                assert f'id="cmdoption-richobs-{world}-{option.removeprefix("--")}"' in text, (world, option)
+
+    def test_every_learner_is_on_its_page(self):
+        text = (BUILT / "reference/learners.html").read_text()
+        assert [name for name in LEARNERS if f'<section id="{name}">' not in text] == []
+
+    def test_words_of_the_glossary_are_linked(self, built):
+        assert "glossary.html#term-version-space" in built["architecture.html"].links
+        assert {"term-version-space", "term-survivor", "term-wealth"} <= built["glossary.html"].ids
+
+    def test_an_undocumented_name_is_noticed(self, monkeypatch):
+        monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+        import public_names
+
+        entries = public_names.expected()
+        assert list(public_names.undocumented(entries)) == []
+        said = list(public_names.undocumented(entries - {"richobs.learn"}))
+        assert said == ["richobs.learn is public and has no entry in docs/reference."]
+        monkeypatch.setattr(richobs.learn, "__doc__", "")
+        assert list(public_names.undocumented(entries)) == ["richobs.learn is public and has no docstring."]
+        sys.modules.pop("public_names")
+
+    def test_names_and_commands_are_linked(self, built):
+        assert "reference/learning.html#richobs.Outcome" in built["glossary.html"].links
+        assert "reference/command-line.html#richobs-verify" in built["glossary.html"].links
+
+    def test_files_of_the_repository_have_pages(self, built):
+        assert "files/examples/taxi.py.html" in built["gallery.html"].links
+        assert "from_gymnasium" in (BUILT / "files/examples/taxi.py.html").read_text()
+
+    def test_formulas_in_plain_text(self, monkeypatch):
+        monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+        from plain_formulas import pieces
+
+        def shown(text):
+            return "".join(str(piece) for piece in pieces(text)).replace("script>", ">")
+
+        assert shown("f*_{h+1}(x_h), 10^-7.") == "f*<sub>h+1</sub>(x<sub>h</sub>), 10<super>-7</super>."
+        assert shown("V_{f_{h+1}}") == "V<sub>f<sub>h+1</sub></sub>"
+        for names in ("max_episodes, certify_policy, test_site.py", "n_states: int, n_actions", "on_demand"):
+            assert shown(names) == names
+        sys.modules.pop("plain_formulas")
+
+    def test_formulas_are_mathml(self, built):
+        pages = [file for file in BUILT.rglob("*.html") if "<math " in file.read_text()]
+        assert pages
+        for file in pages:
+            assert re.findall(r"MathJax|\\\(", file.read_text()) == [], file
+
+
+@pytest.mark.site
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (400, "dark"), (1400, "light"), (1400, "dark")])
+def test_no_page_is_wider_than_the_window(built, width, scheme):
+    if CHROMIUM is None:
+        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH (apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    wide, loaded = [], []
+    pages = (
+        sorted(built)
+        if (width, scheme) == (400, "light")
+        else ["index.html", "betting.html", "reference/learning.html"]
+    )
+    with sync_playwright() as tools:
+        browser = tools.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        tab = context.new_page()
+        tab.on("request", lambda request: loaded.append(request.url))
+        for page in pages:
+            tab.goto((BUILT / page).as_uri())
+            over = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            wide += [f"{page}: {over} pixels too wide"] if over > 0 else []
+        browser.close()
+    assert wide == []
+    assert [address for address in loaded if not address.startswith(("file:", "data:"))] == []
