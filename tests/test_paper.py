@@ -11,8 +11,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from concurrent.futures import wait
 from contextlib import closing
+from queue import SimpleQueue
 
 import pytest
 from matplotlib.figure import Figure
@@ -376,13 +376,21 @@ class TestVerdicts:
             Check("a", True, "", verdict="holds", reading="r")
         with pytest.raises(InvalidInput, match="must be finite; got inf"):
             Check("a", True, "", tightness=float("inf"))
+        with pytest.raises(InvalidInput, match=r"check 'a' holds, and an instance takes 1\.007 of its bound"):
+            Check("a", True, "", tightness=1.007)
+        assert Check("a", False, "", tightness=1.007).judgement == "check failed"
 
 
 def test_a_piece_that_fails_is_named_and_what_was_finished_is_kept(fake, tmp_path, capsys, monkeypatch):
-    def all_at_once(futures, **_):
-        return wait(futures)  # the failure and all that was finished beside it
+    class AllAtOnce(SimpleQueue):
+        """Hands over the failure and all that was finished beside it together."""
 
-    monkeypatch.setattr(runner, "wait", all_at_once)
+        def get(self, timeout):
+            while self.qsize() < 8:
+                time.sleep(0.005)
+            return super().get(timeout=timeout)
+
+    monkeypatch.setattr(runner, "SimpleQueue", AllAtOnce)
     monkeypatch.setenv("FAKE_FAILS", "2")
     assert paper("--out", tmp_path) == 2
     assert 'fake: measuring {"n":2} failed. ValueError: no square today' in capsys.readouterr().err
@@ -443,7 +451,7 @@ def report_of(name, *checks):
 
 
 def test_the_page_shows_numbers_formulas_verdicts_and_tightness():
-    holds = Check("survivors differ by at most the bound", True, "Exactly.", tightness=0.892)
+    holds = Check("survivors differ by at most the bound", True, "Exactly.", tightness=0.892, loose="Hoeffding")
     read = Check("log", True, "At delta 1.", reading="log(e/delta) for log(1/delta)")
     wrong = Check("Progress as printed", True, "0.2 against 0.1.", verdict="false as printed")
     page = render(
@@ -459,7 +467,9 @@ def test_the_page_shows_numbers_formulas_verdicts_and_tightness():
     )
     assert "✓ 1 holds" in page
     assert "✗ 1 false as printed" in page
-    assert "Tightest instance found: 0.892 of the bound." in page
+    assert "Tightest instance found: 0.892 of the bound. Why no nearer: Hoeffding." in page
+    assert "(line 1492 of the paper's source, <code>lem:bias_bd</code>)" in page
+    assert "about 55 seconds of CPU time in all" in page
     assert "Reading: log(e/delta) for log(1/delta)" in page
     assert mathml(entries_of("bias-accumulation")[0].tex) in page
     assert "background-size: 200.00% 100.00%; background-position: 100.00% 0.00%" in page  # the right half

@@ -15,7 +15,8 @@ from richobs.core.errors import InvalidInput
 from richobs.learners.lsvee.constants import PaperConstants
 from richobs.paper import STATEMENTS, formulas, kills
 from richobs.paper import map as paper_map
-from richobs.paper.catalogue import CATALOGUE, entries_of
+from richobs.paper.base import FAR, ROUNDING
+from richobs.paper.catalogue import CATALOGUE, LABELS, SOURCE, entries_of, numbered
 from richobs.paper.page import is_numbered
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -35,6 +36,35 @@ def test_every_numbered_statement_has_a_row():
     lines = [e.line for e in CATALOGUE]
     assert lines == sorted(lines)
     assert {679, 1542, 1923, 1975} <= set(lines)  # Eqs. (5), (10), (13) and the crude bound
+
+
+def test_numbers_follow_from_the_order_of_the_labels():
+    """The order of labels in the paper's source alone gives the numbers; entries begin on the lines of their labels."""
+    found = {number: line for number, _, line in numbered()}
+    assert numbered([("Lemma", "a", 1), ("Eq.", "b", 2), ("Lemma", "c", 3), ("Eq.", "d", 4)]) == [
+        ("Lemma 1", "a", 1),
+        ("Eq. (1)", "b", 2),
+        ("Lemma 2", "c", 3),
+        ("Eq. (2)", "d", 4),
+    ]
+    assert [line for _, _, line in SOURCE] == sorted(line for _, _, line in SOURCE)
+    labels = [label for _, label, _ in SOURCE if label]
+    assert len(set(labels)) == len(labels)
+    assert {e.number: e.line for e in CATALOGUE if e.number in found} == {
+        number: line for number, line in found.items() if number in {e.number for e in CATALOGUE}
+    }
+    twice = {"Algorithm 4", "Algorithm 5", "Algorithm 6", "Algorithm 8"}  # the appendix prints them again
+    assert set(found) - {e.number for e in CATALOGUE} == twice
+    assert LABELS["Theorem 1"] == "thm:det_dfs_big_obs"
+    assert LABELS["Lemma 9"] == "lem:on_demand_progress"
+
+
+def test_a_check_far_from_its_bound_says_why():
+    for name, report in paper_map.verdicts().items():
+        for c in report["conclusion"]["checks"]:
+            if c["tightness"] is not None:
+                assert c["tightness"] <= 1 + ROUNDING, (name, c["what"])
+                assert c["loose"] or c["tightness"] >= FAR, (name, c["what"])
 
 
 def test_every_statement_runs_something_and_every_theorem_is_run():

@@ -117,7 +117,35 @@ def test_a_broken_bound_is_seen(fast, kind, change, beginning):
     assert not verdict(work, spoiled, beginning)
 
 
-@pytest.mark.parametrize(("swept", "power"), [("H", 0.3), ("H", -0.3), ("K", 1.0), ("log 1/delta", 1.2)])
+def test_the_share_of_the_proofs_calls_by_hand():
+    """H = 3, M = 2, two failed rounds: 2 (2 n_train + K n_test) of 18 (n_train + K n_test), per path."""
+    printed = Printed(3, 2, 2, 4.605170185988092, 0.1, 0.1)
+    n_train, n_test = printed.on_demand.n_train, printed.on_demand.n_test
+    expected = 2 * (2 * n_train + 2 * n_test) / (18 * (n_train + 2 * n_test))
+    assert statement.share_of_calls(printed, 3) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_taller_staircase_comes_nearer_to_the_bound():
+    low, high = (
+        statement.measure_tallest(horizon=H, n_states=M, n_actions=M + 1, epsilon=0.1, delta=0.05)
+        for H, M in ((3, 2), (5, 4))
+    )
+    assert (low["off"], high["off"]) == (0, 0)
+    assert low["right"]
+    assert high["right"]
+    assert low["printed"] / low["bound"] < 0.3 < 0.45 < high["printed"] / high["bound"] < 1
+
+
+def test_no_exponent_is_above_the_theorems(fast):
+    """What an exponent is compared with is no share of a bound, so it has no tightness; episodes have."""
+    checks = statement.conclude(*fast).checks
+    assert [c.tightness for c in checks if c.what.startswith("Sweep of")] == [None] * 6
+    assert all(fit.slope <= statement.THEOREM[swept] for swept, fit in statement.fits(*fast, "reduced").items())
+    (bound,) = [c.tightness for c in checks if c.what.startswith("Episodes stay within")]
+    assert 0.5 < bound < 1
+
+
+@pytest.mark.parametrize(("swept", "power"), [("H", 0.05), ("H", -0.3), ("K", 1.0), ("log 1/delta", 1.2)])
 def test_another_order_is_seen(fast, swept, power):
     """Deliberate violation: episodes grow with another power of what is swept; of H a smaller one is seen too."""
     work, results = fast

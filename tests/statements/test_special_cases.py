@@ -37,7 +37,15 @@ def test_a_slower_lsvee_is_seen(work):
         {**r, "episodes": [math.ceil(r["episodes"][0] / p["epsilon"] ** 2)]} if p["learner"] == statement.PAPER else r
         for p, r in zip(given, results, strict=True)
     ]
-    assert len(broken(statement, given, slower)) == 3  # both rates in bandits, and the one in MDPs
+    found = broken(statement, given, slower)
+    assert len(found) == 4  # both rates in bandits, the one in MDPs, and the proof's bound on the staircase
+
+
+def test_the_staircase_as_an_mdp_comes_near_to_the_bound(work):
+    (check,) = [c for c in statement.conclude(*work).checks if c.tightness is not None]
+    assert 0.5 < check.tightness < 1
+    process = statement.staircase(horizon=3, n_states=2, n_actions=3, shown=True).process
+    assert [(e > 0).sum(axis=1).tolist() for e in process.emissions] == [[1], [1, 1], [1, 1]]  # states show themselves
 
 
 def test_more_episodes_than_the_proof_allows_are_seen(work):

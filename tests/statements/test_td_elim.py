@@ -20,17 +20,20 @@ from richobs.paper.rigs.node import (
     ladder,
     margin,
     node_of,
+    pairs,
     printed_for,
     shipped_for,
     td_elim_runs,
     where,
 )
 from richobs.paper.statements import td_elim
+from richobs.spaces import layered
 
 NUMBERS, GAPS = "samples and threshold are the printed ones", "both preconditions are met with equality"
 KEPT, BIAS, RISK = "Q* is retained", "bias bound", "instantaneous risk bound"
 ALL = "all four at once, with probability at least 1 - delta"
 THRESHOLD = "a function survives where its mean loss is within the threshold, and only there"
+PRODUCT = "in a product class a pair of functions survives where its mean loss is within the threshold, and only there"
 MARGIN = "n_train can be divided by a known number before Q* is lost too often"
 
 
@@ -52,6 +55,36 @@ def test_how_close_the_bounds_are(fast):
     assert tight[BIAS] > 0.55
     assert tight[RISK] > 0.55
     assert tight["estimation bound"] == pytest.approx(0.47, abs=0.01)
+
+
+def test_risks_of_a_product_class_that_are_off_are_noticed(fast, monkeypatch):
+    """Deliberate violation: squared gains, or what gains and futures have in common, count with another factor."""
+    pieces = [p for p in fast[0] if p["kind"] == "product"]
+    true = layered._Risks.__init__
+
+    def holds():
+        (check,) = td_elim._product([td_elim.measure(p) for p in pieces])
+        return check.holds
+
+    assert holds()
+    for name, factor in (("_own", 2.0), ("_others", 2.0), ("_weighted", 0.5)):
+
+        def wrong(self, *given, name=name, factor=factor):
+            true(self, *given)
+            setattr(self, name, factor * getattr(self, name))
+
+        monkeypatch.setattr(layered._Risks, "__init__", wrong)
+        assert not holds(), name
+
+
+def test_pairs_of_a_node_by_hand():
+    """Two functions: pair (1, 0) has the second here and the first's estimates at the children."""
+    node = ladder(1, 0.01, 0.1, [])
+    both = pairs(node)
+    np.testing.assert_array_equal(both.f, node.f[[0, 0, 1, 1]])
+    np.testing.assert_array_equal(both.v_hat, node.v_hat[[0, 1, 0, 1]])
+    assert both.loss.mean[0] == 0
+    assert both.loss.mean[3] == pytest.approx(node.loss.mean[1])
 
 
 def test_bounds_by_hand():

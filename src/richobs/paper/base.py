@@ -21,6 +21,8 @@ Plain = dict[str, Any]  # names and plain values, as JSON has them
 Verdict = Literal["holds", "holds as read", "false as printed"]  # what a check that came out as expected says
 Judgement = Literal["holds", "holds as read", "false as printed", "check failed"]  # the last: not as expected
 JUDGEMENTS: tuple[Judgement, ...] = get_args(Judgement)  # from best to worst
+ROUNDING = 1e-9  # above a bound, for sums of floating-point numbers
+FAR = 1 / 3  # of the bound: where the tightest instance is below that, a check says why
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Check:
     verdict: Verdict | None = None  # None means "holds", or "holds as read" where there is a reading
     reading: str = ""  # how the statement is read where it holds only as read
     tightness: float | None = None  # the largest share of the bound that was found: 0.86 of the bound
+    loose: str = ""  # where that share is far below 1: which step of the proof keeps instances away from the bound
 
     def __post_init__(self) -> None:
         """Refuses a verdict without what it needs."""
@@ -47,6 +50,8 @@ class Check:
             raise InvalidInput(f"check {self.what!r} has a reading, so its verdict must be 'holds as read'.")
         if self.tightness is not None and not math.isfinite(self.tightness):
             raise InvalidInput(f"the tightness of check {self.what!r} must be finite; got {self.tightness}.")
+        if self.tightness is not None and self.tightness > 1 + ROUNDING and self.holds and self.verdict is None:
+            raise InvalidInput(f"check {self.what!r} holds, and an instance takes {self.tightness} of its bound.")
 
     @property
     def judgement(self) -> Judgement:

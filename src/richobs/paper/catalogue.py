@@ -2,9 +2,12 @@
 
 Theorems, lemmas, corollaries, propositions, assumptions, conditions, examples, algorithms and equations are counted each by
 themselves, in the order of the paper's LaTeX source. The lines are lines of that source. Displayed inequalities of
-consequence that have no number are named by what they say.
+consequence that have no number are named by what they say. The style file that declares the paper's counters is not part of
+that source, so a copy of the paper may count otherwise; labels tell which item is meant.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -579,6 +582,70 @@ CATALOGUE: tuple[Entry, ...] = (
         ("The theorem: episodes", "Episodes on"),
     ),
 )
+
+
+SOURCE: tuple[
+    tuple[str, str, int], ...
+] = (  # kind, LaTeX label and line of all that is numbered, in the source's order
+    ("Eq.", "eq:vstar", 306),
+    ("Eq.", "eqn:qstar", 316),
+    ("Proposition", "prop:agnostic_lb", 360),
+    ("Proposition", "prop:realizable_lb", 380),
+    ("Assumption", "as:qs", 406),
+    ("Example", "ex:disjoint", 417),
+    ("Assumption", "as:realize", 444),
+    ("Assumption", "as:det", 459),
+    ("Algorithm", "alg:dfs_det_big_obs", 606),
+    ("Algorithm", "alg:dfs_learn", 622),
+    ("Algorithm", "alg:state_learned", 639),
+    ("Eq.", "eqn:vfdef", 655),
+    ("Eq.", "eq:td_sq_loss", 671),
+    ("Eq.", "eq:f_consistency", 679),
+    ("Theorem", "thm:det_dfs_big_obs", 786),
+    ("Theorem", "thm:bandit_lb", 877),
+    ("Algorithm", "alg:dfs_det_big_obs2", 1107),
+    ("Algorithm", "alg:dfs_learn2", 1118),
+    ("Algorithm", "alg:state_learned2", 1133),
+    ("Algorithm", "alg:td_regressor_elimination", 1150),
+    ("Eq.", "eqn:elim", 1156),
+    ("Algorithm", "alg:on_demand", 1170),
+    ("Theorem", "thm:td_regelim", 1193),
+    ("Eq.", "eqn:bias-bound", 1204),
+    ("Eq.", "", 1210),
+    ("Eq.", "", 1215),
+    ("Theorem", "thm:state_learned", 1230),
+    ("Theorem", "thm:dfs_learn", 1250),
+    ("Corollary", "cor:dfs_learn", 1263),
+    ("Theorem", "thm:on_demand", 1291),
+    ("Condition", "cond:estimation", 1313),
+    ("Condition", "cond:bias", 1320),
+    ("Lemma", "lem:y_mean_var", 1360),
+    ("Lemma", "lem:sq_loss_dev", 1418),
+    ("Lemma", "lem:est_bd", 1474),
+    ("Lemma", "lem:bias_bd", 1492),
+    ("Eq.", "eqn:disagree", 1542),
+    ("Lemma", "lem:regret_bd", 1566),
+    ("Eq.", "eqn:bias-induct", 1698),
+    ("Lemma", "lem:risk_upon_termination", 1771),
+    ("Lemma", "lem:termination_bd", 1784),
+    ("Eq.", "eq:l_def", 1800),
+    ("Lemma", "lem:regret_with_unlearned", 1819),
+    ("Lemma", "lem:on_demand_progress", 1870),
+    ("Eq.", "eq:union_bd", 1923),
+)
+
+
+def numbered(source: Sequence[tuple[str, str, int]] = SOURCE) -> list[tuple[str, str, int]]:
+    """Returns number, label and line of items, each kind counted by itself: "Theorem 1", "Eq. (1)"."""
+    counts: Counter[str] = Counter()
+    found = []
+    for kind, label, line in source:
+        counts[kind] += 1
+        found.append((f"Eq. ({counts[kind]})" if kind == "Eq." else f"{kind} {counts[kind]}", label, line))
+    return found
+
+
+LABELS = {number: label for number, label, _ in numbered()}  # number -> LaTeX label, "" where it has none
 
 
 def entries_of(statement: str) -> tuple[Entry, ...]:

@@ -11,6 +11,7 @@ from richobs.show.palette import INK, LIGHT
 from richobs.stats.intervals import binomial_interval
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
@@ -61,6 +62,8 @@ def save_figure(
         statement.draw(figure, pieces, results)
         _print_under(figure, sample)
         dots = min(160.0, WIDEST / figure.get_size_inches()[0])
+        figure.set_dpi(dots)  # as the PNG has, so that texts are measured once for layout and drawing
+        _lay_out(figure)
         for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
             with write_atomically(folder / f"{statement.NAME}.{kind}") as stream:
                 figure.savefig(stream, format=kind, metadata=metadata, dpi=dots)
@@ -72,7 +75,7 @@ def panel_boxes(figure: "Figure") -> list[Box]:
     from matplotlib.transforms import Bbox
 
     width, height = figure.get_size_inches() * figure.dpi
-    found = [a.get_tightbbox() for a in (*figure.legends, *figure.axes) if a.get_visible()]
+    found = [a.get_tightbbox() for a in (*figure.legends, *map(_shown, figure.axes)) if a.get_visible()]
     apart: list[Bbox] = []
     for box in (b for b in found if b is not None):
         together = [b for b in apart if _shared(b, box) > OVERLAP]
@@ -82,6 +85,12 @@ def panel_boxes(figure: "Figure") -> list[Box]:
     boxes = [(b.x0 / width, 1 - b.y1 / height, b.width / width, b.height / height) for b in inside if b is not None]
     places = sorted((round(x, 4), round(y, 4), round(w, 4), round(h, 4)) for x, y, w, h in boxes)
     return sorted(places, key=lambda box: round(box[1], 1))  # rows from above, each from the left
+
+
+def _shown(axes: "Axes") -> "Artist":
+    """Returns what is seen of axes: all, or the legend alone where they are off and only hold a legend."""
+    legend = axes.get_legend()
+    return axes if axes.axison or legend is None else legend
 
 
 def _shared(a: "Bbox", b: "Bbox") -> float:
@@ -99,6 +108,14 @@ def plot_shares(axes: "Axes", points: Iterable[tuple[float, int, int]], confiden
     above = [max(0.0, high - share) for share, (_, high) in zip(shares, ends, strict=True)]
     plain: dict[str, Any] = {"marker": "o", "markersize": 4, "capsize": 2}
     axes.errorbar(x, shares, [below, above], **(plain | look))
+
+
+def _lay_out(figure: "Figure") -> None:
+    """Places the panels once. Both files then have the same layout, and saving does not draw the figure twice for it."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def _print_under(figure: "Figure", sample: str) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from richobs.core.errors import InvalidInput
 from richobs.core.files import write_atomically
 from richobs.paper import STATEMENTS, load
-from richobs.paper.base import Plain
-from richobs.paper.catalogue import CATALOGUE, Entry, entries_of
+from richobs.paper.base import FAR, Plain
+from richobs.paper.catalogue import CATALOGUE, LABELS, Entry, entries_of
 from richobs.paper.kills import killed_by
 from richobs.paper.page import judgement, tightness
 from richobs.paper.sources import PACKAGE
@@ -32,18 +32,25 @@ this page from `richobs/paper/catalogue.py`, from the verdicts of `richobs paper
 table of `python -m tests.paper_mutants`.
 
 - Numbers count each kind of statement by itself, in the order of the paper's LaTeX source. Lines are lines of that
-  source.
+  source. The style file that declares the counters is not part of it. Where a copy of the paper counts theorems,
+  propositions, corollaries and lemmas together, the LaTeX label beside the line says which one is meant.
 - **holds**: as printed. **holds as read**: under the reading that `richobs paper` prints. **false as printed**: a
   counterexample is confirmed.
-- Tightness is the largest share of the bound that was found on any instance. Mutants are wrong factors in the
+- Tightness is the largest share of the bound that was found on any instance; below 1/3, the section after the table
+  says which step of the proof is loose. Mutants are wrong factors in the
   algorithm's boxes and constants; each counts for the statement that noticed it first, quick statements being asked
   before slow ones.
+"""
+LOOSE = """## Where no instance comes near
+
+Checks whose tightest instance takes less than a third of the bound, and why.
 """
 RUN = """## Statements to run
 
 `richobs paper` measures every statement below, draws its figure and writes one page with all of them to
 `runs/paper/index.html`; `richobs paper NAME` does one, `--fast` runs what the tests run. What was measured is kept
 for the source that measured it, so an interrupted run goes on where it was. The exit status is 1 if a check fails.
+The version of the verdict is "full", or "fast" where the kept verdict is that of `--fast`.
 What was found wrong or loose is in [Notes on the paper](paper-notes.md).
 """
 READINGS = """## Readings
@@ -73,7 +80,9 @@ def verdicts_in(folder: Path) -> dict[str, Plain]:
         if not file.exists():
             raise InvalidInput(f"{folder} holds no {name}.json; `richobs paper --out {folder}` writes it.")
         report = json.loads(file.read_text(encoding="utf-8"))
-        checks = [{key: c[key] for key in ("what", "judgement", "tightness")} for c in report["conclusion"]["checks"]]
+        checks = [
+            {key: c[key] for key in ("what", "judgement", "tightness", "loose")} for c in report["conclusion"]["checks"]
+        ]
         found[name] = {
             "scale": report["scale"],
             "source": report["source"],
@@ -92,11 +101,21 @@ def made(given: dict[str, Plain]) -> str:
         *(_entry_row(entry, given) for entry in CATALOGUE),
     ]
     runs = [
-        _row("statement", "command", "code", "verdict", "mutants", "figure"),
-        _row(*["---"] * 6),
+        _row("statement", "command", "code", "verdict", "version", "mutants", "figure"),
+        _row(*["---"] * 7),
         *(_run_row(name, given[name]) for name in STATEMENTS),
     ]
-    return "\n".join([BEGIN, "\n".join(rows), "", RUN, "\n".join(runs), "", READINGS])
+    loose = [
+        _row("statement", "check", "tightness", "why no nearer"),
+        _row(*["---"] * 4),
+        *(
+            _row(f"`{name}`", c["what"].replace("|", "\\|"), number(c["tightness"]), c["loose"])
+            for name in STATEMENTS
+            for c in given[name]["conclusion"]["checks"]
+            if c["tightness"] is not None and c["tightness"] < FAR
+        ),
+    ]
+    return "\n".join([BEGIN, "\n".join(rows), "", LOOSE, "\n".join(loose), "", RUN, "\n".join(runs), "", READINGS])
 
 
 def _entry_row(entry: Entry, given: dict[str, Plain]) -> str:
@@ -107,14 +126,18 @@ def _entry_row(entry: Entry, given: dict[str, Plain]) -> str:
         run, verdict = f"`{entry.statement}`", judgement(entry, report)
         tight, mutants = "" if share is None else number(share), str(len(killed_by(entry.statement)))
     title = f"{entry.number}, {entry.title}"
-    return _row(title, str(entry.line), _quoted(entry.code), _quoted(entry.tests), run, verdict, tight, mutants)
+    label = LABELS.get(entry.number)
+    line = f"{entry.line}, `{label}`" if label else str(entry.line)
+    return _row(title, line, _quoted(entry.code), _quoted(entry.tests), run, verdict, tight, mutants)
 
 
 def _run_row(name: str, report: Plain) -> str:
     numbers = ", ".join(dict.fromkeys(e.number for e in entries_of(name))) or load(name).TITLE
     figure = f"[figure](figures/paper/{name}.png)"
     killed = str(len(killed_by(name)))
-    return _row(numbers, f"`richobs paper {name}`", f"`{STATEMENTS[name]}`", report["verdict"], killed, figure)
+    return _row(
+        numbers, f"`richobs paper {name}`", f"`{STATEMENTS[name]}`", report["verdict"], report["scale"], killed, figure
+    )
 
 
 def _quoted(names: Sequence[str]) -> str:

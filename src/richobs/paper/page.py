@@ -10,7 +10,7 @@ from typing import Any
 from richobs.core.version import __version__
 from richobs.paper import STATEMENTS
 from richobs.paper.base import JUDGEMENTS, Judgement, Plain, Scale
-from richobs.paper.catalogue import CATALOGUE, Entry, entries_of
+from richobs.paper.catalogue import CATALOGUE, LABELS, Entry, entries_of
 from richobs.paper.formulas import mathml
 from richobs.paper.kills import killed_by, kills
 from richobs.paper.sources import source_files
@@ -19,6 +19,10 @@ from richobs.show.templates import environment
 from richobs.show.words import number
 
 ROWS = 60  # of a table that the page shows
+TAKES: dict[Scale, str] = {
+    "fast": "about 55 seconds of CPU time in all",
+    "full": "about 20 minutes of CPU time in all, which workers share",
+}
 MARKS: dict[Judgement, str] = {"holds": "✓", "holds as read": "≈", "false as printed": "✗", "check failed": "!"}
 PLURALS: dict[Judgement, str] = {
     "holds": "hold",
@@ -52,6 +56,8 @@ def render(reports: Sequence[tuple[Plain, str]], scale: Scale) -> str:
             class_of=lambda words: words.replace(" ", "-"),
             mathml=mathml,
             is_numbered=is_numbered,
+            takes=TAKES[scale],
+            labels=LABELS,
         )
     )
 

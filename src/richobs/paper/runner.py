@@ -8,11 +8,12 @@ import importlib
 import json
 import multiprocessing
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from richobs.core.errors import RichObsError
 from richobs.core.files import write_atomically
@@ -132,12 +133,15 @@ def _measured(
                 waiting: dict[Future[str], tuple[str, int]] = {
                     pool.submit(_measure, STATEMENTS[name], pieces[name][i]): (name, i) for name, i in missing
                 }
+            ended: SimpleQueue[Future[str]] = SimpleQueue()  # no look at thousands of pieces each time that one ends
+            for future in waiting:
+                future.add_done_callback(ended.put)
             while waiting:
-                done, _ = wait(waiting, timeout=LOOK, return_when=FIRST_COMPLETED)
+                done = _ended_now(ended)
                 if interrupted.is_set():
                     raise KeyboardInterrupt
                 failed = [future for future in done if future.exception() is not None]
-                for future in done.difference(failed):
+                for future in (f for f in done if f.exception() is None):
                     name, i = waiting.pop(future)
                     yield name, i, future.result()
                 if failed:
@@ -151,6 +155,17 @@ def _measured(
                 child.terminate()
             raise
         pool.shutdown()
+
+
+def _ended_now(ended: "SimpleQueue[Future[str]]") -> list[Future[str]]:
+    """Returns the pieces that have ended and were not returned before; waits a moment where there are none."""
+    done: list[Future[str]] = []
+    try:
+        done.append(ended.get(timeout=LOOK))
+        while True:
+            done.append(ended.get_nowait())
+    except Empty:
+        return done
 
 
 def _failure(error: BaseException, what: str) -> PieceFailed:

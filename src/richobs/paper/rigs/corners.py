@@ -28,7 +28,9 @@ def learned_tolerance(printed: Printed, level: int) -> float:
     return 4 * phi * math.sqrt(2 * K) + 2 * phi + 40 * ahead * math.sqrt(K) * phi
 
 
-def staircase(*, horizon: int, n_states: int, n_actions: int, members: int = 0, product: bool = False) -> Problem:
+def staircase(
+    *, horizon: int, n_states: int, n_actions: int, members: int = 0, product: bool = False, shown: bool = False
+) -> Problem:
     """Returns a world in which on-demand exploration takes as many rounds as it can, (M-1)(H-1) + 2.
 
     From every state action a leads to state a mod M of the next level; the last action leads to state 0. Below the root all
@@ -42,6 +44,7 @@ def staircase(*, horizon: int, n_states: int, n_actions: int, members: int = 0, 
         members: makes the class larger: as many functions (a level, for a product class), told apart by an observation that
             never occurs.
         product: the class of a single liar and the truth as a product over levels, which may be huge.
+        shown: states show themselves, one observation each: an MDP.
     """
     H, M, K = horizon, n_states, n_actions
     sizes = [1] + [M] * (H - 1)
@@ -51,7 +54,7 @@ def staircase(*, horizon: int, n_states: int, n_actions: int, members: int = 0, 
     process = TabularProcess(
         start=np.ones(1),
         transitions=tuple(np.tile(target, (size, 1)) for size in sizes[:-1]),
-        emissions=tuple(_two_each(size) for size in sizes),
+        emissions=tuple(np.eye(size) if shown else _two_each(size) for size in sizes),
         rewards=(Rewards.deterministic(0.0), *(Rewards.bernoulli(mean, prize) for _ in sizes[1:])),
     )
     truth = process.q_tables
@@ -59,7 +62,8 @@ def staircase(*, horizon: int, n_states: int, n_actions: int, members: int = 0, 
     tables = [np.repeat(t[None], len(liars) + 1, axis=0) for t in truth]  # per level [N, X, K]; the truth comes last
     for i, (h, j) in enumerate(liars):
         tables[h - 1][i, :, j] += NUDGE
-        tables[h][i, 2 * j : 2 * j + 2, K - 1] = truth[h].max() + NUDGE
+        own = slice(j, j + 1) if shown else slice(2 * j, 2 * j + 2)  # what state j shows
+        tables[h][i, own, K - 1] = truth[h].max() + NUDGE
     if product:
         tables = [t[-1:] if h != 1 else t for h, t in enumerate(tables)]
     size = max(members, len(liars) + 1)

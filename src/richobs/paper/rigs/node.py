@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs.classes import Tables
+from richobs.classes import Layered, TableLevel, Tables
 from richobs.core.events import Event, Progress
 from richobs.core.ledger import Ledger
 from richobs.core.process import Rewards, TabularProcess
@@ -240,6 +240,28 @@ def td_elim_runs(
             )
         )
     return result
+
+
+def pairs(node: Node) -> Node:
+    """Returns the node with all N^2 pairs of a function here and one at the children, (0, 0), (0, 1), ..., as functions."""
+    N = node.shape[0]
+    children, v_hat = (np.tile(values, (N, 1)) for values in (node.v_children, node.v_hat))
+    return Node(node.law, node.v_star, np.repeat(node.f, N, axis=0), children, v_hat, node.top)
+
+
+def surviving_pairs(node: Node, constants: PaperConstants, *, seed: int) -> Mask:
+    """Runs TD-Elim at the node with the product of its functions here and at the children; returns `[N, N]` who survives.
+
+    DFS-Learn as it is shipped calls it. The children count as learned, with the node's estimates.
+    """
+    N, _, K = node.shape
+    later = np.broadcast_to(node.v_children[:, :, None], (N, K, K))
+    functions = Layered([TableLevel(node.f), TableLevel(later)])
+    space = version_space(functions)
+    engine = CountedEngine(node.process, functions, seed=seed, ledger=Ledger())
+    estimates: dict[Path, Floats] = {(a,): node.v_hat[:, a] for a in range(K)}
+    learn_from(LsveeSearch(engine, space, constants, learned=estimates), (), constants.search)
+    return np.array([[(i, j) in space for j in range(N)] for i in range(N)])
 
 
 def bury(space: VersionSpace, shape: tuple[int, int, int], dead: Sequence[int]) -> None:

@@ -144,6 +144,7 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
         floor = NodeBounds.of_lemmas(n=10**30, phi=phi, tau=tau, delta=delta, n_actions=K, size=1).bias
         axes.axhline(floor, color=GREY, linestyle=":", linewidth=1.4, label="the bound as n grows")
         axes.set(xscale="log", yscale="log", xlabel="samples n", ylabel="difference of survivors' values")
+        axes.tick_params(labelleft=True)  # narrow screens show one panel at a time
         axes.set_title(f"K = {K}, $\\tau_1$ = {tau:g}")
     words.axis("off")
     words.legend(*panels[0].get_legend_handles_labels(), loc="center")

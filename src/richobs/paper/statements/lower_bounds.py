@@ -495,10 +495,10 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
     both = list(zip(given, results, strict=True))
     budgeted = [(p, r) for p, r in both if p["kind"] == "learner" and p["budget"] is not None]
     horizons = sorted({p["horizon"] for p, _ in budgeted})
-    figure.set_size_inches(13, 8)
-    grid = figure.add_gridspec(2, 1, height_ratios=(1.2, 1))
-    top = grid[0].subgridspec(1, len(horizons))
-    bottom = grid[1].subgridspec(1, 2, width_ratios=(1.1, 1))
+    figure.set_size_inches(11, 7.4)
+    grid = figure.add_gridspec(3, 1, height_ratios=(0.06, 1.2, 1))  # a line for the legend, which would cover marks
+    top = grid[1].subgridspec(1, len(horizons))
+    bottom = grid[2].subgridspec(1, 2, width_ratios=(1.1, 1))
     figure.suptitle("One of $K^H$ action sequences is better: no learner finds it below the bound", fontsize=15)
     first: Axes | None = None
     ends = (0.6, 2.2 * max(p["budget"] for p, _ in budgeted))
@@ -506,11 +506,13 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
         axes = figure.add_subplot(top[column], sharey=first)
         first = first or axes
         _budget_panel(axes, H, [(p, r) for p, r in budgeted if p["horizon"] == H], ends)
-        axes.tick_params(labelleft=column == 0)
+        axes.tick_params(labelleft=True)  # narrow screens show one panel at a time
     assert first is not None
     first.set_ylabel("probability of a wrong answer")
     handles, labels = first.get_legend_handles_labels()
-    figure.axes[-1].legend(handles, labels, loc="center", bbox_to_anchor=(0.5, 0.62), framealpha=0.95)
+    line = figure.add_subplot(grid[0])
+    line.set_axis_off()
+    line.legend(handles, labels, loc="center left", ncols=len(labels), borderpad=0, columnspacing=1.2)
     _optimum_panel(figure.add_subplot(bottom[0]), [(p, r["success"]) for p, r in both if p["kind"] == "optimum"])
     _lsvee_panel(figure.add_subplot(bottom[1]), [(p, r) for p, r in both if str(p.get("learner")).startswith("LSVEE")])
 
@@ -544,10 +546,10 @@ def _optimum_panel(axes: "Axes", found: list[tuple[Plain, list[float]]]) -> None
     axes.axhline(2 / 3, color=RED, lw=1.2, ls="--")
     axes.text(0.99, 2 / 3 - 0.015, "2/3", color=RED, fontsize=9, ha="right", va="top", transform=axes.transAxes)
     axes.set(ylim=(0, 1), xlabel="episodes T", ylabel="probability of the right answer")
-    axes.set_title(
-        "Any algorithm at all, exactly (dotted: the proof's bound; bars: $K^H / 72\\epsilon^2$)", fontsize=11
-    )
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.set_title("Any algorithm at all, exactly", fontsize=11)
+    axes.plot([], [], color=GREY, ls=":", lw=1.5, label="the proof's bound")
+    axes.plot([], [], color=GREY, lw=1.2, label="$K^H / 72\\epsilon^2$ episodes")
+    axes.legend(frameon=False, fontsize=9, loc="lower right", ncols=2)
 
 
 def _lsvee_panel(axes: "Axes", found: list[tuple[Plain, Plain]]) -> None:
@@ -573,7 +575,7 @@ def _lsvee_panel(axes: "Axes", found: list[tuple[Plain, Plain]]) -> None:
         frameon=False,
         fontsize=8,
         loc="upper left",
-        bbox_to_anchor=(-0.02, -0.17),
+        bbox_to_anchor=(-0.02, -0.21),
         columnspacing=1,
         handlelength=1.2,
     )

@@ -135,6 +135,7 @@ def draw(figure: "Figure", pieces: Sequence[Plain], results: Sequence[Plain], /)
             axes.scatter(*zip(*some, strict=True), s=18, linewidths=1.2 if not kept else 0, label=label, **look)
         axes.plot([], [], color=ORANGE, label="the lemma's bound")
         axes.set(xscale="log", yscale="log", xlabel="samples n", ylabel="loss of the action")
+        axes.tick_params(labelleft=True)  # narrow screens show one panel at a time
         axes.set_title(f"K = {K}, $\\tau_1$ = {tau:g}")
     words.axis("off")
     words.legend(*panels[0].get_legend_handles_labels(), loc="center")

@@ -27,6 +27,7 @@ from richobs.learners.ucb_q import PROVEN, UcbQTables
 from richobs.paper.base import Check, Conclusion, Plain, Scale
 from richobs.paper.rigs.asked import CERTIFIED, LEARNER, PAPER, printed_episodes
 from richobs.paper.rigs.censored import median, median_words
+from richobs.paper.rigs.corners import staircase
 from richobs.paper.rigs.fits import Fit, fit_exponent
 from richobs.paper.rigs.lanes import Lanes, train
 from richobs.paper.rigs.printed import Printed
@@ -65,6 +66,7 @@ COLOURS = {
 PROMISING = (PAPER, CERTIFIED, REGRESSOR, RMAX, RMAX_PRINTED, DELAYED)  # they stop by themselves, with a guarantee
 BANDIT, MDP, SEA = "bandit", "mdp/3,n_states=3,n_actions=2", "deep-sea"
 PROMISE = "promise"  # pieces that count failures only, at a delta that the runs can tell
+STAIRS = "staircase"  # a piece that comes near to the proof's bound: the staircase as an MDP
 SWEEPS = {  # -> what varies, and its name
     "bandit, by epsilon": ("epsilon", "1/ε"),
     "bandit, by K": ("n_actions", "actions K"),
@@ -112,7 +114,9 @@ def pieces(scale: Scale, /) -> list[Plain]:
             | {"cap": None, "delta": delta, "seeds": min(20, seeds - first)}
             for first in range(0, seeds, 20)
         ]
-    return work
+    tall = {"horizon": 12, "n_states": 16, "n_actions": 17} if full else {"horizon": 5, "n_states": 6, "n_actions": 7}
+    stairs = {"sweep": STAIRS, "world": STAIRS, "learner": PAPER, "epsilon": 0.05, "at": 0, "seed": 0, "runs": 1}
+    return [*work, {**stairs, "cap": None, "shape": tall}]
 
 
 def measure(piece: Plain, /) -> Plain:
@@ -121,7 +125,10 @@ def measure(piece: Plain, /) -> Plain:
         ones = [measure({**piece, "seed": piece["seed"] + i, "seeds": 0}) for i in range(piece["seeds"])]
         return {"episodes": [e for r in ones for e in r["episodes"]], "gaps": [g for r in ones for g in r["gaps"]]}
     delta = piece.get("delta", DELTA)
-    problem = make(f"{piece['world']},seed={piece['seed']}")
+    if piece["world"] == STAIRS:
+        problem = staircase(**piece["shape"], shown=True)
+    else:
+        problem = make(f"{piece['world']},seed={piece['seed']}")
     learner, epsilon = piece["learner"], piece["epsilon"]
     rng = keyed_generator(piece["seed"], NAME, piece["world"], learner, repr(epsilon))
     if learner in (UCB, UCB_TUNED):
@@ -178,7 +185,7 @@ def _table(given: Sequence[Plain], results: Sequence[Plain]) -> dict[tuple[str, 
     """Returns (sweep, learner) -> point -> the episodes of all runs."""
     found: dict[tuple[str, str], dict[float, list[int | None]]] = {}
     for p, r in zip(given, results, strict=True):
-        if p["sweep"] == PROMISE:
+        if p["sweep"] in (PROMISE, STAIRS):
             continue
         found.setdefault((p["sweep"], p["learner"]), {}).setdefault(p["at"], []).extend(r["episodes"])
     return found
@@ -204,7 +211,9 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
     delta = next(p["delta"] for p in given if p["sweep"] == PROMISE)
     swept = [(gap, p["epsilon"]) for p, r in both if p["learner"] in PROMISING for gap in r["gaps"]]
     missed = sum(gap > epsilon + 1e-12 for gap, epsilon in swept)
-    within = [r["episodes"][0] / r["most"] for p, r in both if p["learner"] == PAPER and "most" in r]
+    within = [(p["world"], r["episodes"][0] / r["most"]) for p, r in both if p["learner"] == PAPER and "most" in r]
+    nearest = max(share for _, share in within)
+    bandits = max(share for world, share in within if world.startswith(BANDIT))
     spent = [
         (r["episodes"][0], r["n_train + n_1"]) for p, r in both if p["learner"] == PAPER and p["sweep"].startswith("b")
     ]
@@ -219,9 +228,10 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
         ),
         Check(
             "LSVEE as printed, repeats counted, stays within the proof's bound",
-            max(within) <= 1,
-            f"{len(within)} runs take up to {max(within):.0%} of it",
-            tightness=max(within),
+            nearest <= 1,
+            f"{len(within)} runs: up to {bandits:.2%} of it in bandits, which have no prefixes to learn again, and "
+            f"{nearest:.0%} on the staircase, an MDP that takes as many rounds as an MDP can",
+            tightness=nearest,
         ),
         Check(
             "in bandits LSVEE as printed stays within K^2/eps^3: slopes at most 2 in K and 3 in 1/eps",
@@ -250,11 +260,15 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
         ("sweep", "learner", "at", "runs", "done", "median episodes"),
         tuple(rows),
         f"delta = {DELTA}; epsilon = 0.1 where it does not vary; "
-        f"{several(len({p['seed'] for p in given if p['sweep'] != PROMISE}), 'seed')} a point, medians; "
+        f"{_points(len({p['seed'] for p in given if p['sweep'] in SWEEPS}))}; "
         f"promises: {kept[0][2]} runs; "
         f"UCB-Q: {max(p['runs'] for p in given)} runs of one world, until its policy is epsilon-optimal and stays so, cap "
         f"{max(p['cap'] or 0 for p in given):,}. LSVEE (paper): as printed, repeats counted.",
     )
+
+
+def _points(seeds: int) -> str:
+    return "one run a point" if seeds == 1 else f"medians of {several(seeds, 'seed')} a point"
 
 
 def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) -> None:
@@ -275,7 +289,7 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
         _sweep(axes, {n: found[s, n] for s, n in found if s == sweep}, cap)
         axes.set(xlabel=name, title=titles[index])
         if index % 2 == 0:
-            axes.set_ylabel("episodes (median)")
+            axes.set_ylabel("episodes")
         start = found[sweep, PAPER]
         x = np.array(sorted(start))
         origin = median(start[x[0]])

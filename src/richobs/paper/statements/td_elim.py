@@ -5,6 +5,7 @@ every child. DFS-Learn as shipped runs there with the numbers of `PaperConstants
 (H, K, M, N, epsilon, delta) alone. Divided samples show how far the promise is from breaking, where that is known exactly.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -22,9 +23,13 @@ from richobs.paper.rigs.node import (
     chance_of_loss,
     count_broken,
     elimination_share,
+    ladder,
     margin,
     node_of,
+    pairs,
     printed_for,
+    shipped_for,
+    surviving_pairs,
     where,
 )
 from richobs.show.palette import BLUE, GREEN, INK, ORANGE, RED
@@ -95,6 +100,8 @@ def pieces(scale: Scale, /) -> list[Plain]:
         unit = printed_for(piece, size).root.slack
         own = {"parts": list(PARTS), "unit": unit, "dead": [size - 1]}
         result.append({"kind": "threshold", "node": "ladder", "tau": 0.01, **piece, **own})
+    product: Plain = {**common, "kind": "product", "actions": 2, "tau": 0.0, "delta": 1e-6, "runs": 1}
+    result += [{**product, "parts": [0.2, 0.5, 0.8, 1.25, 2.0, 5.0], "seed": seed} for seed in range(1, 1 + seeds // 6)]
     result.append({"kind": "estimation", "node": "bits", "actions": 1, "tau": 0.0, "bits": BITS, **common})
     result[-1] |= {"of_bound": list(OF_BOUND), "runs": 400 if scale == "fast" else 4000}
     divided: Plain = {"kind": "divided", "node": "even", "actions": 2, "tau": 0.0, "step": STEP, **common}
@@ -118,6 +125,8 @@ def breaking_point(piece: Plain) -> float:
 
 def measure(piece: Plain, /) -> Plain:
     """Counts runs in which a conclusion failed."""
+    if piece["kind"] == "product":
+        return measure_product(piece)
     node = node_of(piece)
     size = len(node.f)
     printed = printed_for(piece, size)
@@ -148,6 +157,33 @@ def measure(piece: Plain, /) -> Plain:
     return result
 
 
+def measure_product(piece: Plain) -> Plain:
+    """Runs TD-Elim on a product class, and counts the pairs that came out wrong where it is sure.
+
+    Functions of a ladder go with children that other functions predict, up to 1.5 times the threshold's root apart.
+    """
+    K, parts = piece["actions"], piece["parts"]
+    size = 2 + len(parts) * (2 + K)
+    printed = printed_for(piece, size**2)
+    slack = printed.root.slack
+    node = ladder(K, printed.phi, 0.0, [part * slack for part in parts])
+    apart = math.sqrt(slack) * (np.arange(size) % 4 / 2)[:, None]  # [N, 1]
+    node = dataclasses.replace(
+        node, f=node.f + apart[:, None], v_children=node.v_children + apart, v_hat=node.v_hat + apart
+    )
+    kept = surviving_pairs(node, shipped_for(piece, size**2), seed=piece["seed"]).ravel()
+    mean, spread = pairs(node).loss.mean, np.sqrt(pairs(node).loss.variance / printed.root.n_train)
+    best = mean.argmin()
+    distance = mean - mean[best] - slack
+    sure = np.abs(distance) > SURE * (spread + spread[best])
+    return {
+        "pairs": len(mean),
+        "sure": int(sure.sum()),
+        "kept": int(kept[sure].sum()),
+        "wrong": int((kept != (distance < 0))[sure].sum()),
+    }
+
+
 def estimated_badly(piece: Plain, part: float) -> float:
     """Returns the exact probability that some value of the hardest class is off by more than a part of phi/sqrt(12)."""
     printed = printed_for(piece, piece["bits"] + 1)
@@ -161,7 +197,10 @@ def within(piece: Plain, result: Plain) -> bool:
 
 def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
     """Checks the four conclusions and that they hold together, wherever the preconditions are met."""
-    met = [(p, r) for p, r in zip(pieces, results, strict=True) if within(p, r)]
+    products = [r for _, r in of_kind("product", pieces, results)]
+    listed = [(p, r) for p, r in zip(pieces, results, strict=True) if p["kind"] != "product"]
+    pieces, results = [p for p, _ in listed], [r for _, r in listed]
+    met = [(p, r) for p, r in listed if within(p, r)]
     runs = sum(r["runs"] for _, r in met)
     delta = elimination_share(pieces[0])
 
@@ -197,7 +236,7 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             check("all four at once, with probability at least 1 - delta", "", end("any")),
         ]
     checks += [_estimation(p, r) for p, r in of_kind("estimation", pieces, results)]
-    checks += _threshold(pieces, results) + _divided(pieces, results)
+    checks += _threshold(pieces, results) + _product(products) + _divided(pieces, results)
     return Conclusion(
         checks=tuple(checks),
         columns=(
@@ -266,6 +305,21 @@ def _threshold(pieces: Sequence[Plain], results: Sequence[Plain]) -> list[Check]
             f"Of {sum(r['sure'] for r in mine)} functions more than {SURE:g} standard deviations from the threshold {wrong} "
             f"came out wrong. Losses of {low:.2f} of the threshold are kept and of {high:.2f} dropped, whether the error is "
             "the same everywhere, cancels in the mean or concerns one action, and whatever dead functions say.",
+        )
+    ]
+
+
+def _product(products: Sequence[Plain]) -> list[Check]:
+    """Who survives of a product class, where it is sure."""
+    if not products:
+        return []
+    wrong, kept, sure = (sum(r[name] for r in products) for name in ("wrong", "kept", "sure"))
+    return [
+        Check(
+            "in a product class a pair of functions survives where its mean loss is within the threshold, and only there",
+            wrong == 0 and 0 < kept < sure,
+            f"Of {sum(r['pairs'] for r in products):,} pairs {sure:,} are more than {SURE:g} standard deviations from the "
+            f"threshold, {kept:,} of them within it; {wrong} came out wrong.",
         )
     ]
 

@@ -77,6 +77,8 @@ def measure(piece: Plain, /) -> Plain:
         return {
             "episodes": [printed_episodes(outcome) if right else None],
             "played": float(outcome.episodes),
+            "failed": outcome.rounds - 1,
+            "allowed": printed.rounds,
             "least": float(H * printed.root.n_train if learner == PAPER else 0),  # the root, and what one path needs
             "most": float(printed.most),
         }
@@ -177,14 +179,15 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
             )
         )
     for name in (CERTIFIED, PAPER):
-        h, e = _growth(found[name])
-        by = {x: y for x, y in zip(h, e, strict=True) if x >= REGIME}
+        # Theorem 1 is about the worst case, and locks differ in how many rounds they need: the most of the seeds counts.
+        known = {h: [e for e in found[name][h] if e is not None] for h in sorted(found[name]) if h >= REGIME}
+        by = {float(h): float(max(episodes)) for h, episodes in known.items() if episodes}
         slope = fit_exponent(list(by), list(by.values()))
         doublings = {x: by[2 * x] / by[x] for x in by if 2 * x in by}
         checks.append(
             Check(
-                f"{name} grows polynomially: twice the levels multiply its episodes by at most 2^8 (H^6, log N ~ H, and "
-                "other logarithms)",
+                f"{name} grows polynomially: twice the levels multiply its episodes, the most of the locks, by at most 2^8 "
+                "(H^6, log N ~ H, and other logarithms)",
                 max(doublings.values(), default=math.inf) <= 2**8 and slope.slope <= 8,
                 f"fitted exponent of H {slope}; "
                 + ", ".join(f"{x:g} to {2 * x:g}: {times:.3g}" for x, times in doublings.items()),
@@ -203,6 +206,10 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
             f"{sum(p['cap'] is None for p in given)} runs, {len(missed)} missed, {len(over)} over; repeats are counted, "
             f"which are up to {repeats:.0f} times what a run needs without them",
             tightness=max((r["episodes"][0] / r["most"] for _, r in counted), default=None),
+            loose="The proof allows M H failed rounds on demand. On these locks "
+            + ", ".join(f"{failed} of {allowed}" for failed, allowed in _rounds(counted))
+            + " fail: a round learns states of all levels of a path. Theorem 1's own check has worlds that need nearly "
+            "all of them",
         )
     )
     rows = []
@@ -215,10 +222,22 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
         tuple(rows),
         f"Locks with K = {N_ACTIONS}, epsilon = {EPSILON}, delta = {DELTA}. Random play and epsilon-greedy: "
         f"{max(p['runs'] for p in given)} runs a point, the state shown, caps {_cap(given, RANDOM):,} and "
-        f"{_cap(given, GREEDY):,}. LSVEE: at most "
-        f"{several(len({p['seed'] for p in given}), 'seed')} a point, {NOISE_BITS} noise bits; "
+        f"{_cap(given, GREEDY):,}. LSVEE: {_seeds(len({p['seed'] for p in given}))} a point, {NOISE_BITS} noise bits; "
         "as printed, repeats counted.",
     )
+
+
+def _rounds(counted: Sequence[tuple[Plain, Plain]]) -> list[tuple[int, int]]:
+    """Returns the most failed rounds of each horizon, and how many the proof allows."""
+    most: dict[int, tuple[int, int]] = {}
+    for p, r in counted:
+        H = p["horizon"]
+        most[H] = max(most.get(H, (0, 0)), (r["failed"], r["allowed"]))
+    return [most[H] for H in sorted(most)]
+
+
+def _seeds(n: int) -> str:
+    return several(n, "seed") if n == 1 else f"at most {several(n, 'seed')}"
 
 
 def _cap(given: Sequence[Plain], learner: str) -> int:
@@ -228,9 +247,9 @@ def _cap(given: Sequence[Plain], learner: str) -> int:
 def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) -> None:
     """Draws episodes against the horizon, fits and censored runs included."""
     found = _medians(given, results)
-    figure.set_size_inches(11, 6.6)
+    figure.set_size_inches(7.0, 5.4)
     axes = figure.add_subplot()
-    far = 2.7 * max(h for by_horizon in found.values() for h in by_horizon)
+    far = 2.9 * max(h for by_horizon in found.values() for h in by_horizon)
     line = np.linspace(2, far, 400)
     random = 1 / np.array([first_reward(h) for h in line])
     axes.plot(line, random, color=BLUE, lw=1.4, ls="--")
@@ -248,7 +267,7 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
             color=COLOURS[name],
             ha="center",
             va="top",
-            fontsize=13,
+            fontsize=9.5,
         )
     for name, by_horizon in found.items():
         for H, episodes in sorted(by_horizon.items()):
@@ -263,12 +282,12 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
                     median(episodes),
                     MARKERS[name],
                     color=COLOURS[name],
-                    ms=7,
+                    ms=5,
                     mfc=COLOURS[name] if whole else "white",
                 )
             else:
                 cap = next(p["cap"] for p in given if p["learner"] == name and p["horizon"] == H)
-                axes.plot(H + shift, cap, MARKERS[name], color=COLOURS[name], ms=7, mfc="white")
+                axes.plot(H + shift, cap, MARKERS[name], color=COLOURS[name], ms=5, mfc="white")
                 axes.annotate(
                     "",
                     (H + shift, cap * 12),
@@ -279,14 +298,19 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
         crossing = np.flatnonzero(random > curves[name])
         if len(crossing):
             at = int(crossing[0])
-            axes.plot(line[at], random[at], "o", ms=15, mfc="none", mec="black", mew=1.3)
+            beside = (14, -14) if line[at] < 0.85 * far else (-4, -28)  # points; inside the panel
+            axes.plot(line[at], random[at], "o", ms=11, mfc="none", mec="black", mew=1.3)
             axes.annotate(
-                f"H = {line[at]:.0f}", (line[at], random[at]), (14, -14), textcoords="offset points", fontsize=11
+                f"H = {line[at]:.0f}",
+                (line[at], random[at]),
+                beside,
+                textcoords="offset points",
+                fontsize=9,
             )
     top = 30 * max(float(curves[PAPER].max()), 1.0)
     at = int(0.42 * len(line))
     axes.text(
-        line[at] - 0.02 * far, random[at] * 3, "undirected exploration: $2^{H+1}$", color=BLUE, ha="right", fontsize=13
+        line[at] - 0.02 * far, random[at] * 3, "undirected exploration: $2^{H+1}$", color=BLUE, ha="right", fontsize=9.5
     )
     handles = [
         axes.plot(
@@ -294,15 +318,15 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
             [],
             MARKERS[n],
             color=c,
-            ms=7,
+            ms=5,
             label={RANDOM: "random play (shown the state)", GREEDY: "ε-greedy Q-learning (shown the state)"}.get(n, n),
         )[0]
         for n, c in COLOURS.items()
     ]
     handles += axes.plot(
-        [], [], "o", color="black", mfc="white", ms=7, label="some or most runs not done within the cap"
+        [], [], "o", color="black", mfc="white", ms=5, label="some or most runs not done within the cap"
     )
-    axes.legend(handles=handles, loc="center right", bbox_to_anchor=(0.995, 0.4), frameon=False, fontsize=10)
+    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False, fontsize=8.5)
     axes.set(
         yscale="log",
         ylim=(1, top),
@@ -310,4 +334,4 @@ def draw(figure: "Figure", given: Sequence[Plain], results: Sequence[Plain], /) 
         xlabel="levels of the lock, H",
         ylabel=f"episodes until ε-optimal (ε = {EPSILON})",
     )
-    axes.set_title("Undirected exploration doubles its episodes with every level; LSVEE does not", fontsize=14)
+    axes.set_title("Undirected exploration doubles with every level; LSVEE does not", fontsize=10.5)

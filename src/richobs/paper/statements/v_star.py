@@ -90,6 +90,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
                 "the largest error "
                 f"is {max(errors):.4f} epsilon.",
                 tightness=8 * max(errors),
+                loose=f"The proof's own sum is at most {8 * max(sums):.2f} of epsilon/8 at any H and K: its last step, "
+                "20 (H-1) sqrt(K) phi and less for epsilon/8, gives that much away",
             ),
             Check(
                 "phi/sqrt(12) + 8 phi sqrt(K) + 2 phi + 20 (H-1) sqrt(K) phi <= epsilon/8",
