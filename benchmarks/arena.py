@@ -3,27 +3,41 @@
 Run with: python benchmarks/arena.py FOLDER [group ...]
 
 Every group is an arena in a folder of its own under FOLDER; what is finished there is not run again, and a group that was
-stopped goes on. At the end the runs of all groups are written to benchmarks/results/arena.json, the figures to docs/figures,
-and the tables of docs/arena.md are made anew. The group "none" runs nothing.
+stopped goes on, also with other limits of time. The groups networks and door-key need the extras sb3 and minigrid: without
+them they are neither run nor read. At the end the runs of all groups are written to benchmarks/results/arena.json, the
+figures to docs/figures, and the tables of docs/arena.md are made anew. The group "none" runs nothing.
 """
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import dataclasses
 import json
 import math
 import pathlib
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from richobs.runs.arena import Arena, plan_arena, read_runs, run_arena
+from richobs.runs.arena import Arena, Contest, contestants, plan_arena, read_runs, run_arena
 from richobs.show import words
-from richobs.show.arena import CPU, EPISODES, PROFILES, ArenaView, Meeting, arena_table, episodes_words, write_arena
+from richobs.show.arena import (
+    CPU,
+    EPISODES,
+    PROFILES,
+    ArenaView,
+    Meeting,
+    World,
+    arena_table,
+    episodes_words,
+    write_arena,
+)
 from richobs.show.summary import plain_console
 from richobs.show.sweep import sweep_watched
+from richobs.worlds.registry import WORLDS
 
 ROOT = pathlib.Path(__file__).parents[1]
 STORED = ROOT / "benchmarks" / "results" / "arena.json"
@@ -32,19 +46,31 @@ DOCUMENT = ROOT / "docs" / "arena.md"
 BEGIN, END = "<!-- tables: made by benchmarks/arena.py -->\n", "<!-- end of the tables -->\n"
 
 RIVALS = ("pcid", "pcid-small", "ppe", "homer")
-CORE = ("betting", "certified", *RIVALS)
 LINES = ("latent-q", "eprl")  # told what nobody sees: not rivals, but lines to compare with
+NETWORKS = ("sb3-ppo", "sb3-dqn")  # need the extra sb3
+ENDLESS = ("epsilon-greedy", "ucb-q")  # play the budget, an episode at a time
 LOCKS = ("lock-bernoulli", "lock-gaussian", "lock-stochastic")
+OTHERS = (
+    *("lock-failing", "diabolical-noisy", "random", "mdp", "mdp-stochastic", "deep-sea", "frozen-lake", "bandit"),
+)
+DOOR_KEY = "door-key"  # a world of the arena alone, which needs the extra minigrid
+WORLDS[DOOR_KEY] = "arena_door_key"  # processes that run groups import this file too
+FIRST_SEED = 100  # sizes, steps and bonuses were chosen on seeds below
 
 
 class Group(NamedTuple):
     """An arena that is run as a whole."""
 
     worlds: tuple[str, ...]
-    learners: tuple[str, ...] = ()  # all where none is named
+    learners: tuple[str, ...]
     seeds: int = 10
     budget: int = 200_000
     seconds: float = 600.0
+
+    def contest(self) -> Contest:
+        """Returns who meets whom."""
+        seeds = range(FIRST_SEED, FIRST_SEED + self.seeds)
+        return plan_arena(self.worlds, self.learners, seeds=seeds, budget=self.budget)
 
 
 def at(horizon: int, *kinds: str) -> tuple[str, ...]:
@@ -53,30 +79,39 @@ def at(horizon: int, *kinds: str) -> tuple[str, ...]:
 
 
 KINDS = ("", ",noise=gaussian", ",swap=0.5")
+SHORT, MIDDLE, LONG = (*at(5, *KINDS), *at(10, *KINDS)), at(20, *KINDS), at(50, *KINDS)
+REST = tuple(n for n in contestants() if n not in (*NETWORKS, *ENDLESS, "betting"))
+BY_COUNTS = ("lsvee", "olive", "uniform-exploration")  # episodes drawn as counts on the short locks with bits
+ARMS = ("median-elimination", "successive-elimination", "uniform-allocation", "sparse-sampling")
 GROUPS = {
-    "short-locks": Group((*at(5, *KINDS), *at(10, *KINDS)), (*CORE, *LINES)),
-    "middle-locks": Group(at(20, *KINDS), CORE, seeds=5),
-    "long-rivals": Group(at(50, *KINDS), RIVALS, seeds=5),
-    "long-certified": Group(at(50, *KINDS), ("certified",), seeds=3),
-    "long-betting": Group(at(50, *KINDS), ("betting",), seeds=1, seconds=1_800.0),  # takes more than 10 GiB of memory
-    "middle-lines": Group(at(20, *KINDS), LINES, seeds=3),
-    "long-lines": Group(at(50, *KINDS), LINES, seeds=3),
-    "others": Group(
-        ("lock-failing", "diabolical-noisy", "random", "mdp", "mdp-stochastic", "deep-sea", "frozen-lake"),
-        seeds=5,
-        budget=20_000,
-        seconds=60.0,
-    ),
-    "short-locks-all": Group(at(5, *KINDS), seeds=5, budget=20_000, seconds=60.0),
+    "short-rivals": Group(SHORT, RIVALS),
+    "middle-rivals": Group(MIDDLE, RIVALS, seeds=5),
+    "long-rivals": Group(LONG, RIVALS, seeds=3),
+    "short-certified": Group(SHORT, ("certified",)),
+    "middle-certified": Group(MIDDLE, ("certified",), seeds=5),
+    "long-certified": Group(LONG, ("certified",), seeds=3),
+    "short-betting": Group(SHORT, ("betting",)),
+    "middle-betting": Group(MIDDLE, ("betting",), seeds=5),
+    "long-betting": Group(LONG, ("betting",), seeds=3, seconds=1_800.0),
+    "short-lines": Group(SHORT, LINES, seeds=5),
+    "middle-lines": Group(MIDDLE, LINES, seeds=3, seconds=30.0),
+    "long-lines": Group(LONG, LINES, seeds=3, seconds=60.0),
+    "short-locks-counts": Group((*at(5, "", ",swap=0.5"), *at(10, "", ",swap=0.5")), BY_COUNTS, seeds=5, seconds=30.0),
+    "short-locks-arms": Group(at(5, ""), ARMS, seeds=3, seconds=20.0),
+    "short-locks-endless": Group(SHORT, ENDLESS, seeds=3, budget=10_000, seconds=10.0),
+    "others": Group(OTHERS, REST, seeds=3, seconds=10.0),
+    "others-betting": Group(OTHERS, ("betting",), seeds=3, seconds=60.0),
+    "door-key": Group((DOOR_KEY,), ("betting", *REST, *NETWORKS), seeds=4, seconds=30.0),
+    "others-endless": Group(OTHERS, ENDLESS, seeds=3, budget=10_000, seconds=10.0),
+    "networks": Group(("lock/5,noise_bits=5", "mdp", "frozen-lake"), NETWORKS, seeds=3, budget=10_000, seconds=10.0),
 }
 
 
 def run_group(name: str, folder: pathlib.Path) -> None:
     """Runs what is missing of a group."""
     group = GROUPS[name]
-    contest = plan_arena(group.worlds, group.learners, seeds=range(group.seeds), budget=group.budget)
     with sweep_watched(name) as watch:
-        run_arena(contest, folder / name, workers=1, seconds=group.seconds, watch=watch)
+        run_arena(group.contest(), folder / name, workers=1, seconds=group.seconds, watch=watch)
 
 
 def stored(folder: pathlib.Path) -> Arena | None:
@@ -84,9 +119,11 @@ def stored(folder: pathlib.Path) -> Arena | None:
     found = []
     for name, group in GROUPS.items():
         if (folder / name).exists():
-            contest = plan_arena(group.worlds, group.learners, seeds=range(group.seeds), budget=group.budget)
-            found.append(read_runs(contest, folder / name))
-    return found[0].merged(*found[1:]) if found else None
+            found.append(read_runs(group.contest(), folder / name))
+    if not found:
+        return None
+    arena = found[0].merged(*found[1:])
+    return dataclasses.replace(arena, given={n: arena.given[n] for n in contestants() if n in arena.given})
 
 
 def write(arena: Arena) -> None:
@@ -103,12 +140,14 @@ def write(arena: Arena) -> None:
     DOCUMENT.write_text(f"{before}{BEGIN}\n{tables(arena)}\n{END}{rest.partition(END)[2]}")
 
 
-def cell(met: Meeting | None, cpu: bool) -> str:
-    """Returns what one contestant did on one world, in a few words."""
+def cell(met: Meeting | None, what: str) -> str:
+    """Returns what one contestant did on one world, in a few words: "episodes", "CPU" or "memory"."""
     if met is None:
         return words.NONE
-    if cpu:
+    if what == "CPU":
         return words.value(met.cpu_seconds.value)
+    if what == "memory":
+        return f"{met.memory:.0f}"
     solved = "not solved" if math.isinf(met.solved.value) else episodes_words(met.solved)
     star = "" if met.over_time or math.isinf(met.solved.value) else "*"
     some = f" ({met.share})" if met.n_solved < len(met.runs) else ""
@@ -117,24 +156,52 @@ def cell(met: Meeting | None, cpu: bool) -> str:
     return f"{solved}{star}{some}{said}{false}"
 
 
-def table(view: ArenaView, families: list[str], cpu: bool) -> str:
-    """Returns a table in Markdown: contestants by worlds."""
-    worlds = [w for w in view.worlds if w[0] in families]
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def by_horizon(view: ArenaView, family: str, what: str) -> str:
+    """Returns the table of a family: contestants by horizons."""
+    worlds = [w for w in view.worlds if w[0] == family]
     names = [n for n in view.contestants if any((n, w) in view.meetings for w in worlds)]
-    lines = [
-        "| learner | " + " | ".join(f"{family}, H = {h}" for family, h in worlds) + " |",
-        "|---" * (len(worlds) + 1) + "|",
-    ]
-    for name in names:
-        told = [cell(view.meetings.get((name, world)), cpu) for world in worlds]
-        lines.append(f"| `{name}` | " + " | ".join(told) + " |")
-    return "\n".join(lines) + "\n"
+    head = ["learner", *(f"H = {h}" for _, h in worlds)]
+    return markdown(head, ([f"`{n}`", *(cell(view.meetings.get((n, w)), what) for w in worlds)] for n in names))
+
+
+def of_world(view: ArenaView, world: World) -> str:
+    """Returns the table of one world, the contestant with the fewest episodes first."""
+    head = ["learner", "seeds", "episodes", "CPU seconds", "peak MiB", "how it ended"]
+    rows = (
+        [f"`{m.contestant}`", f"{len(m.runs)}", *(cell(m, what) for what in ("episodes", "CPU", "memory")), m.ending]
+        for m in view.of_world(world)
+    )
+    return markdown(head, rows)
+
+
+def break_even(view: ArenaView) -> str:
+    """Returns from which cost of an episode on `betting`, up to its claim, is cheaper than a rival, up to its end."""
+    rows = []
+    for world in view.worlds:
+        ours = view.meetings.get(("betting", world))
+        if world[0] not in LOCKS or ours is None or math.isinf(ours.said.value):
+            continue
+        told = [f"{world[0]}, H = {world[1]}"]
+        for name in RIVALS:
+            met = view.meetings.get((name, world))
+            if met is None or math.isinf(met.solved.value):
+                told.append(words.NONE if met is None else "not solved")
+                continue
+            seconds = (ours.cpu_seconds.value - met.cpu_seconds.value) / (met.solved.value - ours.said.value)
+            told.append("any" if seconds <= 0 else f"{1000 * seconds:.2g} ms")
+        rows.append(told)
+    return markdown(["world", *(f"`{name}`" for name in RIVALS)], rows)
 
 
 def tables(arena: Arena) -> str:
     """Returns the tables of the document."""
     view = ArenaView(arena)
-    rest = [family for family, _ in view.worlds if family not in LOCKS]
     seeds = ", ".join(
         f"{min(counts)} to {max(counts)} at H = {h}" if min(counts) < max(counts) else f"{min(counts)} at H = {h}"
         for h in sorted({h for family, h in view.worlds if family in LOCKS})
@@ -143,17 +210,20 @@ def tables(arena: Arena) -> str:
     parts = [f"Seeds on the locks: {seeds}. {len(arena.runs):,} runs in all.\n"]
     for family in LOCKS:
         if any(w[0] == family for w in view.worlds):
-            parts += [f"### {family}: episodes\n", table(view, [family], False)]
-            parts += [f"### {family}: CPU seconds of the run\n", table(view, [family], True)]
-    if rest:
-        parts += ["### Other worlds: episodes\n", table(view, rest, False)]
-        parts += ["### Other worlds: CPU seconds of the run\n", table(view, rest, True)]
+            parts += [f"### {family}: episodes\n", by_horizon(view, family, "episodes")]
+            parts += [f"### {family}: CPU seconds of the run\n", by_horizon(view, family, "CPU")]
+            parts += [f"### {family}: peak memory of the run in MiB\n", by_horizon(view, family, "memory")]
+    parts += ["### Break-even cost of an episode\n", break_even(view)]
     if view.exponents:
-        lines = [
-            f"| `{n}` | {f} | {e.value:.2f} | {e.low:.2f} to {e.high:.2f} |" for (n, f), e in view.exponents.items()
-        ]
-        head = "| learner | worlds | p | 95 % interval |\n|---|---|---|---|\n"
-        parts += ["### Growth: episodes as H^p\n", head + "\n".join(lines) + "\n"]
+        rows = (
+            [f"`{n}`", f, f"{e.value:.2f}", f"{e.low:.2f} to {e.high:.2f}"]
+            for (n, f), e in view.exponents.items()
+            if f in LOCKS
+        )
+        parts += ["### Growth: episodes as H^p\n", markdown(["learner", "worlds", "p", "95 % interval"], rows)]
+    for world in view.worlds:
+        if world[0] not in LOCKS:
+            parts += [f"### {world[0]}, H = {world[1]}\n", of_world(view, world)]
     return "\n".join(parts)
 
 

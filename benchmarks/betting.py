@@ -70,6 +70,7 @@ CASES = [
     Case("bars", "lock/5,noise_bits=5", goal=250),
     Case("bars", "lock/10,noise_bits=10", goal=300),
     Case("bars", "lock/20,noise_bits=20", goal=400),
+    Case("bars", "lock/50,noise_bits=50", seeds=0.25),
     Case("bars", "lock/40,noise_bits=10", goal=600, seeds=0.5),
     Case("bars", "lock/80,noise_bits=10", goal=1000, seeds=0.2),
     Case("bars", "lock/5,noise_bits=5,swap=0.5,fail=0.1", goal=350),

@@ -95,9 +95,12 @@ def spread(given: list[Mutant], n: int) -> list[Mutant]:
 
 
 def make_copy(folder: Path) -> Path:
-    """Copies what tests need into a folder, compiled, with a check that the copy is what they import."""
+    """Copies what tests need into a folder, compiled, with a check that the copy is what they import.
+
+    What is compiled already is copied too; it stays valid, because files keep their times.
+    """
     for name in ("src", "tests"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name)
     shutil.copy2(ROOT / "pyproject.toml", folder)
     (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     compileall.compile_dir(folder / "src", quiet=2)

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import math
-from concurrent.futures import Executor, Future
+import os
+import threading
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ from richobs.core.settings import Settings
 from richobs.learners import learner
 from richobs.learners.rival_events import RoundPlayed
 from richobs.runs import arena as arenas
-from richobs.runs import session
+from richobs.runs import session, sweep
 from richobs.runs.arena import (
     Arena,
     ArenaRun,
@@ -30,7 +32,10 @@ from richobs.runs.arena import (
     run_arena,
     run_contest,
 )
+from richobs.runs.sweep import CellResult, SweepProgress, run_cells
 from richobs.show.arena import ArenaView, Meeting, arena_plain, arena_table, write_arena
+from richobs.show.arena_figures import spread
+from richobs.show.sweep import sweep_watched
 from richobs.stats.aggregates import (
     bootstrap,
     growth_exponent,
@@ -142,10 +147,17 @@ class TestPlan:
             contestant("nobody")
 
     def test_a_known_world_belongs_to_its_family(self):
+        contest = plan_arena(["lock/5,noise_bits=5", "mdp/3,stochastic=True"], ["betting"], seeds=[0, 1])
+        assert [cell.settings.seed for cell in contest.cells] == [0, 0, 1, 1]  # seeds come last, wherever it is stopped
         contest = plan_arena(["lock/5,noise_bits=5", "mdp/3,stochastic=True"], ["betting"], seeds=[0])
         assert [cell.varied[0][1] for cell in contest.cells] == ["lock-bernoulli", "mdp,stochastic=True"]
         with pytest.raises(InvalidInput, match="budget"):
             plan_arena(["lock/3"], ["betting"], budget=0)
+
+
+def only_its_process(cell, folder):
+    """Runs nothing, and says in which process."""
+    return CellResult(cell.run, "finished", str(os.getpid()))
 
 
 def told(episodes, policy):
@@ -192,6 +204,7 @@ class TestJudge:
             ("betting", False, (), arenas.NOTHING),
             ("pcid", False, (), arenas.SILENT),
             ("pcid", False, ("too many paths",), arenas.NOTHING),
+            ("median-elimination", True, (), arenas.NOTHING),  # its claim is about the best action sequence
         ],
     )
     def test_what_a_failure_said(self, name, guaranteed, remarks, fate):
@@ -200,7 +213,8 @@ class TestJudge:
         judge.look(told(10, self.good))
         found = judge.verdict(self.begun, failed, learner(name))
         assert (found.fate, found.solved, found.gap) == (fate, None, 0.5)
-        assert found.is_false is (True if guaranteed else None)
+        assert found.is_false is (True if fate == arenas.FALSE else None)
+        assert found.said == (failed.episodes if fate == arenas.FALSE else None)
 
     def test_the_time_of_the_judge_is_not_the_learners(self):
         clock = iter([0.0, 5.0, 8.0, 9.0]).__next__
@@ -212,6 +226,33 @@ class TestJudge:
         clock = iter([0.0, 5.0, 8.0, 9.0]).__next__
         with pytest.raises(arenas.RunStopped, match="more than 2 CPU seconds"):
             Judge(self.problem, 0.1, clock, seconds=2.0).look(told(10, None))
+
+    def test_the_time_is_not_up_while_the_judge_looks(self):
+        times = iter([0.0, 1.0, 3.0, 4.0, 6.5])
+        judge = Judge(self.problem, 0.1, lambda: next(times), seconds=2.0)
+        judge._looks_since = 1.5
+        assert judge.check_time() == 0.5
+        judge._looks_since, judge.spent = None, 0.5
+        assert judge.check_time() == 1.5  # at 1
+        with pytest.raises(arenas.RunStopped, match="more than 2 CPU seconds"):
+            judge.check_time()  # at 3, half a second of which were the judge's
+
+    @pytest.mark.parametrize(
+        ("name", "policies", "fate", "solved"),
+        [
+            ("latent-q", "bgg", arenas.SOLVED, 20),  # it would have gone on for ever
+            ("latent-q", "ggb", arenas.LATE, None),
+            ("betting", "ggg", arenas.LATE, None),  # it has no answer
+        ],
+    )
+    def test_where_the_time_is_up_the_last_policy_counts_if_there_is_no_stopping_rule(
+        self, name, policies, fate, solved
+    ):
+        judge = Judge(self.problem, 0.1, self.clock)
+        for i, policy in enumerate(policies):
+            judge.look(told(10 * (i + 1), self.good if policy == "g" else self.bad))
+        found = judge.cut_off(self.begun, learner(name))
+        assert (found.fate, found.solved, found.over_time, found.said) == (fate, solved, True, None)
 
     def test_an_estimate_is_false_only_beyond_its_interval(self):
         problem = make("lock/3,noise=gaussian")
@@ -272,9 +313,48 @@ class TestRuns:
         assert "episodes" in kept["message"]
 
     def test_a_run_between_two_looks_is_stopped_too(self, tmp_path):
-        (cell,) = plan_arena(["lock/5,noise_bits=5"], ["latent-q"], seeds=[0]).cells
-        run_contest(cell, str(tmp_path / "run"), seconds=0.05)
-        assert json.loads((tmp_path / "run/arena.json").read_text())["fate"] == arenas.LATE
+        (cell,) = plan_arena(["lock/5,noise_bits=5"], ["eprl"], seeds=[0]).cells
+        run_contest(cell, str(tmp_path / "run"), seconds=0.02)
+        kept = json.loads((tmp_path / "run/arena.json").read_text())
+        assert (kept["fate"], kept["solved"], kept["seconds"]) == (arenas.LATE, None, 0.02)
+        assert "more than 0.02 CPU seconds" in kept["message"]
+
+    def test_a_run_whose_stop_became_another_error_is_late_too(self, tmp_path, monkeypatch):
+        def run(problem, settings, callback):
+            try:
+                while True:
+                    sum(range(1_000))
+            except arenas.RunStopped:  # as NumPy does where it compares arrays
+                raise TypeError("cannot compare") from None
+
+        (cell,) = plan_arena(["lock/2"], ["betting"], seeds=[0]).cells
+        monkeypatch.setattr(arenas.session, "run", run)
+        run_contest(cell, str(tmp_path / "run"), seconds=0.02)
+        kept = json.loads((tmp_path / "run/arena.json").read_text())
+        assert (kept["fate"], kept["message"]) == (arenas.LATE, "the run took more than 0.02 CPU seconds.")
+
+    def test_every_run_has_a_process_of_its_own(self, tmp_path):
+        cells = plan_arena(["lock/2"], ["pcid"], seeds=range(2), budget=5_000).cells
+        ran = run_cells(cells, tmp_path / "fresh", workers=1, work=only_its_process, kept="pid", fresh=True)
+        assert len({result.message for result in ran.results.values()}) == 2
+
+    def test_how_far_it_is_is_told_also_while_nothing_ends(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(sweep, "BEAT", 0.0)
+        cells = plan_arena(["lock/2"], ["pcid"], seeds=[0], budget=5_000).cells
+        enough, told = threading.Event(), []
+
+        def work(cell, folder):  # ends once it was told five times
+            assert enough.wait(30)
+            return CellResult(cell.run, "failed")
+
+        def watch(progress):
+            told.append(progress.running)
+            if len(told) == 5:
+                enough.set()
+
+        with ThreadPoolExecutor(1) as threads:
+            run_cells(cells, tmp_path / "slow", executor=threads, work=work, watch=watch)
+        assert told[1:5] == [1] * 4
 
     def test_a_damaged_result_is_said(self, small, tmp_path):
         contest, folder, _ = small
@@ -360,6 +440,27 @@ class TestShown:
         printed = capsys.readouterr().out
         assert "2 runs" in printed
         assert "rmax is not on lock, H = 3" in printed
+        assert "lock: lock/3\n" in printed
+        assert "deep-sea" not in printed  # no other family was asked for
+
+    def test_the_first_line_comes_at_once(self, capsys):
+        with sweep_watched("arena") as watch:
+            watch(SweepProgress(12, 0, 0, 0))
+            watch(SweepProgress(12, 1, 0, 2))  # less than ten seconds later
+        assert capsys.readouterr().err == "arena: 0 of 12 finished, 0 running\n"
+
+    def test_names_beside_curves_do_not_cover_each_other(self):
+        assert spread([0.1, 0.5, 0.9], 0.1, 0.0, 1.0) == [0.1, 0.5, 0.9]
+        assert spread([0.5, 0.5, 0.5], 0.25, 0.0, 1.0) == [0.5, 0.75, 1.0]
+        assert spread([0.9, 0.95, 1.0], 0.25, 0.0, 1.0) == [0.5, 0.75, 1.0]  # pushed down from the top
+        assert spread([0.0, 0.0, 0.0], 0.6, 0.0, 1.0) == [0.0, 0.5, 1.0]  # too little room
+
+    def test_the_limit_of_time_stands_in_the_row(self):
+        late = run_with(None, fate=arenas.LATE, message="too long", seconds=20.0)
+        cut = run_with(10, message="too long", seconds=20.0)
+        met = Meeting("x", ("lock", 5), (late, cut, run_with(10, seconds=20.0)))
+        assert met.failures == "1 out of time (20 CPU s)"
+        assert met.ending == "1 out of time (20 CPU s), 1 solved, stopped after 20 CPU s"
 
 
 def test_the_stored_results_hold_what_the_document_says():
@@ -370,6 +471,15 @@ def test_the_stored_results_hold_what_the_document_says():
     short = view.meetings["betting", ("lock-bernoulli", 5)]
     assert f"| `betting` | {round(short.solved.value)}, said at {round(short.said.value)} |" in document
     assert f"{len(stored.runs):,} runs in all." in document
+
+
+def test_rivals_need_as_many_episodes_as_was_published():
+    document = (ROOT / "docs/arena.md").read_text()
+    rows = json.loads((ROOT / "benchmarks/results/published.json").read_text())["rows"]
+    assert {row["learner"] for row in rows} == {"pcid", "latent-q", "ppe"}
+    for row in rows:
+        assert 1 / 1.5 <= row["episodes"] / row["published"] <= 1.5, row
+        assert f"| {row['published']:,} | {row['episodes']:,} | {row['episodes / published']:.2f} |" in document
 
 
 def test_an_empty_contest_is_an_empty_arena(tmp_path):

@@ -363,7 +363,7 @@ def test_noise_that_persists_is_noticed_whatever_it_looks_like(show):
 
 def test_audit_takes_a_problem_too():
     problem = make("lock/3,swap=0.5")
-    assert str(audit(problem, **QUICK)) == str(audit(problem.env, **QUICK))
+    assert str(audit(problem, sequences=2, episodes=16)) == str(audit(problem.env, sequences=2, episodes=16))
 
 
 @pytest.mark.parametrize(

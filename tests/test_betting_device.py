@@ -107,17 +107,17 @@ def test_members_told_apart_before_need_not_be_read_again(
     answers: list[bool] = []
 
     def survivors(uses_it: bool) -> ProductSurvivors:
-        def add(self: Seen, *given: np.ndarray) -> bool:
-            answers.append(original(self, *given))
+        def has(self: Seen, keys: set[bytes]) -> bool:
+            answers.append(original(self, keys))
             return answers[-1] and uses_it
 
-        monkeypatch.setattr(Seen, "add", add)
+        monkeypatch.setattr(Seen, "has", has)
         space = ProductSurvivors(decoders(), Share(share), Ranges.plain(decoders()))
         for t, steps in enumerate(batches(np.random.default_rng(3), (2, 3, 5, 8, 8, 8), kinds), 1):
             space.absorb(steps, t)
         return space
 
-    original = Seen.add
+    original = Seen.has
     spaces = [survivors(False), survivors(True)]
     half = len(answers) // 2
     assert answers[:half] == answers[half:]
@@ -131,11 +131,12 @@ def test_members_told_apart_before_need_not_be_read_again(
 
 def test_an_action_that_is_new_at_an_observation_is_no_known_sample() -> None:
     seen, x = Seen(), np.array([[1, 2], [3, 4]])
-    assert not seen.add(x, np.array([0, 1]))
-    assert seen.add(x[::-1], np.array([1, 0]))
-    assert not seen.add(x, np.array([1, 1]))
-    assert not seen.add(np.array([[1, 2], [5, 6]]), np.array([0, 0]))
-    assert not Seen().add(x)
+    assert not seen.has(seen.keys(x, np.array([0, 1])))
+    seen.add(seen.keys(x, np.array([0, 1])))
+    assert seen.has(seen.keys(x[::-1], np.array([1, 0])))
+    assert not seen.has(seen.keys(x, np.array([1, 1])))
+    assert not seen.has(seen.keys(np.array([[1, 2], [5, 6]]), np.array([0, 0])))
+    assert not Seen().has(seen.keys(x))
 
 
 # The device.

@@ -473,6 +473,10 @@ def test_a_class_that_a_problem_accepts_answers_everything(functions):
         (lambda: Codebook(np.array([1, 1])), "two rows of a codebook are equal"),
         (lambda: TableLevel([[[0.1]]]).values(np.array(["a"])), "of type int64; got <U1"),
         (lambda: TableLevel([[[0.1]]]).values(np.array([math.nan])), "observation nan is not known"),
+        (
+            lambda: Codebook(np.array([[1, 0], [0, 1]])).encode(np.array([[0, 1], [1, 1]])),
+            r"\[1 1\] is not among the 2",
+        ),
         (lambda: TableLevel([[[0.1]]]).values(np.array(0)), r"got shape \(\)"),
         (
             lambda: TableLevel([[[0.1]]], Codebook(np.array(["a"]))).values(np.array(["ab"])),

@@ -306,13 +306,27 @@ def test_plan(capsys):
         assert one == {"id": both["id"], "lsvee": both["lsvee"]}
 
 
-def test_learners_lists_what_each_needs_promises_and_costs(capsys):
+def test_learners_lists_all_with_a_line_each(capsys):
     status, said = run(capsys, "learners")
     assert status == 0
+    lines = said.out.splitlines()
+    assert [line.split()[0] for line in lines[:-2]] == list(LEARNERS)
+    assert "lsvee                   LSVEE as printed, at the paper's own constants" in said.out
+    assert lines[-1].startswith("`richobs learners NAME` prints ")
+    status, said = run(capsys, "learners", "nobody")
+    assert status == 2
+    assert "there is no learner 'nobody'" in said.err
+
+
+def test_learners_tells_what_one_needs_promises_and_costs(capsys):
+    status, said = run(capsys, "learners", "lsvee")
+    assert status == 0
+    assert "olive" not in said.out
     assert "lsvee: LSVEE as printed" in said.out
     assert "n_states, a bound on the latent states per level" in said.out
     assert "Q* is in the class" in said.out
     assert "--tuning repeats=skip  What on-demand exploration does with paths that were learned" in said.out
+    assert list(json.loads(run(capsys, "learners", "--json", "rmax", "e3")[1].out)) == ["rmax", "e3"]
     listed = json.loads(run(capsys, "learners", "--json")[1].out)
     assert list(listed) == list(LEARNERS)
     assert listed["lsvee"]["tuning"]["repeats"]["default"] == "skip"

@@ -350,6 +350,11 @@ class TestRanges:
             assert words in str(refused.value)
         assert "step_range=(0, 0.25) is right if its documentation names no rewards outside" in str(refused.value)
 
+    def test_a_range_of_one_number_is_no_suggestion(self):
+        with pytest.raises(InvalidInput, match=r"totals in \[0, 0\]: all earned the same") as refused:
+            from_gymnasium("FrozenLake-v1", horizon=2)  # the goal is six steps away
+        assert "step_range=(0, 0)" not in str(refused.value)
+
     def test_what_was_opened_is_closed_after_an_error(self):
         counted = fresh("Counted")
         with pytest.raises(InvalidInput, match="does not say which rewards"):

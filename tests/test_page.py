@@ -61,27 +61,47 @@ def pages(certified, tmp_path_factory):
     return {name: write_report(r, folder / f"{name}.html", figures=False)[0].as_uri() for name, r in runs.items()}
 
 
+@pytest.fixture(scope="module")
+def tab(browser):
+    """A page that visits without options share, because a new one takes half a second."""
+    with browser.new_context() as context:
+        yield context.new_page()
+
+
 @pytest.fixture
-def visit(browser, pages):
+def visit(browser, pages, tab):
     """Opens a page; in the end nothing may have gone wrong, and nothing been asked of the network."""
-    contexts, trouble = [], []
+    opened, trouble = [], []
+    told = {
+        "console": lambda m: trouble.append(m.text) if m.type in ("error", "warning") else None,
+        "pageerror": lambda e: trouble.append(str(e)),
+        "request": lambda r: trouble.append(r.url) if not r.url.startswith(("file:", "data:", "about:")) else None,
+    }
 
     def go(name, width=1280, height=900, fragment="", before="", **options):
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
-        context.add_init_script(before)
-        page = context.new_page()
-        page.on("console", lambda m: trouble.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda e: trouble.append(str(e)))
-        page.on("request", lambda r: trouble.append(r.url) if not r.url.startswith(("file:", "data:")) else None)
+        page = tab
+        if before or options or tab in opened:
+            page = browser.new_context(**options).new_page()
+            page.context.add_init_script(before)
+        opened.append(page)
+        for event, listen in told.items():
+            page.on(event, listen)
+        page.set_viewport_size({"width": width, "height": height})
         page.goto(pages[name] + fragment)
         if name not in ("several", "betting"):  # there trees are folded away at first, or there is none
             page.wait_for_selector("svg.tree[data-zoom]", state="attached")
         return page
 
     yield go
-    for context in contexts:
-        context.close()
+    for page in opened:
+        if page is not tab:
+            page.context.close()
+            continue
+        page.evaluate("localStorage.clear()")
+        page.emulate_media(media="null")
+        page.goto("about:blank")
+        for event, listen in told.items():
+            page.remove_listener(event, listen)
     assert trouble == []
 
 

@@ -38,8 +38,8 @@ def _code_of(world: str, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("world", ["lock/10,noise_bits=0", "diabolical/10", "lower-bound/10"])
 def test_no_generator_a_user_would_seed_alike_opens_the_lock(world):
-    """For each way a random agent may be seeded, agreement with the secret stays at chance over 300 seeds."""
-    n_actions, H, seeds = make(world).n_actions, 10, range(300)
+    """For each way a random agent may be seeded, agreement with the secret stays at chance over 100 seeds."""
+    n_actions, H, seeds = make(world).n_actions, 10, range(100)
     hits = {"integers": 0, "discrete": 0, "env.action_space": 0, "choice": 0, "legacy": 0}
     env = gymnasium.make(f"richobs/{'Lock' if world.startswith('lock') else 'Diabolical'}-v0", n_actions=n_actions)
     for seed in seeds:

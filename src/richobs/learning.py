@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from typing import Any, Literal
 
 from richobs.core.environment import Environment, Episodes
-from richobs.core.errors import InvalidInput
+from richobs.core.errors import InvalidInput, WorkerFailed
 from richobs.core.events import Callback, Progress
 from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
@@ -129,4 +129,8 @@ def learn(
         except KeyboardInterrupt as stopped:
             if out is not None:
                 stopped.add_note(f"What was drawn is kept in {os.fspath(out)}; the same call goes on from there.")
+            if workers > 1 or executor is not None:  # how this process waited for others is of no use to the reader
+                raise stopped.with_traceback(None) from None
             raise
+        except WorkerFailed as lost:  # its cause is what the reader needs
+            raise lost.with_traceback(None) from lost.__cause__

@@ -59,9 +59,10 @@ def sweep_cells(cells: Sequence[Cell], out: str | os.PathLike[str], **options: A
     """
     try:
         done = run_cells(cells, out, work=run_cell_with_page, **options)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         write_sweep(Sweep.read(out))
-        raise
+        stopped.add_note(f"What was done is kept in {os.fspath(out)}; the same call goes on from there.")
+        raise stopped.with_traceback(None) from None
     write_sweep(done)
     return done
 

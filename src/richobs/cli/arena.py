@@ -13,7 +13,7 @@ from rich.text import Text
 from richobs.cli.printing import Trimmed, widened
 from richobs.cli.work_options import WorkOptions
 from richobs.core.errors import InvalidInput
-from richobs.runs.arena import BUDGET, FAMILIES, SEEDS, plan_arena, run_arena
+from richobs.runs.arena import BUDGET, SEEDS, families_of, plan_arena, run_arena
 from richobs.show.arena import PAGE, arena_plain, arena_table, write_arena
 from richobs.show.summary import plain_console
 from richobs.show.sweep import sweep_watched
@@ -30,6 +30,8 @@ class ArenaCommand:
     """Learners with commas between them, tuning after spaces: `betting,pcid,pcid samples=40`; by default all."""
     seeds: int = SEEDS
     """How many seeds; each also chooses the secret of its world."""
+    first_seed: int = 0
+    """The smallest seed; `--seeds 10 --first-seed 100` are those of the stored results."""
     budget: int = BUDGET
     """Episodes that a run may play. Runs whose episodes are drawn as counts have no limit."""
     epsilon: float = 0.1
@@ -37,13 +39,14 @@ class ArenaCommand:
     delta: float = 0.05
     """Probability that a claim is false."""
     seconds: float | None = None
-    """CPU seconds that a run may take; a run that takes more is stopped and counts as not solved."""
+    """CPU seconds that a run may take. One that takes more is stopped and counts as not solved, unless its learner has no
+    stopping rule: then the policy of that moment counts."""
     workers: int | None = None
     """Processes, one run each at a time; by default as many as there are CPUs."""
     out: pathlib.Path | None = None
     """Folder of the arena; by default one under `runs/` named after it. What is finished there is not run again."""
     list: bool = False
-    """Print the families of worlds and who cannot play where; run nothing."""
+    """Print the worlds that are asked for, by family, and who cannot play where; run nothing."""
     quiet: bool = False
     """Print nothing while it runs, and only the table at the end."""
     json: bool = False
@@ -55,13 +58,13 @@ class ArenaCommand:
         contest = plan_arena(
             self.worlds.split(),
             entered,
-            seeds=range(self.seeds),
+            seeds=range(self.first_seed, self.first_seed + self.seeds),
             budget=self.budget,
             epsilon=self.epsilon,
             delta=self.delta,
         )
         if self.list:
-            for family, worlds in FAMILIES.items():
+            for family, worlds in families_of(self.worlds.split()).items():
                 console.print(Text(f"{family}: {' '.join(worlds)}"))
             console.print(Text(f"\n{len(contest.cells):,} runs"))
             for family, horizon, name, why in contest.arena.absent:
@@ -106,5 +109,14 @@ class ArenaCommand:
 
     def _folder(self) -> pathlib.Path:
         """Returns a folder under `runs/` named after what is asked."""
-        asked = (self.worlds, self.learners, self.seeds, self.budget, self.epsilon, self.delta, self.seconds)
+        asked = (
+            self.worlds,
+            self.learners,
+            self.seeds,
+            self.first_seed,
+            self.budget,
+            self.epsilon,
+            self.delta,
+            self.seconds,
+        )
         return pathlib.Path("runs") / f"arena-{hashlib.sha256(repr(asked).encode()).hexdigest()[:12]}"

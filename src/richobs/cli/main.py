@@ -16,6 +16,7 @@ from richobs.cli.arena import ArenaCommand
 from richobs.cli.arguments import in_order
 from richobs.cli.audit import AuditCommand
 from richobs.cli.check import CheckCommand
+from richobs.cli.doctor import DoctorCommand
 from richobs.cli.learn import LearnCommand
 from richobs.cli.learners import LearnersCommand
 from richobs.cli.paper import PaperCommand, statements_listed
@@ -48,6 +49,7 @@ COMMANDS: dict[str, type[Any]] = {
     "worlds": WorldsCommand,
     "learners": LearnersCommand,
     "paper": PaperCommand,
+    "doctor": DoctorCommand,
 }
 INTERRUPTED = 130  # exit status that shells give to Ctrl-C
 

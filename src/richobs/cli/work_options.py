@@ -13,7 +13,7 @@ class WorkOptions:
     """Who does the work."""
 
     ray: str | None = None
-    """Let Ray do the work: `--ray` on this machine, `--ray auto` or `--ray HOST:PORT` on a cluster (extra `ray`)."""
+    """Let Ray work: `--ray` here, `--ray auto` or `--ray HOST:PORT` on a cluster (extra `ray`). A world is no address."""
 
     @contextlib.contextmanager
     def executor(self) -> Iterator[Executor | None]:

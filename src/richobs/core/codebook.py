@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from richobs.core.errors import InvalidInput
+from richobs.core.types import Mask
 
 NUMBERS = frozenset("biuf")  # NumPy's letters for truth values, integers and floats
 
@@ -37,20 +38,35 @@ class Codebook:
             )
         if len(given) == 0:
             return np.zeros(0, dtype=np.int64)
+        if given.dtype == self.rows.dtype and given.dtype.kind in "biu":  # a cast would change nothing
+            return self._find(given, given.astype(np.int64) if self.is_plain else given, None)
         kinds = {given.dtype.kind, self.rows.dtype.kind}
         if len(kinds) > 1 and not kinds <= NUMBERS:
             raise InvalidInput(f"observations here are of type {self.rows.dtype}; got {given.dtype}.")
         with np.errstate(invalid="ignore"):  # NaN becomes some number, which then differs from what was given
             cast = given.astype(np.int64 if self.is_plain else self.rows.dtype)
-        changed = cast != given
+        return self._find(given, cast, cast != given)
+
+    def _find(self, given: NDArray[Any], cast: NDArray[Any], changed: Mask | None) -> NDArray[np.int64]:
+        """Returns `[n]` the number of each observation.
+
+        Args:
+            given: `[n, ...]` the observations.
+            cast: `[n, ...]` as the type of the rows, or as numbers in a plain codebook.
+            changed: `[n, ...]` where that is something else; None where it is nowhere.
+        """
         if self.is_plain:
-            unknown = changed | (cast < 0) | (cast >= len(self))
+            unknown = (cast < 0) | (cast >= len(self))
+            if changed is not None:
+                unknown |= changed
             if unknown.any():
                 raise InvalidInput(f"observation {given[unknown][0]} is not known: there are 0 to {len(self) - 1}.")
             return cast
         wanted = _row_keys(cast)
-        place = np.minimum(np.searchsorted(self._keys, wanted), len(self) - 1)
-        unknown = changed.reshape(len(given), -1).any(axis=1) | (self._keys[place] != wanted)
+        place = np.minimum(self._keys.searchsorted(wanted), len(self) - 1)
+        unknown = self._keys[place] != wanted
+        if changed is not None:
+            unknown |= changed.reshape(len(given), -1).any(axis=1)
         if unknown.any():
             raise InvalidInput(f"observation {given[unknown][0]} is not among the {len(self)} that are known.")
         return self._order[place]

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 import numpy as np
 
 from richobs.core.errors import InvalidInput, WorkerFailed
-from richobs.core.processes import begin_worker, interruptions_held_back
+from richobs.core.processes import GUARD, begin_worker, interruptions_held_back, leave_unguarded_script
 from richobs.core.version import __version__
 
 AHEAD = 4  # tasks under way for each worker: the number of episodes of a query may be astronomical
@@ -274,6 +274,8 @@ class Workers:
                 "executor must be a concurrent.futures.Executor, such as ProcessPoolExecutor(4) or client.get_executor() of "
                 f"Dask; got {type(given).__name__}."
             )
+        if n > 1 and executor is None:
+            leave_unguarded_script()
         self._n, self.executor = n, executor
         self._pools: dict[bool, Executor] = {}  # of threads, of processes
         self._carried: collections.Counter[str] = collections.Counter()  # tasks that carried a spec, by digest
@@ -340,15 +342,11 @@ class Workers:
 
     def _lost(self, error: Exception) -> WorkerFailed:
         """Returns the error for a worker that did not answer."""
-        hint = (
-            " A script that uses workers must call richobs behind `if __name__ == '__main__':`, because every worker "
-            "imports it."
-        )
         return WorkerFailed(
             f"a worker was lost, or its executor takes no more tasks ({type(error).__name__}: {error}). Nothing of the lost "
             "task counts. If the run has a folder, all that was recorded is kept there: the same call, or `richobs resume`, "
             f"goes on from it to the same result. workers=1 without an executor computes all in this process."
-            + (hint if self.executor is None else "")
+            + (f" {GUARD}" if self.executor is None else "")
         )
 
     def _pool(self, *, threads: bool) -> Executor:

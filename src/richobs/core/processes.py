@@ -3,11 +3,16 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 LOOK = 0.2  # seconds between two looks for an interruption
+WORKER = "RICHOBS_WORKER"  # set in the environment of worker processes
+GUARD = (
+    "A script that uses workers must call richobs behind `if __name__ == '__main__':`, because every worker imports it."
+)
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # workers are processes already
 
 
@@ -27,7 +32,20 @@ def interruptions_noted() -> Iterator[threading.Event]:
 
 @contextmanager
 def interruptions_held_back() -> Iterator[None]:
-    """Lets Control-C wait while workers are started: they inherit that, so none dies of it before `begin_worker`."""
+    """Lets Control-C wait while workers are started: they inherit that, so none dies of it before `begin_worker`.
+
+    What is started meanwhile knows from its environment that it is a worker.
+    """
+    os.environ[WORKER] = "1"
+    try:
+        with _interruptions_blocked():
+            yield
+    finally:
+        os.environ.pop(WORKER, None)
+
+
+@contextmanager
+def _interruptions_blocked() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield
         return
@@ -36,6 +54,21 @@ def interruptions_held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def leave_unguarded_script() -> None:
+    """Ends this process where it is a worker that imports its script, and the script has called richobs with workers again.
+
+    That is a script without `if __name__ == '__main__':`. The process that asked for workers raises an error, and the first
+    of these workers prints a sentence.
+
+    Raises:
+        SystemExit: it is such a worker.
+    """
+    script = sys.modules.get("__mp_main__")  # what a worker imports its script as; afterwards it is `__main__` too
+    if WORKER in os.environ and script is not None and script is not sys.modules["__main__"]:
+        first = multiprocessing.current_process().name.endswith("-1")
+        raise SystemExit(f"richobs: {GUARD}" if first else 1)
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class Settings:
     device: str | None = None
     """Evaluate functions with PyTorch on this device: `cuda`, or `cpu` for the same code without a GPU (docs/scale.md)."""
     tuning: tuple[str, ...] = ()
-    """Numbers of the learner's own, as name=value; `richobs learners` lists them."""
+    """Numbers of the learner's own, as name=value; `richobs learners NAME` lists them."""
 
     def __post_init__(self) -> None:
         for name in ("seed", "n_states", "max_episodes", "workers"):

@@ -167,6 +167,7 @@ class BestArmLearner(Learner):
             "depends on the state alone; otherwise the best action sequence takes the place of the best policy",
         ),
     )
+    near_best_sequence = True
     counts = True
 
     @abstractmethod

@@ -13,7 +13,7 @@ import numpy as np
 
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.outcome import Outcome, StopReason
+from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.process import TabularProcess
 from richobs.core.queries import Engine
@@ -31,9 +31,9 @@ from richobs.learners.tabular import (
     earned_in,
     greedy_policy,
     n_pairs,
-    near_optimal,
     process_of,
     require_states,
+    tabular_outcome,
 )
 from richobs.stats.bounds import kl_upper
 
@@ -205,17 +205,5 @@ class BpiUcrl(Learner):
         """Learns."""
         process = process_of(problem)
         learned, _ = bpi_ucrl(engine, process, epsilon=settings.epsilon, delta=settings.delta, notify=notify)
-        wording = near_optimal(settings, engine.ledger, "optimal", "what is seen is the state")
-        return Outcome(
-            policy=greedy_policy(process, learned.values),
-            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
-            if learned.finished
-            else "No guarantee: the episodes allowed were spent before the bounds were within epsilon.",
-            wording=wording,
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.OWN_RULE if learned.finished else StopReason.BUDGET_SPENT,
-            guaranteed=learned.finished,
-            remarks=learned.remarks,
-        )
+        unfinished = "the episodes allowed were spent before the bounds were within epsilon."
+        return tabular_outcome(self.name, process, learned, settings, engine.ledger, unfinished)

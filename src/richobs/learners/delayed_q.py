@@ -10,7 +10,7 @@ import numpy as np
 
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.outcome import Outcome, StopReason
+from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.process import TabularProcess
 from richobs.core.queries import Engine
@@ -27,9 +27,9 @@ from richobs.learners.tabular import (
     earned_in,
     greedy_policy,
     n_pairs,
-    near_optimal,
     process_of,
     require_states,
+    tabular_outcome,
 )
 
 
@@ -158,17 +158,5 @@ class DelayedQ(Learner):
         process = process_of(problem)
         m, epsilon_1 = delayed_q_visits(n_pairs(process), process.horizon, settings.epsilon, settings.delta)
         learned = delayed_q(engine, process, m, epsilon_1, notify=notify)
-        wording = near_optimal(settings, engine.ledger, "optimal", "what is seen is the state")
-        return Outcome(
-            policy=greedy_policy(process, learned.values),
-            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
-            if learned.finished
-            else "No guarantee: the episodes allowed were spent while pairs on the policy's way still learned.",
-            wording=wording,
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.OWN_RULE if learned.finished else StopReason.BUDGET_SPENT,
-            guaranteed=learned.finished,
-            remarks=learned.remarks,
-        )
+        unfinished = "the episodes allowed were spent while pairs on the policy's way still learned."
+        return tabular_outcome(self.name, process, learned, settings, engine.ledger, unfinished)

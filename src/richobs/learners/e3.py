@@ -17,7 +17,7 @@ import numpy as np
 
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.outcome import Outcome, StopReason
+from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.process import TabularProcess
 from richobs.core.queries import Engine
@@ -36,9 +36,9 @@ from richobs.learners.tabular import (
     earned_in,
     greedy_policy,
     n_pairs,
-    near_optimal,
     process_of,
     require_states,
+    tabular_outcome,
 )
 
 
@@ -168,18 +168,5 @@ class E3(Learner):
         """Learns."""
         process = process_of(problem)
         learned = e3(engine, process, self.visits(problem, settings), settings.epsilon / 4, notify=notify)
-        wording = near_optimal(settings, engine.ledger, "optimal", "what is seen is the state")
-        return Outcome(
-            policy=greedy_policy(process, learned.values),
-            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
-            if learned.finished
-            else "No guarantee: the episodes allowed were spent while states that are not known were likely to be reached.",
-            wording=wording,
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.OWN_RULE if learned.finished else StopReason.BUDGET_SPENT,
-            guaranteed=learned.finished,
-            remarks=learned.remarks,
-            value_hat=learned.value_hat,
-        )
+        unfinished = "the episodes allowed were spent while states that are not known were likely to be reached."
+        return tabular_outcome(self.name, process, learned, settings, engine.ledger, unfinished)

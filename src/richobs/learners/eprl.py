@@ -212,6 +212,7 @@ class Eprl(Learner):
         ),
     )
     costs = "About 1/max(gap, epsilon)^2 visits of every pair that a good path passes, of order H^2/epsilon^2 at most."
+    near_best_sequence = True
     counts = True
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:

@@ -128,6 +128,7 @@ class SparseSampling(Learner):
     )
     costs = "(K + ... + K^H) C episodes with C of order H^2/epsilon^2, whatever the number of states."
     Tuning = SparseSamplingTuning
+    near_best_sequence = True
     counts = True
 
     def samples(self, problem: Problem, settings: Settings) -> int:

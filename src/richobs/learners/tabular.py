@@ -15,7 +15,7 @@ from richobs.classes.learned_policy import LearnedPolicy, table_policy
 from richobs.core.environment import Episodes
 from richobs.core.errors import EpisodeLimit, InvalidInput
 from richobs.core.ledger import Ledger
-from richobs.core.outcome import Wording, probability_words
+from richobs.core.outcome import Outcome, StopReason, Wording, probability_words
 from richobs.core.policies import Policy
 from richobs.core.problem import Problem
 from richobs.core.process import TabularProcess
@@ -105,6 +105,35 @@ def _near_optimal_words(
     return (
         f"With probability at least {probability_words(delta)} the policy's value is within {epsilon!r} of "
         f"{best}{', provided ' + needed if needed else ''}."
+    )
+
+
+def tabular_outcome(
+    name: str, process: TabularProcess, learned: Learned, settings: Settings, ledger: Ledger, unfinished: str
+) -> Outcome:
+    """Returns the answer of a method whose policy is near-optimal when it stops by its own rule.
+
+    Args:
+        name: of the learner.
+        process: numbers the states, all of which are seen.
+        learned: what the method found; its policy is greedy in the values.
+        settings: with epsilon and delta.
+        ledger: of the run.
+        unfinished: why nothing is claimed where the episodes were spent first, with a full stop.
+    """
+    wording = near_optimal(settings, ledger, "optimal", "what is seen is the state")
+    sure = wording(epsilon=settings.epsilon, lower=None, upper=None)
+    return Outcome(
+        policy=greedy_policy(process, learned.values),
+        claim=sure if learned.finished else f"No guarantee: {unfinished}",
+        wording=wording,
+        learner=name,
+        epsilon=settings.epsilon,
+        delta=settings.delta,
+        reason=StopReason.OWN_RULE if learned.finished else StopReason.BUDGET_SPENT,
+        guaranteed=learned.finished,
+        remarks=learned.remarks,
+        value_hat=learned.value_hat,
     )
 
 

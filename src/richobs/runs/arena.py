@@ -46,6 +46,7 @@ FORMAT, VERSION = "richobs-arena", 1
 ARENA = "arena.json"
 BUDGET, SEEDS = 200_000, 20
 LOOK, LAST = 1_000, 5_000  # episodes that estimate a value which cannot be computed: of a look, and of the answer
+NEXT_CHECK = 0.05  # CPU seconds between two checks of the time while the judge looks
 TOLERANCE = 1e-9  # by how much rounding may move a value that is computed
 HORIZONS = (5, 10, 20, 50)
 
@@ -60,6 +61,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {  # worlds that differ by horizon only
     "mdp-stochastic": ("mdp/5,stochastic=True",),
     "deep-sea": tuple(f"deep-sea/{h}" for h in (8, 16)),
     "frozen-lake": ("frozen-lake",),
+    "bandit": ("bandit",),
 }
 
 
@@ -128,10 +130,15 @@ def contestant(text: str) -> Contestant:
     found = learner(name)
     if pairs:
         return Contestant(" ".join([found.name, *pairs]), found.name, f"tuned: {', '.join(pairs)}", _fixed(*pairs))
-    if any(f.name == "episodes" for f in dataclasses.fields(found.Tuning)):
+    if has_no_end(found):
         play = "no stopping rule: plays the budget"
         return Contestant(found.name, found.name, play, lambda problem, budget: (f"episodes={budget}",))
     return Contestant(found.name, found.name)
+
+
+def has_no_end(found: Learner) -> bool:
+    """Whether a learner has no stopping rule, and plays as many episodes as its tuning says."""
+    return any(f.name == "episodes" for f in dataclasses.fields(found.Tuning))
 
 
 def contestants() -> tuple[str, ...]:
@@ -242,6 +249,7 @@ class ArenaRun:
     exact: bool = False  # whether that is computed rather than estimated
     cpu_seconds: float = 0.0  # of the learner and of playing, without the judge
     memory: int = 0  # bytes of the process at its peak, the interpreter included
+    seconds: float | None = None  # CPU seconds that were allowed; None for any number
 
 
 SAID, SOLVED, UNKNOWN = "solved, and said so", "solved", "ended, and nobody can judge it"
@@ -306,9 +314,18 @@ def plan_arena(
             told = (("world", family), ("horizon", problem.horizon), ("learner", c.name))
             for seed, own in ids.items():
                 cells.append(Cell(folder_name(told, seed), own, dataclasses.replace(settings, seed=seed), told))
+    cells.sort(key=lambda cell: cell.settings.seed)  # a contest that is stopped has fewer seeds, not fewer worlds
     given = {c.name: c.given() for c in entered}
     silent = frozenset(c.name for c in entered if not learner(c.learner).claims)
     return Contest(Arena(epsilon, delta, budget, given, silent, tuple(absent)), tuple(cells))
+
+
+def families_of(texts: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Returns by family the ids of all worlds that texts name: families or ids; by default all families."""
+    found: dict[str, list[str]] = {}
+    for family, world in _worlds(texts):
+        found.setdefault(family, []).append(world)
+    return found
 
 
 def _worlds(texts: Sequence[str]) -> list[tuple[str, str]]:
@@ -352,8 +369,10 @@ class Judge:
         """
         self.problem, self.epsilon, self.spent = problem, epsilon, 0.0
         self.since: int | None = None  # episodes after which all policies so far are good
+        self.last: ValueReport | None = None  # what the last policy that was looked at is worth
         self.looks = 0
         self._clock, self._begin, self._seconds = clock, clock(), seconds
+        self._looks_since: float | None = None  # when the look began that is not finished
         self._known: dict[str, ValueReport] = {}
 
     def look(self, progress: Progress) -> None:
@@ -362,22 +381,45 @@ class Judge:
         Raises:
             RunStopped: the run took too long.
         """
-        begin = self._clock()
+        self._looks_since = begin = self._clock()
         if progress.policy is not None and self.problem.knows_optimum:
             self.looks += 1
-            if not self.is_good(self.value(progress.policy(), LOOK)):
+            self.last = self.value(progress.policy(), LOOK)
+            if not self.is_good(self.last):
                 self.since = None
             elif self.since is None:
                 self.since = progress.episodes
-        now = self._clock()
-        self.spent += now - begin
-        if self._seconds is not None and self.cpu_seconds > self._seconds:
-            raise _OutOfTime(f"the run took more than {self._seconds:g} CPU seconds.")
+        self.spent += self._clock() - begin
+        self._looks_since = None
+        self.check_time()
+
+    def check_time(self) -> float:
+        """Returns the CPU seconds that are left, infinitely many where they are not limited.
+
+        Raises:
+            RunStopped: none are left, and the judge is not looking.
+        """
+        if self._seconds is None:
+            return math.inf
+        left = self._seconds - self.cpu_seconds
+        if left < 0 and self._looks_since is None:
+            raise _OutOfTime(self.late_words)
+        return left
+
+    def is_late(self, cpu_seconds: float) -> bool:
+        """Whether a run that ended after so many CPU seconds was stopped because it took too long."""
+        return self._seconds is not None and cpu_seconds > self._seconds
+
+    @property
+    def late_words(self) -> str:
+        """That the run took too long, in words."""
+        return f"the run took more than {self._seconds:g} CPU seconds."
 
     @property
     def cpu_seconds(self) -> float:
         """CPU seconds of the run so far, without those of the judge."""
-        return self._clock() - self._begin - self.spent
+        now = self._clock() if self._looks_since is None else self._looks_since
+        return now - self._begin - self.spent
 
     def value(self, policy: Policy, episodes: int) -> ValueReport:
         """Returns what a policy is worth; the same policy is valued once."""
@@ -389,6 +431,23 @@ class Judge:
     def is_good(self, value: ValueReport) -> bool:
         """Whether a value is within epsilon of V*."""
         return float(value) >= self.problem.optimal_value - self.epsilon - TOLERANCE
+
+    def cut_off(self, run: ArenaRun, chosen: Learner) -> ArenaRun:
+        """Returns a run that was stopped because it took too long.
+
+        Of a learner that has no stopping rule the last policy that was looked at counts, as it does where the episodes are
+        spent; of any other learner a run without an answer is not solved.
+
+        Args:
+            run: what it is about, with its episodes.
+            chosen: the learner.
+        """
+        run = dataclasses.replace(run, fate=LATE, over_time=self.looks > 0)
+        if not has_no_end(chosen) or self.last is None:
+            return run
+        fate = LATE if self.since is None else SOLVED
+        gap = self.problem.optimal_value - float(self.last)
+        return dataclasses.replace(run, fate=fate, solved=self.since, gap=gap, exact=self.last.exact)
 
     def verdict(self, run: ArenaRun, outcome: Outcome, chosen: Learner) -> ArenaRun:
         """Returns a run with what is known once it ended.
@@ -410,6 +469,9 @@ class Judge:
         value = self.value(outcome.policy, LAST)
         best, good = self.problem.optimal_value, self.is_good(value)
         is_false = best - value.high > outcome.epsilon + TOLERANCE if outcome.guaranteed else None
+        if is_false and chosen.near_best_sequence:  # true of the best action sequence, perhaps; it says nothing of V*
+            said, is_false = False, None
+            run = dataclasses.replace(run, said=None)
         if good:
             fate = SAID if said else SOLVED
         elif is_false:
@@ -428,14 +490,14 @@ class Judge:
 
 
 @contextlib.contextmanager
-def _stopped_after(seconds: float | None) -> Iterator[None]:
+def _watched(judge: Judge, seconds: float | None) -> Iterator[None]:
     """Stops what takes more CPU seconds, also between two looks; only the main thread of a process can be stopped so."""
     if seconds is None or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise _OutOfTime(f"the run took more than {seconds:g} CPU seconds.")
+        signal.setitimer(signal.ITIMER_PROF, max(judge.check_time(), NEXT_CHECK))  # the judge's seconds are not counted
 
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -452,18 +514,20 @@ def run_contest(cell: Cell, folder: str, seconds: float | None = None) -> CellRe
     Args:
         cell: what to run.
         folder: gets `arena.json`.
-        seconds: CPU seconds that it may take; None for any number.
+        seconds: CPU seconds that it may take, without those of the judge; None for any number.
     """
     told = dict(cell.varied)
     about = (told["learner"], told["world"], told["horizon"], cell.world, cell.settings.seed)
     begun = ArenaRun(*about, cell.settings.max_episodes, STOPPED)
     problem, chosen = make(cell.world), learner(cell.settings.learner)  # built and imported before the clock starts
+    with contextlib.suppress(RichObsError):  # a learner may import what it needs here; a refusal is met again below
+        session.check(problem, cell.settings)
     _forget_peak()
     clock = time.process_time if threading.current_thread() is threading.main_thread() else time.thread_time
     begin = time.monotonic()
     judge = Judge(problem, cell.settings.epsilon, clock, seconds)
     try:
-        with _stopped_after(seconds):
+        with _watched(judge, seconds):
             outcome = session.run(problem, cell.settings, callback=judge.look)
         cpu, peak = judge.cpu_seconds, _peak()
         run = judge.verdict(begun, outcome, chosen)
@@ -471,9 +535,10 @@ def run_contest(cell: Cell, folder: str, seconds: float | None = None) -> CellRe
         cpu, peak = judge.cpu_seconds, _peak()
         spent = error.ledger.total if isinstance(error, RunStopped) and error.ledger is not None else 0
         message = str(error) if isinstance(error, RichObsError) else f"{type(error).__name__}: {error}"
-        fate = LATE if isinstance(error, _OutOfTime) else STOPPED
-        run = dataclasses.replace(begun, fate=fate, message=message, episodes=spent)
-    run = dataclasses.replace(run, cpu_seconds=cpu, memory=peak)
+        run = dataclasses.replace(begun, message=message, episodes=spent)
+        if judge.is_late(cpu):  # also where a library caught what stopped the run, and raised an error of its own
+            run = judge.cut_off(dataclasses.replace(run, message=judge.late_words), chosen)
+    run = dataclasses.replace(run, cpu_seconds=cpu, memory=peak, seconds=seconds)
     place = FilePath(folder)
     place.mkdir(parents=True, exist_ok=True)
     with write_atomically(place / ARENA) as stream:
@@ -518,6 +583,7 @@ def run_arena(
             executor=executor,
             work=partial(run_contest, seconds=seconds),
             kept=ARENA,
+            fresh=True,
             watch=watch,
         )
     except KeyboardInterrupt:
@@ -555,7 +621,7 @@ def read_runs(contest: Contest, folder: str | os.PathLike[str]) -> Arena:
 
 
 def _forget_peak() -> None:
-    """Lets the peak of this process's memory begin anew, where the system can; what was not returned to it is included."""
+    """Lets the peak of this process's memory begin anew, where the system can: building the world is not the learner's."""
     gc.collect()
     try:
         FilePath("/proc/self/clear_refs").write_text("5")

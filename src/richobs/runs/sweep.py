@@ -18,6 +18,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -26,12 +27,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError
 from richobs.core.files import write_atomically
-from richobs.core.processes import LOOK, begin_worker, interruptions_held_back, interruptions_noted, one_thread_each
+from richobs.core.processes import (
+    GUARD,
+    LOOK,
+    begin_worker,
+    interruptions_held_back,
+    interruptions_noted,
+    leave_unguarded_script,
+    one_thread_each,
+)
 from richobs.core.settings import Settings
 from richobs.learners import learner
 from richobs.runs import session
@@ -43,6 +53,7 @@ FORMAT, VERSION = "richobs-sweep", 1
 SWEEP, RESULTS = "sweep.json", "results.jsonl"
 FIXED = frozenset({"seed", "workers"})  # settings of a run that a sweep chooses itself
 LONGEST = 150  # characters of a folder's name
+BEAT = 10.0  # seconds after which it is told how far a sweep is, also where nothing ended
 
 Work = Callable[["Cell", str], "CellResult"]
 
@@ -312,6 +323,7 @@ def run_cells(
     executor: Executor | None = None,
     work: Work = run_cell,
     kept: str = CERTIFICATE,
+    fresh: bool = False,
     watch: Watch = lambda progress: None,
 ) -> Sweep:
     """Runs cells, each in its own folder under `folder`; what is finished there is not run again.
@@ -324,7 +336,9 @@ def run_cells(
             finished run back.
         work: runs one cell in a folder: a top-level function, which can be sent to another process.
         kept: the file that `work` leaves in the folder of a finished run, and whose digest is in the result.
-        watch: told how far the sweep is whenever that changes.
+        fresh: give every cell a process of its own, so that none inherits the memory of another; an executor that is given
+            decides this itself.
+        watch: told how far the sweep is whenever that changes, and at least every `BEAT` seconds.
 
     Raises:
         InvalidInput: the folder holds another sweep.
@@ -332,6 +346,8 @@ def run_cells(
     """
     if workers is not None and workers < 1:
         raise InvalidInput(f"workers must be at least 1; got {workers}.")
+    if executor is None:
+        leave_unguarded_script()
     place = FilePath(folder).absolute()
     token = _keep_plan(place, cells)
     results = _read_results(place, {cell.run for cell in cells})
@@ -344,7 +360,8 @@ def run_cells(
         watch(SweepProgress(len(cells), counts[0], counts[1], running, last))
 
     tell(0)
-    with contextlib.closing(_Sender(work, _Home(str(place), platform.node(), token), workers, executor)) as sender:
+    home = _Home(str(place), platform.node(), token)
+    with contextlib.closing(_Sender(work, home, workers, executor, fresh)) as sender:
         for step in _ended(missing, sender):
             if isinstance(step, int):
                 tell(step)
@@ -390,8 +407,8 @@ def _run_from(work: Work, cell: Cell, home: _Home) -> tuple[CellResult, dict[str
 class _Sender:
     """Sends cells to an executor that was given, or to a pool of processes of its own, which is renewed where it breaks."""
 
-    def __init__(self, work: Work, home: _Home, workers: int | None, executor: Executor | None):
-        self._work, self._home, self._given = work, home, executor
+    def __init__(self, work: Work, home: _Home, workers: int | None, executor: Executor | None, fresh: bool):
+        self._work, self._home, self._given, self._fresh = work, home, executor, fresh
         self._pool: ProcessPoolExecutor | None = None
         self._before = set(multiprocessing.active_children())
         self.width: int | None = None if executor is not None else workers or _cpus()  # cells at the same time
@@ -402,9 +419,18 @@ class _Sender:
             return self._given.submit(_run_from, self._work, cell, self._home)
         with one_thread_each(), interruptions_held_back():
             if self._pool is None:
-                spawn = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(self.width, mp_context=spawn, initializer=begin_worker)
+                self._pool = self._new_pool()
             return self._pool.submit(_run_from, self._work, cell, self._home)
+
+    def _new_pool(self) -> ProcessPoolExecutor:
+        if not self._fresh:
+            spawn = multiprocessing.get_context("spawn")
+            return ProcessPoolExecutor(self.width, mp_context=spawn, initializer=begin_worker)
+        # On Linux a server that has imported this package and has run nothing forks the processes: that takes milliseconds.
+        context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+        does = self._work.func if isinstance(self._work, partial) else self._work
+        context.set_forkserver_preload([__name__, does.__module__])
+        return ProcessPoolExecutor(self.width, mp_context=context, initializer=begin_worker, max_tasks_per_child=1)
 
     def renew(self) -> None:
         """Gives a broken pool up; the next cell gets a new one."""
@@ -424,14 +450,14 @@ Ended = tuple[int, CellResult, dict[str, bytes] | None]  # cells that are runnin
 
 
 def _ended(cells: Sequence[Cell], sender: _Sender) -> Iterator[int | Ended]:
-    """Yields what came of every cell as it ends, and in between how many are running, where that changed.
+    """Yields what came of every cell as it ends, and in between how many are running, where that changed or a while passed.
 
     Where a process of the own pool dies, every cell that was running then is run again alone, so that the one which takes
     its process down is found, and only that one fails.
     """
     waiting, suspects = deque(cells), deque[Cell]()
     sent: dict[Future[tuple[CellResult, dict[str, bytes] | None]], Cell] = {}
-    told = 0
+    told, last = 0, time.monotonic()
     with interruptions_noted() as interrupted:
         try:
             while waiting or suspects or sent:
@@ -442,8 +468,8 @@ def _ended(cells: Sequence[Cell], sender: _Sender) -> Iterator[int | Ended]:
                     cell = waiting.popleft()
                     sent[sender.send(cell)] = cell
                 running = len(sent) if sender.width is not None else sum(future.running() for future in sent)
-                if running != told:
-                    told = running
+                if running != told or time.monotonic() - last >= BEAT:
+                    told, last = running, time.monotonic()
                     yield running
                 done, _ = wait(sent, timeout=LOOK, return_when=FIRST_COMPLETED)
                 if interrupted.is_set():
@@ -479,7 +505,8 @@ def _answer(
         message = "the executor cancelled it."
     except BrokenProcessPool:
         message = (
-            "the process that ran it died, perhaps for want of memory. What it stored is kept; the same sweep goes on."
+            "the process that ran it died, perhaps for want of memory. What it stored is kept; the same sweep goes on. "
+            + GUARD
         )
     except RichObsError as error:
         message = str(error)

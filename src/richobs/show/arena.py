@@ -14,7 +14,7 @@ from richobs.core.files import write_atomically
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
 from richobs.core.version import __version__
-from richobs.runs.arena import FALSE, LAST, LATE, LOOK, NOTHING, SILENT, STOPPED, Arena, ArenaRun
+from richobs.runs.arena import FALSE, LAST, LATE, LOOK, NOTHING, SILENT, SOLVED, STOPPED, Arena, ArenaRun
 from richobs.show import templates, words
 from richobs.show.palette import theme_rules
 from richobs.stats.aggregates import (
@@ -107,7 +107,23 @@ class Meeting:
     def failures(self) -> str:
         """What came of the runs that did not solve, in words: `2 silent, 1 claimed nothing`; empty where all did."""
         found = Counter(r.fate for r in self.runs)
-        return ", ".join(f"{found[fate]} {told}" for fate, told in FAILURES.items() if found[fate])
+        told = [f"{found[fate]} {words}" for fate, words in FAILURES.items() if found[fate]]
+        if found[LATE] and self.seconds:
+            told[-1] += f" ({self.seconds})"
+        return ", ".join(told)
+
+    @property
+    def seconds(self) -> str:
+        """The CPU seconds that a run was allowed, in words; empty where none of these runs was stopped for them."""
+        cut = {r.seconds for r in self.runs if r.message and r.seconds is not None and r.fate in (LATE, SOLVED)}
+        return f"{' to '.join(f'{limit:g}' for limit in sorted({min(cut), max(cut)}))} CPU s" if cut else ""
+
+    @property
+    def ending(self) -> str:
+        """How the runs ended, in words: the failures, and how many solved ones were stopped by the limit of time."""
+        cut = sum(bool(r.message) and r.fate == SOLVED for r in self.runs)
+        stopped = f"{cut} solved, stopped after {self.seconds}" if cut else ""
+        return ", ".join(text for text in (self.failures, stopped) if text)
 
     @property
     def share(self) -> str:
@@ -134,6 +150,7 @@ class Meeting:
             "cpu_seconds": plain(self.cpu_seconds),
             "memory_mib": self.memory,
             "failures": self.failures,
+            "ending": self.ending,
         }
 
 
@@ -243,7 +260,7 @@ def arena_table(arena: Arena) -> "Table":
         ("world", "learner", "solved", "episodes until solved", "interval", "until said", "false", "CPU s", "MiB")
     ):
         table.add_column(column, justify="right" if i > 1 else "left", overflow="fold")
-    table.add_column("failures", overflow="fold")
+    table.add_column("how it ended", overflow="fold")
     view = ArenaView(arena)
     for world in view.worlds:
         for i, m in enumerate(view.of_world(world)):
@@ -262,7 +279,7 @@ def arena_table(arena: Arena) -> "Table":
                 ),
                 words.value(m.cpu_seconds.value),
                 f"{m.memory:.0f}",
-                Text(m.failures),
+                Text(m.ending),
             )
     return table
 

@@ -202,7 +202,7 @@ def sweep_watched(title: str, *, quiet: bool = False) -> Iterator[Watch]:
 
             yield draw
         return
-    begin = last = time.monotonic()
+    begin, last = time.monotonic(), -math.inf  # the first line is printed at once
     first: int | None = None  # runs that had ended when the sweep began
 
     def tell(progress: SweepProgress) -> None:

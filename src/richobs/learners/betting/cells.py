@@ -27,6 +27,7 @@ class Cells:
         self._count = np.zeros(1)
         self._total, self._square = np.zeros((2, rows, 1))
         self._seen = 0
+        self._room: int | None = None  # number of cells, where it does not depend on the number of rows
         self.missed = np.zeros(rows)  # [N] squared errors of these forecasts so far
         self.others_missed = np.zeros(rows)  # [N] squared errors of the forecasts that they start from
 
@@ -47,13 +48,17 @@ class Cells:
     def _new(self) -> int:
         """Returns a new cell, or UNSEEN where there is no room."""
         rows, place = self._total.shape
-        if rows * (place + 1) > MOST_NUMBERS:
+        if place >= (MOST_NUMBERS // rows if self._room is None else self._room):
             return UNSEEN
         self._count = np.append(self._count, 0.0)
         self._total, self._square = (
             np.append(sums, np.zeros((rows, 1)), axis=1) for sums in (self._total, self._square)
         )
         return place
+
+    def limit(self, rows: int | None) -> None:
+        """Keeps as many cells as there is room for with so many rows, whatever the rows are; None ends this."""
+        self._room = None if rows is None else MOST_NUMBERS // rows
 
     def forecast(self, place: Ints, start: Floats) -> Floats:
         """Returns `[N, n]` the mean at each sample's cell, with the start `[N, n]` counted as SHRINK samples."""

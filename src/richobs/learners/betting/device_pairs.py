@@ -16,7 +16,7 @@ from richobs.core.types import Floats, Ints, Mask
 from richobs.learners.betting import fused
 from richobs.learners.betting.forecasts import CONSTANTS, FARTHEST
 from richobs.learners.betting.fused import FACTORS, BatchOnDevice, PairState
-from richobs.learners.betting.pairs import HostPairs, Weights
+from richobs.learners.betting.pairs import HostPairs, HostWeights, Weights
 from richobs.stats import bets
 
 Tensor = Any  # torch.Tensor; PyTorch need not be installed
@@ -115,6 +115,12 @@ class DevicePairs(HostPairs):
     def weights(self) -> Weights:
         """Returns how well pairs fit; on the device nothing of the size of all pairs is held for it."""
         return DeviceWeights(self) if self.is_away else super().weights()
+
+    def even_weights(self) -> Weights:
+        """Returns the same weight, 1, for every living pair; few pairs are held in NumPy."""
+        if not self.is_away:
+            return super().even_weights()
+        return HostWeights(np.where(self.alive.cpu().numpy(), 0.0, -np.inf))
 
     def living_rows(self) -> Mask:
         """Returns `[R]` which rows have a living pair."""

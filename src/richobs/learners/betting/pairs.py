@@ -4,8 +4,9 @@ A pair is a member f_h of the level and u = max_a f_{h+1} of a member of the nex
 was played so far share a row or a column. Shapes: R rows, C columns, n samples, P priors of the forecast's variance.
 """
 
+import copy
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -126,6 +127,21 @@ class Pairs(ABC):
         self.seen += n
         return died
 
+    def size_with(self, f: Rows | Known, y: Rows | Known) -> int:
+        """Returns how many pairs there are once a batch has told members apart."""
+        rows, columns = self.n_rows, self.n_columns
+        if isinstance(f, Rows):
+            rows = len(numbered(self.row * len(f.values) + f.group, rows * len(f.values))[0])
+        if isinstance(y, Rows):
+            columns = len(numbered(self.column * len(y.values) + y.group, columns * len(y.values))[0])
+        return rows * columns
+
+    def shown(self) -> Self:
+        """Returns these pairs as they are now, for everything but bets: members may be dropped, these pairs keep theirs."""
+        same = copy.copy(self)
+        same.cells = copy.copy(self.cells)
+        return same
+
     def _sums(self, f: Rows | Known) -> Floats:
         """Returns `[R, n]` the sum of the values of each row's members."""
         R, G = self.n_rows, len(f.values)
@@ -211,6 +227,10 @@ class Pairs(ABC):
         """Returns how well pairs fit: exp(-loss / 2 s^2), normalised for the column, over the wealth where it exceeds 1."""
 
     @abstractmethod
+    def even_weights(self) -> Weights:
+        """Returns the same weight, 1, for every living pair."""
+
+    @abstractmethod
     def living_rows(self) -> Mask:
         """Returns `[R]` which rows have a living pair."""
 
@@ -281,6 +301,10 @@ class HostPairs(Pairs):
     def weights(self) -> Weights:
         """Returns how well pairs fit."""
         return HostWeights(self.log_weights())
+
+    def even_weights(self) -> Weights:
+        """Returns the same weight, 1, for every living pair."""
+        return HostWeights(np.where(self.alive, 0.0, -np.inf))
 
     def living_rows(self) -> Mask:
         """Returns `[R]` which rows have a living pair."""

@@ -16,9 +16,21 @@ from richobs.core.types import Floats, Ints, Mask, Member
 from richobs.learners.betting.pairs import HostPairs, Pairs, Weights
 from richobs.learners.betting.ranges import Ranges
 from richobs.learners.betting.reading import Known, Largest, Rows, Seen, Steps, taken_values, top_values
+from richobs.learners.betting.waiting import MOST_PAIRS, Waiting, may_wait
 from richobs.stats import bets
 from richobs.stats.grouping import numbered
 from richobs.stats.shares import Share
+
+
+class _Batch(NamedTuple):
+    """What members say about the samples of a level."""
+
+    step: Steps
+    f: Rows | Known  # values of the level's members at what was played
+    y: Rows | Known  # reward plus the largest value at the next level, for its members
+    wrong: Mask | None  # [m] members of the next level that predict what cannot be earned, if any do
+    taken: set[bytes]  # digests of what was played
+    reached: set[bytes]  # and of what was seen next
 
 
 class ProductSurvivors:
@@ -43,6 +55,10 @@ class ProductSurvivors:
         self.limit = limits[0]
         self._taken, self._reached = [Seen() for _ in range(H)], [Seen() for _ in range(H)]
         self._links = [_Links() for _ in range(H)]
+        self._waiting: list[Waiting | None] = [None] * H
+        self._may_wait = [
+            h < H - 1 and may_wait(sizes[h], self._n_kinds(h + 1, self._members[h + 1])) for h in range(H)
+        ]
 
     @property
     def horizon(self) -> int:
@@ -60,8 +76,8 @@ class ProductSurvivors:
 
     @property
     def only(self) -> Member | None:
-        """The last surviving function; None where there are several."""
-        if any(len(m) > 1 for m in self._members):
+        """The last surviving function; None where there are several, or where samples wait that may refute the last one."""
+        if any(len(m) > 1 for m in self._members) or any(w is not None for w in self._waiting):
             return None
         return tuple(int(m[0]) for m in self._members)
 
@@ -86,6 +102,9 @@ class ProductSurvivors:
         places = self._places(member)
         if places is None:
             return False
+        for h, waiting in enumerate(self._waiting):
+            if waiting is not None and self._pair(places, h) in waiting.refuted:
+                return False
         return all(p.lives(i, j) for p, (i, j) in zip(self._pairs, self._edges(places), strict=True))
 
     def absorb(self, steps: Sequence[Steps], t: int) -> int:
@@ -102,44 +121,103 @@ class ProductSurvivors:
         for h, step in enumerate(steps):
             if not len(step.actions):
                 continue
-            f, (y, wrong) = self._values(h, step), self._earned(h, step)
-            if wrong is not None:
-                refuted[h + 1] = wrong
-            died += self._pairs[h].update(f, y, t, step.x, step.actions)
+            waiting = self._waiting[h]
+            if waiting is not None:
+                waiting.steps.append(step)
+                continue
+            batch = self._read(h, step, self._pairs[h], self._members[h])
+            if self._may_wait[h] and self._pairs[h].size_with(batch.f, batch.y) > MOST_PAIRS:
+                self._put_off(h, step, t)
+                continue
+            if batch.wrong is not None:
+                refuted[h + 1] = batch.wrong
+            died += self._bet(h, batch, self._pairs[h], t)
         for h, wrong in enumerate(refuted):
             if wrong is not None:
                 died += int(wrong.sum())
                 self._keep(h, ~wrong)
         self.settle()
+        for h in reversed(range(self.horizon)):
+            if self._is_due(h):
+                died += self.catch_up(h)
         return died
 
-    def _values(self, h: int, step: Steps) -> Rows | Known:
-        """Returns f(x, a) of the level's members on the scale of bets.
+    def _read(self, h: int, step: Steps, pairs: Pairs, members: Ints) -> "_Batch":
+        """Returns what members of a level, and the living ones of the next, say about samples, on the scale of bets.
 
-        Where members were told apart by all of the batch before, one member of each row speaks for it.
+        Where members were told apart by all of these samples before, one member of each row, or column, speaks for it.
         """
-        members, row = self._members[h], self._pairs[h].row
-        known = self._taken[h].add(step.x, step.actions)
-        some = members[self._links[h].one_of_row(row)] if known else members
-        f = taken_values(self.functions, h, some, step.x, step.actions)
-        return (Known if known else Rows)(self.ranges.unit(h, f.values), f.group)
-
-    def _earned(self, h: int, step: Steps) -> tuple[Rows | Known, Mask | None]:
-        """Returns y for the members of the next level, and `[m]` which of them predict what cannot be earned, if any do."""
+        taken = self._taken[h].keys(step.x, step.actions)
+        known = self._taken[h].has(taken)
+        some = members[self._links[h].one_of_row(pairs.row)] if known else members
+        values = taken_values(self.functions, h, some, step.x, step.actions)
+        f = (Known if known else Rows)(self.ranges.unit(h, values.values), values.group)
         if h == self.horizon - 1:
-            return Rows(self.ranges.unit(h, step.rewards[None]), np.zeros(1, dtype=np.int64)), None
-        members, column = self._members[h + 1], self._pairs[h].column
-        known = self._reached[h].add(step.next_x[step.goes_on])
-        some = members[self._links[h + 1].one_of_column(column)] if known else members
+            paid = Rows(self.ranges.unit(h, step.rewards[None]), np.zeros(1, dtype=np.int64))
+            return _Batch(step, f, paid, None, taken, set())
+        following = self._members[h + 1]
+        reached = self._reached[h].keys(step.next_x[step.goes_on])
+        known = self._reached[h].has(reached)
+        some = following[self._links[h + 1].one_of_column(pairs.column)] if known else following
         top = top_values(self.functions, h + 1, some, step.next_x[step.goes_on])
-        y = np.tile(step.rewards, (len(top.values), 1))
-        y[:, step.goes_on] += top.values
+        earned = np.tile(step.rewards, (len(top.values), 1))
+        earned[:, step.goes_on] += top.values
         # Totals have a range, so no value lies outside of what can still be earned: this costs nothing of delta.
-        wrong = self.ranges.impossible(y + step.before)
-        y = self.ranges.unit(h, y)
-        if known:
-            return Known(y, top.group), wrong[top.group][column] if wrong.any() else None
-        return Rows(y, top.group), wrong[top.group] if wrong.any() else None
+        wrong = self.ranges.impossible(earned + step.before)
+        group = top.group[pairs.column] if known else top.group  # [m]
+        y = (Known if known else Rows)(self.ranges.unit(h, earned), top.group)
+        return _Batch(step, f, y, wrong[group] if wrong.any() else None, taken, reached)
+
+    def _bet(self, h: int, batch: "_Batch", pairs: Pairs, t: int) -> int:
+        """Settles the bets of a level on samples and returns how many pairs died."""
+        self._taken[h].add(batch.taken)
+        self._reached[h].add(batch.reached)
+        return pairs.update(batch.f, batch.y, t, batch.step.x, batch.step.actions)
+
+    def _put_off(self, h: int, step: Steps, t: int) -> None:
+        """Lets the samples of a level wait, from these on; a level does so once at most."""
+        pairs = self._pairs[h]
+        self._waiting[h] = Waiting(pairs, self._members[h], self._members[h + 1], t, [step])
+        self._may_wait[h] = False
+        self._pairs[h] = pairs.shown()
+
+    def _is_due(self, h: int) -> bool:
+        """Whether the samples that wait at a level may be bet on now."""
+        waiting = self._waiting[h]
+        return waiting is not None and waiting.is_due(self._n_kinds(h + 1, self._members[h + 1]))
+
+    def _n_kinds(self, h: int, members: Ints) -> int:
+        """Returns at least as many as there are different max_a f of members."""
+        return len(self.functions.kinds(h, members, 0)[0])
+
+    def catch_up(self, h: int) -> int:
+        """Settles the bets on all samples that wait at a level; returns how many pairs died.
+
+        Forecasts take the members that lived when the level began to wait: nothing that was seen later chooses among
+        them. Only columns that are still alive are looked at; the bets of a column do not depend on other columns.
+        """
+        waiting, self._waiting[h] = self._waiting[h], None
+        if waiting is None:
+            return 0
+        pairs, died = waiting.pairs, 0
+        pairs.keep_columns(np.isin(waiting.columns, self._members[h + 1], assume_unique=True))
+        pairs.cells.limit(len(waiting.columns))
+        refuted = np.zeros(len(self._members[h + 1]), dtype=bool)
+        for t, step in waiting.blocks():
+            batch = self._read(h, step, pairs, waiting.rows)
+            if batch.wrong is not None:
+                refuted |= batch.wrong
+            died += self._bet(h, batch, pairs, t)
+        pairs.cells.limit(None)
+        pairs.keep_rows(np.isin(waiting.rows, self._members[h], assume_unique=True))
+        self._pairs[h] = pairs
+        for f, following in waiting.refuted:
+            i, j = _place(self._members[h], f), _place(self._members[h + 1], following)
+            if i is not None and j is not None:
+                pairs.kill(int(pairs.row[i]), int(pairs.column[j]))
+        self._keep(h + 1, ~refuted)
+        self.settle()
+        return died + int(refuted.sum())
 
     def log_wealth(self, member: Member) -> tuple[float, ...]:
         """Returns the logarithms of the bets won against a survivor's pairs, level by level."""
@@ -156,11 +234,18 @@ class ProductSurvivors:
 
     def kill(self, member: Member, level: int) -> None:
         """Drops a function's pair at a level, and all pairs that are equal to it on everything played so far [B2]."""
-        places = self._places(member)
+        places, waiting = self._places(member), self._waiting[level]
         assert places is not None, "a candidate is alive"
+        if waiting is not None:  # its rows and columns do not say yet which pairs are equal
+            waiting.refuted.add(self._pair(places, level))
+            return
         i, j = self._edges(places)[level]
         self._pairs[level].kill(i, j)
         self.settle()
+
+    def _pair(self, places: Sequence[int], level: int) -> tuple[int, int]:
+        """Returns the members of a chain at a level, which is not the last, and at the next."""
+        return int(self._members[level][places[level]]), int(self._members[level + 1][places[level + 1]])
 
     def settle(self) -> None:
         """Drops members that lie on no surviving chain: one pass backwards, one forwards.
@@ -198,8 +283,8 @@ class ProductSurvivors:
         chain = (member,) if isinstance(member, int) else member
         places = []
         for twin, members, i in zip(self._twin, self._members, chain, strict=True):
-            place = int(np.searchsorted(members, twin[i]))
-            if place == len(members) or members[place] != twin[i]:
+            place = _place(members, int(twin[i]))
+            if place is None:
                 return None
             places.append(place)
         return places
@@ -212,7 +297,8 @@ class ProductSurvivors:
 
     def fit(self, first: Mask) -> "ProductFit":
         """Returns how well the chains fit that begin at living members `first` `[m]` of level 0."""
-        return ProductFit(self, [p.weights() for p in self._pairs], first)
+        both = zip(self._pairs, self._waiting, strict=True)
+        return ProductFit(self, [p.weights() if w is None else p.even_weights() for p, w in both], first)
 
     def links(self, h: int) -> "Links":
         """Returns which rows of a level's pairs its members link to which columns of the pairs before; h is at least 1."""
@@ -251,7 +337,11 @@ class ProductFit:
         return float(best.max()) - own
 
     def draw(self, rng: np.random.Generator) -> Member:
-        """Returns a chain at random in proportion to its weight: sums forwards, then draws backwards."""
+        """Returns a chain at random in proportion to its weight: sums forwards, then draws backwards.
+
+        At a level that waits all living pairs weigh the same. There the member with the number of the one that was drawn
+        for the next level is taken, where it can be: levels that are alike number their functions alike.
+        """
         space, sums = self._space, [self._first]  # of the members of level 0, then of the columns of each level
         for h, (pairs, weights) in enumerate(zip(space._pairs, self._weights, strict=True)):
             if h == 0:
@@ -260,7 +350,7 @@ class ProductFit:
                 links = space.links(h)
                 by_row = _log_sums(links.row, sums[-1][links.column] + np.log(links.members), pairs.n_rows)
             sums.append(weights.log_sums(by_row))
-        place, chain = 0, []
+        place, chain = 0, list[int]()
         for h in reversed(range(space.horizon)):
             pairs = space._pairs[h]
             fits = self._weights[h].column(int(pairs.column[place]))
@@ -272,6 +362,10 @@ class ProductFit:
                 logs = sums[h][links.column] + fits[links.row]
                 chances = np.exp(logs - logs.max())[links.place]
             place = _drawn(chances, rng)
+            waiting = space._waiting[h]
+            if waiting is not None and (chain[-1], chain[-1]) not in waiting.refuted:
+                same = _place(space.living(h), chain[-1])
+                place = same if same is not None and chances[same] > 0 else place
             chain.append(int(space.living(h)[place]))
         return tuple(reversed(chain))
 
@@ -320,6 +414,12 @@ def _one_of(group: Ints) -> Ints:
     one = np.empty(int(group.max()) + 1, dtype=np.int64)
     one[group[::-1]] = np.arange(len(group))[::-1]
     return one
+
+
+def _place(members: Ints, member: int) -> int | None:
+    """Returns the place of a member among members in order; None where it is not one of them."""
+    place = int(np.searchsorted(members, member))
+    return place if place < len(members) and members[place] == member else None
 
 
 def _drawn(chances: Floats, rng: np.random.Generator) -> int:

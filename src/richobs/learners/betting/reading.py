@@ -14,7 +14,9 @@ from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.stats.bets import ZETA
 from richobs.stats.grouping import kinds, numbered
 
-AT_ONCE_VALUES = 8_000_000  # values of functions that are held in memory at once
+AT_ONCE_VALUES = 1 << 16  # values of functions that are read at once: few enough for a processor's cache
+
+FEW_VALUES = 1 << 12  # members times samples up to which values are read for each member and each sample
 
 
 class Steps(NamedTuple):
@@ -71,6 +73,8 @@ class Known(NamedTuple):
 
 def taken_values(functions: FunctionClass, level: int, members: Ints, x: Observations, actions: Ints) -> Rows:
     """Returns f(x, a) of members at the actions that were taken."""
+    if len(members) * len(x) <= FEW_VALUES:
+        return _grouped(read(functions, level, x, members, partial(_of_actions, actions)))
     some, place = distinct(x)
     group = np.zeros(len(members), dtype=np.int64)
     parts: list[tuple[Ints, Floats]] = []  # samples, values of the groups of one action
@@ -98,13 +102,33 @@ def _of_action(action: int, values: Floats) -> Floats:
     return values[:, :, action]
 
 
+def _of_actions(actions: Ints, values: Floats) -> Floats:
+    """Returns `[m, n]` the values of an action for each sample, out of values `[m, n, K]`."""
+    return values[:, np.arange(len(actions)), actions]
+
+
+def _largest(values: Floats) -> Floats:
+    """Returns `[m, n]` the largest of values `[m, n, K]`."""
+    return np.asarray(values.max(axis=2))
+
+
+def _grouped(values: Floats) -> Rows:
+    """Returns the distinct rows of values `[m, n]`."""
+    if len(values) == 1:
+        return Rows(values, np.zeros(1, dtype=np.int64))
+    first, row = kinds(*values.T)
+    return Rows(values[first], row)
+
+
 def top_values(functions: FunctionClass, level: int, members: Ints, x: Observations) -> Rows:
     """Returns max_a f(x, a) of members."""
     if not len(x):
         return Rows(np.zeros((1, 0)), np.zeros(len(members), dtype=np.int64))
+    if len(members) * len(x) <= FEW_VALUES:
+        return _grouped(read(functions, level, x, members, _largest))
     some, place = distinct(x)
     reps, rep = functions.kinds(level, members, 0)
-    values = read(functions, level, x[some], reps, lambda v: v.max(axis=2))
+    values = read(functions, level, x[some], reps, _largest)
     first, row = kinds(*values.T)
     return Rows(values[first][:, place], row[rep])
 
@@ -136,16 +160,22 @@ class Seen:
         """Starts with nothing seen."""
         self._known: set[bytes] = set()
 
-    def add(self, x: Observations, actions: Ints | None = None) -> bool:
-        """Adds observations `[n, ...]`, each with its action `[n]` where they are given; returns whether all were known."""
+    @staticmethod
+    def keys(x: Observations, actions: Ints | None = None) -> set[bytes]:
+        """Returns the digests of observations `[n, ...]`, each with its action `[n]` where they are given."""
         salts = np.zeros(len(x), dtype=np.int64) if actions is None else actions.astype(np.int64)
-        keys = {
+        return {
             hashlib.blake2b(row.tobytes(), digest_size=16, salt=salt.tobytes()).digest()
             for row, salt in zip(np.asarray(x), salts, strict=True)
         }
-        known = keys <= self._known
+
+    def has(self, keys: set[bytes]) -> bool:
+        """Whether all of these were added before."""
+        return keys <= self._known
+
+    def add(self, keys: set[bytes]) -> None:
+        """Adds digests, once members were told apart by what they stand for."""
         self._known |= keys
-        return known
 
 
 def distinct(x: Observations) -> tuple[Ints, Ints]:

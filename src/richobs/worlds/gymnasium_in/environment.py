@@ -483,7 +483,7 @@ def _from_dm_env(env: Any) -> Env:
     except ImportError as error:
         raise InvalidInput(
             f"a {type(env).__name__} is a dm_env environment; shimmy makes a Gymnasium environment of it: pip install "
-            "'shimmy[bsuite]'."
+            "'richobs[bsuite]'."
         ) from error
     made: Env = shimmy.BSuiteCompatibilityV0(env)
     return made
@@ -508,11 +508,16 @@ def _declared_ranges(declared: Declared, copies: Copies, n_actions: int) -> tupl
             return total, implied_step_range(total)
         seen = rewards_seen(copies, n_actions, horizon)
         (low, high), (least, most) = seen.step, seen.total
+        advice = f"step_range=({low:g}, {high:g}) is right if its documentation names no rewards outside."
+        if least == most:  # a range of one number would be refused too
+            advice = (
+                "all earned the same, so they do not show the range. Look for it in the environment's documentation."
+            )
         raise InvalidInput(
             f"{declared.name} does not say which rewards it can pay, and a guarantee needs their range. Declare "
             "step_range=(low, high) of one reward, reward_range=(low, high) of an episode's total, or both. In "
             f"{EPISODES} episodes of random actions rewards lay in [{low:g}, {high:g}] and totals in [{least:g}, {most:g}]: "
-            f"step_range=({low:g}, {high:g}) is right if its documentation names no rewards outside."
+            f"{advice}"
         )
     # An episode has 1 to H rewards, so this holds surely.
     surely = (step[0] * (horizon if step[0] < 0 else 1), step[1] * (horizon if step[1] > 0 else 1))
