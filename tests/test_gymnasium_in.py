@@ -629,7 +629,7 @@ class TestArguments:
         catch = type("Catch", (base,), {"__module__": "bsuite.catch"})
         monkeypatch.setitem(sys.modules, "shimmy", None)
         for given in (catch(), catch):
-            with pytest.raises(InvalidInput, match=r"pip install 'shimmy\[bsuite\]'"):
+            with pytest.raises(InvalidInput, match=r"pip install 'richobs\[bsuite\]'"):
                 on_the_line(given)
         shimmy = types.ModuleType("shimmy")
         shimmy.BSuiteCompatibilityV0 = lambda env: Line()
