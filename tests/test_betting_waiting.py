@@ -11,7 +11,7 @@ from richobs.classes import Layered, TableLevel
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.randomness import keyed_generator
-from richobs.learners.betting import cells, product, waiting
+from richobs.learners.betting import cells, waiting
 from richobs.learners.betting.product import ProductSurvivors
 from richobs.learners.betting.ranges import Ranges
 from richobs.learners.betting.reading import Steps, steps_of
@@ -27,7 +27,7 @@ EXACT_SIZES = (1, 1, 1, 1)  # of the batches whose outcomes are all looked at
 def waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets every level but the last wait as soon as members are told apart, until it is asked for."""
     monkeypatch.setattr(waiting, "LARGE_CLASS", 0)
-    monkeypatch.setattr(product, "MOST_PAIRS", 1)
+    monkeypatch.setattr(waiting, "MOST_PAIRS", 1)
     monkeypatch.setattr(waiting, "DUE", ((math.inf, 0),))
     monkeypatch.setattr(waiting, "BLOCK", 5)  # two batches
 
@@ -182,7 +182,7 @@ def test_waiting_ends_when_few_kinds_are_left_or_many_samples_wait() -> None:
 def test_a_lock_whose_levels_wait_is_certified_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """lock/4 has 240 functions a level and few pairs; here its levels wait as those of a large class do."""
     monkeypatch.setattr(waiting, "LARGE_CLASS", 0)
-    monkeypatch.setattr(product, "MOST_PAIRS", 64)
+    monkeypatch.setattr(waiting, "MOST_PAIRS", 64)
     monkeypatch.setattr(waiting, "DUE", ((math.inf, 4000),))
     waited: list[int] = []
     catch_up = ProductSurvivors.catch_up
@@ -228,7 +228,7 @@ def test_bets_on_samples_that_waited_win_nothing_from_q_star_on_average(monkeypa
     that wait decide how long it waits, and who is dropped in the meantime. A bet that depends on them moves the mean.
     """
     monkeypatch.setattr(waiting, "LARGE_CLASS", 0)
-    monkeypatch.setattr(product, "MOST_PAIRS", 3)
+    monkeypatch.setattr(waiting, "MOST_PAIRS", 3)
     monkeypatch.setattr(waiting, "DUE", ((math.inf, 0),))
     monkeypatch.setattr(waiting, "BLOCK", 2)
     monkeypatch.setattr(exact, "SIZES", EXACT_SIZES)

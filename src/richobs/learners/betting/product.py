@@ -16,7 +16,7 @@ from richobs.core.types import Floats, Ints, Mask, Member
 from richobs.learners.betting.pairs import HostPairs, Pairs, Weights
 from richobs.learners.betting.ranges import Ranges
 from richobs.learners.betting.reading import Known, Largest, Rows, Seen, Steps, taken_values, top_values
-from richobs.learners.betting.waiting import MOST_PAIRS, Waiting, may_wait
+from richobs.learners.betting.waiting import Waiting, begins, may_wait
 from richobs.stats import bets
 from richobs.stats.grouping import numbered
 from richobs.stats.shares import Share
@@ -126,7 +126,7 @@ class ProductSurvivors:
                 waiting.steps.append(step)
                 continue
             batch = self._read(h, step, self._pairs[h], self._members[h])
-            if self._may_wait[h] and self._pairs[h].size_with(batch.f, batch.y) > MOST_PAIRS:
+            if self._may_wait[h] and begins(self._pairs[h].size_with(batch.f, batch.y)):
                 self._put_off(h, step, t)
                 continue
             if batch.wrong is not None:

@@ -18,12 +18,18 @@ from richobs.learners.betting.reading import Steps
 LARGE_CLASS = 1 << 21  # members times kinds of the next level above which a level may wait
 MOST_PAIRS = 1 << 12  # pairs at which such a level begins to wait
 BLOCK = 32  # samples from which on batches that waited make one
-DUE = ((256, 1 << 20), (1024, 1 << 26))  # while fewer samples wait: members times kinds at which waiting ends
+# While fewer samples wait than this: members times kinds at which waiting ends.
+DUE: tuple[tuple[int, float], ...] = ((256, 1 << 20), (1024, 1 << 26))
 
 
 def may_wait(members: int, kinds: int) -> bool:
     """Whether a level may wait: members of the level, and kinds of the next, are many."""
     return members * kinds > LARGE_CLASS
+
+
+def begins(pairs: int) -> bool:
+    """Whether a level that may wait begins to: a batch would tell so many pairs apart."""
+    return pairs > MOST_PAIRS
 
 
 @dataclass
