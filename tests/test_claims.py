@@ -82,11 +82,12 @@ def test_what_the_policy_earns_and_what_others_could_are_two_sentences():
     assert words == (
         "With probability at least 0.95 two things hold. The policy's value is at least 0.41: this assumes only that "
         "episodes are independent and rewards in the declared ranges. And V* is at most 0.5 and at most 0.1 above the "
-        "policy's value, provided that rewards are right, and that Q* is in the class."
+        "policy's value, provided also that rewards are right, and that Q* is in the class."
     )
 
 
 def test_without_bounds_there_is_one():
     assert claim_words(0.1, 0.2, ["Q* is in the class"], sampling=()) == (
-        "With probability at least 0.9 the policy's value is at most 0.2 below V*, provided that Q* is in the class."
+        "With probability at least 0.9 the policy's value is at most 0.2 below V*, provided that episodes are "
+        "independent, and that Q* is in the class."
     )

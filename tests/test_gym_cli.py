@@ -311,7 +311,7 @@ class TestDeterministicEnvironments:
         assert words == (
             "With probability at least 0.95 two things hold. The policy's value is at least 0.41: this assumes only that "
             "it is so, that episodes are independent and rewards in the declared ranges. And V* is at most 0.5 and at "
-            "most 0.1 above the policy's value, provided that it is so, and that Q* is in the class."
+            "most 0.1 above the policy's value, provided also that it is so, and that Q* is in the class."
         )
 
     def test_real_episodes_are_told_beside_those_that_were_asked_for(self, capsys):

@@ -160,13 +160,19 @@ def claim_words(
         upper: U, what no policy exceeds; None where the learner has no such bound.
     """
     sure, near = f"With probability at least {probability_words(delta)}", number_words(epsilon, up=True)
-    *most, last = (f"that {words}" for words in (*sampling, *assumptions))
-    provided = f"provided {', '.join([*most, f'and {last}' if most else last])}"
     if lower is None or upper is None:
-        return f"{sure} the policy's value is at most {near} below V*, {provided}."
+        provided = _listed_words((*sampling, "episodes are independent", *assumptions))
+        return f"{sure} the policy's value is at most {near} below V*, provided {provided}."
     sampled = "".join(f"that {words}, " for words in sampling)
     return (
         f"{sure} two things hold. The policy's value is at least {number_words(lower, up=False)}: this assumes only "
         f"{sampled}that episodes are independent and rewards in the declared ranges. And V* is at most "
-        f"{number_words(upper, up=True)} and at most {near} above the policy's value, {provided}."
+        f"{number_words(upper, up=True)} and at most {near} above the policy's value, provided also "
+        f"{_listed_words((*sampling, *assumptions))}."
     )
+
+
+def _listed_words(assumptions: Sequence[str]) -> str:
+    """Returns assumptions as one text: that a, that b, and that c."""
+    *most, last = (f"that {words}" for words in assumptions)
+    return ", ".join([*most, f"and {last}" if most else last])

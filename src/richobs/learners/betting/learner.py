@@ -31,7 +31,7 @@ class Betting(Learner):
     """The betting search."""
 
     name = "betting"
-    about = "Betting search: an optimistic search whose bets Q* cannot win; transitions may be random."
+    about = "Betting search: optimistic, with bets that nobody can expect to win against Q*; transitions may be random."
     cites = "docs/betting.md; average Bellman errors after Jiang et al. 2017, bets after Waudby-Smith and Ramdas 2024"
     given = ("class of value functions", "horizon")
     promises = Promise(
