@@ -33,8 +33,8 @@ def test_a_certificate_says_what_was_promised_and_spent():
     content = certificate.content
     assert certificate.claim == (
         "With probability at least 0.9 the policy's value is at most 0.1 below V*, provided that episodes are independent, "
-        "that the best value of an action depends on what is seen, not on what was seen before, that Q* is in the class, that "
-        "the same actions lead to the same hidden state, and that no level has more than 3 hidden states."
+        "that the best value of an action depends on what is seen, not on what was seen before, that Q* is in the class, "
+        "that the same actions lead to the same hidden state, and that no level has more than 3 hidden states."
     )
     assert content["environment"] == {
         "id": "lock/3",
