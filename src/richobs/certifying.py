@@ -609,7 +609,13 @@ def _shown(wanted: bool) -> Iterator[Listener]:
         return
     from rich.console import Console
 
-    with Console(stderr=True, highlight=False, emoji=False).status("playing") as status:
+    from richobs.show.live import can_draw
+
+    console = Console(stderr=True, highlight=False, emoji=False)
+    if not can_draw(console):  # a notebook without ipywidgets, for instance
+        yield lambda report: None
+        return
+    with console.status("playing") as status:
         yield lambda report: status.update(
             f"{report.episodes:,} episodes: the value lies between {number_words(report.lower, up=False)} and "
             f"{number_words(report.upper, up=True)}"
