@@ -21,7 +21,7 @@ from richobs.show.words import number
 ROWS = 60  # of a table that the page shows
 TAKES: dict[Scale, str] = {
     "fast": "about 55 seconds of CPU time in all",
-    "full": "about 20 minutes of CPU time in all, which workers share",
+    "full": "about 16 minutes of CPU time in all, which workers share",
 }
 MARKS: dict[Judgement, str] = {"holds": "✓", "holds as read": "≈", "false as printed": "✗", "check failed": "!"}
 PLURALS: dict[Judgement, str] = {
