@@ -290,6 +290,20 @@ def test_the_truth_survives():
         assert problem.optimal_function in search.space, seed
 
 
+def test_every_search_counts_its_own_eliminations():
+    """At most M H eliminations are allowed in one search; on demand there are many searches."""
+    from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
+    from richobs.spaces import version_space
+
+    problem = richobs.make("random", seed=0)
+    engine = CountedEngine(problem.process, problem.functions, seed=0, ledger=Ledger())
+    constants = Lsvee().constants(problem, Settings(delta=0.1))
+    search = LsveeSearch(engine, version_space(problem.functions), constants)
+    for _ in range(constants.max_eliminations + 2):
+        learn_from(search, (), constants.search)
+        assert 1 <= search.eliminations <= constants.max_eliminations
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), horizon=st.integers(1, 3), n_states=st.integers(1, 3), class_size=st.integers(1, 5))
 def test_layered_and_listed_classes_give_the_same_run(seed, horizon, n_states, class_size):

@@ -664,6 +664,9 @@ def test_what_verify_found_belongs_to_the_certificate_it_was_about(tmp_path):
         StoredRun.read(tmp_path)
     (tmp_path / "certificate.json").write_text(text)
     assert StoredRun.read(tmp_path).verification == checked
+    other = {**json.loads((tmp_path / "verification.json").read_text()), "certificate": "0" * 64}
+    (tmp_path / "verification.json").write_text(json.dumps(other))
+    assert StoredRun.read(tmp_path).verification is None
 
 
 def test_going_on_is_unfinished_until_it_is_finished(tmp_path):
