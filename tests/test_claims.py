@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import richobs
 from richobs.core.events import Progress
 from richobs.core.outcome import claim_words, exact_words, number_words
 from richobs.core.units import UnitsChosen
@@ -90,4 +91,11 @@ def test_without_bounds_there_is_one():
     assert claim_words(0.1, 0.2, ["Q* is in the class"], sampling=()) == (
         "With probability at least 0.9 the policy's value is at most 0.2 below V*, provided that episodes are "
         "independent, and that Q* is in the class."
+    )
+
+
+@pytest.mark.parametrize(("world", "learner"), [("mdp", "rmax"), ("lock/2", "uniform-allocation")])
+def test_rivals_say_that_they_need_independent_episodes(world, learner):
+    assert (
+        ", provided episodes are independent" in richobs.learn(richobs.make(world), learner=learner, epsilon=0.4).claim
     )

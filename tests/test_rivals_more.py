@@ -449,10 +449,10 @@ class TestStableBaselines:
     def test_the_ledger_counts_every_episode_and_global_generators_stay(self, name, episodes, gap):
         pytest.importorskip("stable_baselines3")
         problem = richobs.make("bandit,n_contexts=4,n_actions=3,class_size=20")
-        before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+        before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002 (looked at, not drawn from)
         outcome = run(problem, Settings(learner=name, tuning=(f"episodes={episodes}",)))
         assert outcome.episodes == episodes
-        assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
+        assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002 (looked at, not drawn from)
         assert problem.optimal_value - problem.value(outcome.policy) <= gap
         assert not outcome.guaranteed
 

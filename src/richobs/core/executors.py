@@ -5,6 +5,9 @@ does not matter who computes it, when, or how often. What all tasks of a run nee
 `Spec`. It is pickled once, named by its digest, and kept by each worker process; a worker that does not have it says so, and
 gets the task again with the spec. Before a worker process uses a spec, it computes what the parent has computed too, and
 refuses where it finds something else. Answers are taken in the order of tasks, and few tasks are under way at a time.
+
+Pickles pass between a run and workers that it started or was given, never through a file: what was stored or came from
+somebody else is not unpickled anywhere.
 """
 
 import collections

@@ -93,9 +93,9 @@ def near_optimal(settings: Settings, ledger: Ledger, best: str, provided: str = 
         settings: with delta.
         ledger: of the run, which knows what its episodes rest on.
         best: what the policy's value is compared with.
-        provided: what the claim rests on, beside rewards whose totals lie in the declared range.
+        provided: what the claim rests on, beside independent episodes and rewards whose totals lie in the declared range.
     """
-    needed = " and ".join([*ledger.assumes, *([provided] if provided else [])])
+    needed = " and ".join([*ledger.assumes, "episodes are independent", *([provided] if provided else [])])
     return partial(_near_optimal_words, settings.delta, best, needed)
 
 
@@ -104,7 +104,7 @@ def _near_optimal_words(
 ) -> str:
     return (
         f"With probability at least {probability_words(delta)} the policy's value is within {epsilon!r} of "
-        f"{best}{', provided ' + needed if needed else ''}."
+        f"{best}, provided {needed}."
     )
 
 
