@@ -22,9 +22,12 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from richobs.runs.arena import Arena, Contest, contestants, plan_arena, read_runs, run_arena
 from richobs.show import words
-from richobs.show.arena import (
+from richobs.show.summary import plain_console
+from richobs.show.sweep import sweep_watched
+from richobs.worlds.registry import WORLDS
+from richobs_lab.arena.contest import Arena, Contest, contestants, plan_arena, read_runs, run_arena
+from richobs_lab.arena.page import (
     CPU,
     EPISODES,
     PROFILES,
@@ -35,9 +38,6 @@ from richobs.show.arena import (
     episodes_words,
     write_arena,
 )
-from richobs.show.summary import plain_console
-from richobs.show.sweep import sweep_watched
-from richobs.worlds.registry import WORLDS
 
 ROOT = pathlib.Path(__file__).parents[1]
 STORED = ROOT / "benchmarks" / "results" / "arena.json"

@@ -18,7 +18,7 @@ import richobs
 from measure import publish
 from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
-from richobs.learners.rival_events import RoundPlayed
+from richobs_lab.rivals.rival_events import RoundPlayed
 
 ROLLOUTS = 5_000  # of a policy whose value cannot be computed
 SOLVED = 0.9  # part of V* that a policy must earn

@@ -20,7 +20,7 @@ import sys
 import richobs
 from decoders import AUTHORS, LEAST, PUBLISHED, trial
 from measure import publish
-from richobs.learners.rival_events import RoundPlayed
+from richobs_lab.rivals.rival_events import RoundPlayed
 
 FIRST_SEED = 100  # sizes, steps and bonuses were chosen on seeds below
 LATENT_Q = {5: 600, 10: 1_400, 20: 2_800, 50: 7_300}

@@ -43,7 +43,7 @@ assert pathlib.Path(richobs.__file__).resolve().is_relative_to(here / "src"), ri
 class Mutant:
     """A wrong edit of one file."""
 
-    file: str  # below src/richobs
+    file: str  # below src/richobs, or below src where it begins with richobs_lab/
     old: str  # exact text; it occurs once
     new: str
     test: tuple[str, ...]  # pytest node ids, at least one of which must go red
@@ -54,9 +54,13 @@ class Mutant:
         """The folder that the file lies in."""
         return str(Path(self.file).parent)
 
+    def path(self, root: Path) -> Path:
+        """Returns where the file lies in a copy of the repository."""
+        return root / "src" / (self.file if self.file.startswith("richobs_lab/") else f"richobs/{self.file}")
+
     def problem(self, root: Path = ROOT) -> str | None:
         """Returns why the edit cannot be made, or None."""
-        file = root / "src" / "richobs" / self.file
+        file = self.path(root)
         if not file.exists():
             return f"there is no file {self.file}"
         text = file.read_text(encoding="utf-8")
@@ -122,7 +126,7 @@ def run_tests(copy: Path, tests: Iterable[str]) -> tuple[int, str]:
 @contextmanager
 def applied(mutant: Mutant, copy: Path) -> Iterator[None]:
     """Makes the edit in a copy, and takes it back afterwards."""
-    file = copy / "src" / "richobs" / mutant.file
+    file = mutant.path(copy)
     text = file.read_bytes()
     compiled = Path(cache_from_source(str(file)))
     try:

@@ -5,8 +5,8 @@
 `paper_mutants.toml` lists the edits. Each is applied in a scratch copy of the repository, and the statements that import the
 edited file are run there at the fast scale: a check that fails, or a measurement that raises an error, kills the mutant. The
 first statement that kills ends it, unless --every asks for all. The table is written after every mutant to
-src/richobs/paper/kills.json. A row of it is not run again while the source of a statement that killed the mutant, or of all
-statements that did not, is still the same. Statements that killed a mutant before are asked first, then quick ones.
+src/richobs_lab/paper/kills.json. A row of it is not run again while the source of a statement that killed the mutant, or of
+all statements that did not, is still the same. Statements that killed a mutant before are asked first, then quick ones.
 """
 
 import argparse
@@ -28,17 +28,17 @@ from typing import Any
 
 from tests.mutants import Mutant, applied, make_copy
 
-from richobs.paper import STATEMENTS
-from richobs.paper.sources import PACKAGE, source_digest, source_files
+from richobs_lab.paper import STATEMENTS
+from richobs_lab.paper.sources import SOURCE, source_digest, source_files
 
 TABLE = Path(__file__).with_suffix(".toml")
-RESULT = PACKAGE / "paper" / "kills.json"
+RESULT = SOURCE / "richobs_lab" / "paper" / "kills.json"
 LONGEST = 1800  # seconds after which a mutant's statements count as ones that do not end
 PROGRAM = """
 import json, sys, time
 import richobs
 assert richobs.__file__.startswith(sys.argv[1]), richobs.__file__
-from richobs.paper import load, runner
+from richobs_lab.paper import load, runner
 every = sys.argv[2] == "every"
 for name in sys.argv[3:]:
     begin = time.process_time()
@@ -69,7 +69,7 @@ class Row:
     @property
     def statements(self) -> list[str]:
         """The statements that import the edited file."""
-        return [name for name in STATEMENTS if PACKAGE / self.mutant.file in _files_of(name)]
+        return [name for name in STATEMENTS if self.mutant.path(SOURCE.parent) in _files_of(name)]
 
 
 @functools.cache

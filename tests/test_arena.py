@@ -17,10 +17,20 @@ from richobs.core.events import Progress
 from richobs.core.policies import Greedy, OpenLoop
 from richobs.core.settings import Settings
 from richobs.learners import learner
-from richobs.learners.rival_events import RoundPlayed
-from richobs.runs import arena as arenas
 from richobs.runs import session, sweep
-from richobs.runs.arena import (
+from richobs.runs.sweep import CellResult, SweepProgress, run_cells
+from richobs.show.sweep import sweep_watched
+from richobs.worlds.registry import make
+from richobs_lab.arena import contest as arenas
+from richobs_lab.arena.aggregates import (
+    bootstrap,
+    growth_exponent,
+    interquartile_estimate,
+    interquartile_mean,
+    profile,
+    profile_band,
+)
+from richobs_lab.arena.contest import (
     Arena,
     ArenaRun,
     Contest,
@@ -32,19 +42,9 @@ from richobs.runs.arena import (
     run_arena,
     run_contest,
 )
-from richobs.runs.sweep import CellResult, SweepProgress, run_cells
-from richobs.show.arena import ArenaView, Meeting, arena_plain, arena_table, write_arena
-from richobs.show.arena_figures import spread
-from richobs.show.sweep import sweep_watched
-from richobs.stats.aggregates import (
-    bootstrap,
-    growth_exponent,
-    interquartile_estimate,
-    interquartile_mean,
-    profile,
-    profile_band,
-)
-from richobs.worlds.registry import make
+from richobs_lab.arena.figures import spread
+from richobs_lab.arena.page import ArenaView, Meeting, arena_plain, arena_table, write_arena
+from richobs_lab.rivals.rival_events import RoundPlayed
 
 ROOT = Path(__file__).parents[1]
 
@@ -429,8 +429,8 @@ class TestShown:
 
     def test_the_command_prints_json(self, small, capsys, monkeypatch):
         _, folder, done = small
-        monkeypatch.setattr("richobs.cli.arena.run_arena", lambda contest, folder, **options: done)
-        monkeypatch.setattr("richobs.cli.arena.write_arena", lambda arena, folder: [])
+        monkeypatch.setattr("richobs_lab.arena.command.run_arena", lambda contest, folder, **options: done)
+        monkeypatch.setattr("richobs_lab.arena.command.write_arena", lambda arena, folder: [])
         arguments = ["arena", "--worlds", "lock/2 lock/3", "--learners", "betting,pcid", "--seeds", "3", "--json"]
         assert main([*arguments, "--out", str(folder)]) == 0
         assert len(json.loads(capsys.readouterr().out)["results"]) == 4

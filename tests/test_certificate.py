@@ -16,10 +16,10 @@ from richobs.core.outcome import LOWER, UPPER, StopReason
 from richobs.core.problem import Problem
 from richobs.core.settings import Settings
 from richobs.learners.base import first_difference
-from richobs.learners.certified import Certified
 from richobs.runs.certificate import Certificate, certify
 from richobs.runs.session import run
 from richobs.runs.verify import BUDGET, device_difference, device_finding, verify, work_of
+from richobs_lab.certified import Certified
 
 
 def certificate_for(id="lock/3", learner="lsvee", **settings):

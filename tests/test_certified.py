@@ -19,16 +19,15 @@ from richobs.core.outcome import LOWER, UPPER, StopReason, number_words
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Answer, Query, Returns
 from richobs.engines import CountedEngine, StreamEngine
-from richobs.learners.certified import Bounds, Certified, Tuning, certified, probing
-from richobs.learners.certified.search import NARROWER
-from richobs.learners.certified.state import RESERVE, Candidate, CertifiedSearch
-from richobs.learners.certified.verification import is_settled, verify_candidate
 from richobs.learners.handing_over import Fallback
 from richobs.learners.lsvee import SamplePlan, lsvee
 from richobs.spaces import ActionRisk, LayeredSpace
-from richobs.stats import bounds
 from richobs.stats.shares import SERIES, Supposed
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.certified import Bounds, Certified, Tuning, bounds, certified, probing
+from richobs_lab.certified.search import NARROWER
+from richobs_lab.certified.state import RESERVE, Candidate, CertifiedSearch
+from richobs_lab.certified.verification import is_settled, verify_candidate
 
 learn = functools.partial(richobs.learn, learner="certified")
 GOLDEN = Path(__file__).parent / "golden"

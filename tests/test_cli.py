@@ -18,12 +18,12 @@ from richobs.cli.arguments import in_order
 from richobs.cli.main import COMMANDS
 from richobs.core.events import Progress
 from richobs.learners import LEARNERS
-from richobs.learners.certified.events import PairTested, StageDoubled
-from richobs.learners.rival_events import RoundPlayed
-from richobs.paper import STATEMENTS
 from richobs.show import terminal
 from richobs.show.live import Watch, can_draw
 from richobs.worlds.registry import WORLDS
+from richobs_lab.certified.events import PairTested, StageDoubled
+from richobs_lab.paper import STATEMENTS
+from richobs_lab.rivals.rival_events import RoundPlayed
 
 
 def run(capsys, *args):

@@ -18,11 +18,11 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
 from richobs.learners import learner
-from richobs.learners.decoding import Decoder, fit, gradients, k_means, logistic, play, policy_of, shares, softmax
-from richobs.learners.homer import Abstraction, HomerTuning, action_values, contrast
-from richobs.learners.pcid import DecodedModel, PcidTuning, pcid
-from richobs.learners.ppe import Extension, PpeTuning, best_path, decoded, eliminate, ppe
 from richobs.runs.session import check, run
+from richobs_lab.rivals.decoding import Decoder, fit, gradients, k_means, logistic, play, policy_of, shares, softmax
+from richobs_lab.rivals.homer import Abstraction, HomerTuning, action_values, contrast
+from richobs_lab.rivals.pcid import DecodedModel, PcidTuning, pcid
+from richobs_lab.rivals.ppe import Extension, PpeTuning, best_path, decoded, eliminate, ppe
 
 ROLLOUTS = 4_000
 PPE = ("decoder=least-squares", "samples=150")  # logistic regression takes ten times as long

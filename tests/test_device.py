@@ -36,15 +36,15 @@ from richobs.engines import CountedEngine, StreamEngine
 from richobs.engines.device import DeviceEngine, RoundingWatch
 from richobs.engines.recorded import pack_answer, unpack_answer
 from richobs.learners import learner
-from richobs.learners.certified.events import CandidateVerified, PairTested
-from richobs.learners.certified.search import certified
 from richobs.learners.lsvee.consensus import consensus
 from richobs.learners.lsvee.events import ConsensusTested
 from richobs.runs import store
 from richobs.runs.store import RunFolder, StoredRun, describe
-from richobs.stats.bounds import value_radius
 from richobs.stats.shares import Share
 from richobs.worlds.simulator import WorldEnvironment
+from richobs_lab.certified.bounds import value_radius
+from richobs_lab.certified.events import CandidateVerified, PairTested
+from richobs_lab.certified.search import certified
 
 FIELDS = ("v_mean", "v_var", "u_mean", "u_var")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

@@ -11,10 +11,10 @@ import pytest
 import richobs
 from richobs.cli import main
 from richobs.learners import LEARNERS
-from richobs.paper import STATEMENTS
 from richobs.worlds import WORLDS
 from richobs.worlds.assumptions import check_assumptions
 from richobs.worlds.gymnasium_out import WorldEnv
+from richobs_lab.paper import STATEMENTS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -57,7 +57,7 @@ def test_survivors_and_entries_that_cannot_run_are_noticed(tmp_path):
     absent = dataclasses.replace(first, old="this text is not there")
     no_test = dataclasses.replace(first, test=("tests/test_bounds.py::test_that_is_not_there",))
     copy = mutants.make_copy(tmp_path / "copy")
-    file = copy / "src" / "richobs" / first.file
+    file = first.path(copy)
     before = file.read_text()
     assert mutants.judge(harmless, copy).complaint == "SURVIVED"
     assert mutants.judge(absent, copy).complaint == f"its text occurs 0 times in {first.file}"

@@ -9,9 +9,9 @@ import shutil
 import pytest
 
 from richobs.core.events import Progress
-from richobs.learners.certified.events import CandidateTried
-from richobs.learners.rival_events import RoundPlayed
 from richobs.show import words, write_report
+from richobs_lab.certified.events import CandidateTried
+from richobs_lab.rivals.rival_events import RoundPlayed
 from runs import cut_short, large, stored
 
 pytestmark = pytest.mark.browser

@@ -19,18 +19,18 @@ from matplotlib.figure import Figure
 
 from richobs.cli import main
 from richobs.core.errors import InvalidInput
-from richobs.paper import STATEMENTS, Check, Conclusion, load, runner, sources
-from richobs.paper.catalogue import entries_of
-from richobs.paper.figures import panel_boxes
-from richobs.paper.formulas import mathml
-from richobs.paper.page import cell_words, render
-from richobs.paper.sources import source_digest
-from richobs.paper.store import APPLICATION
+from richobs_lab.paper import STATEMENTS, Check, Conclusion, load, runner, sources
+from richobs_lab.paper.catalogue import entries_of
+from richobs_lab.paper.figures import panel_boxes
+from richobs_lab.paper.formulas import mathml
+from richobs_lab.paper.page import cell_words, render
+from richobs_lab.paper.sources import source_digest
+from richobs_lab.paper.store import APPLICATION
 
 FAKE = '''
 """Squares; every measurement leaves a mark. Environment variables say what goes wrong, and what waits for what."""
 import os, pathlib, time
-from richobs.paper.base import Check, Conclusion
+from richobs_lab.paper.base import Check, Conclusion
 
 NAME, TITLE, SAYS = "fake", "Squares <of numbers>", "A square is what it is."
 HERE = pathlib.Path(__file__).parent
@@ -77,7 +77,7 @@ PROGRAM = """
 import pathlib, sys
 sys.path.insert(0, sys.argv[1])
 from richobs.cli import main
-from richobs.paper import STATEMENTS, runner
+from richobs_lab.paper import STATEMENTS, runner
 
 class Noted(runner.Store):
     def add(self, *given):
@@ -305,10 +305,10 @@ class TestSources:
     @pytest.fixture
     def package(self, tmp_path, monkeypatch):
         """A copy of the package's source, which the digests are made of."""
-        copy = tmp_path / "richobs"
-        shutil.copytree(sources.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        monkeypatch.setattr(sources, "PACKAGE", copy)
-        return copy
+        copy = tmp_path / "src"
+        shutil.copytree(sources.SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        monkeypatch.setattr(sources, "SOURCE", copy)
+        return copy / "richobs"
 
     def test_consensus_is_part_of_what_whole_runs_are(self, package):
         names = ["consensus", "dfs-learn", "v-star", "on-demand", "pac", "td-loss"]
@@ -320,16 +320,16 @@ class TestSources:
 
     def test_what_is_not_imported_is_no_part(self, package):
         before = source_digest(STATEMENTS["consensus"])
-        (package / "cli/paper.py").write_text("# nothing\n")
+        (package / "cli/learn.py").write_text("# nothing\n")
         assert source_digest(STATEMENTS["consensus"]) == before
 
     def test_what_is_named_in_a_registry_is_part(self):
-        assert "richobs.learners.rmax" in sources.source_files(STATEMENTS["special-cases"])
+        assert "richobs_lab.rivals.rmax" in sources.source_files(STATEMENTS["special-cases"])
         assert "richobs.learners.betting" in sources.source_files("richobs.learners")  # named in LEARNERS alone
 
     def test_imports_for_type_checkers_are_no_part(self):
-        assert "richobs.cli.paper" in sources.source_files("richobs.cli.paper")
-        assert "richobs.paper" in sources.source_files("richobs.cli.paper")  # imported inside a function
+        assert "richobs_lab.paper.command" in sources.source_files("richobs_lab.paper.command")
+        assert "richobs_lab.paper" in sources.source_files("richobs_lab.paper.command")  # imported inside a function
         assert "richobs.core.queries" not in sources._imports(
             pathlib.Path("x.py"), b"if TYPE_CHECKING:\n    import richobs.core.queries\n"
         )

@@ -13,11 +13,11 @@ import pytest
 from richobs import make
 from richobs.core.errors import InvalidInput
 from richobs.learners.lsvee.constants import PaperConstants
-from richobs.paper import STATEMENTS, formulas, kills
-from richobs.paper import map as paper_map
-from richobs.paper.base import FAR, ROUNDING
-from richobs.paper.catalogue import CATALOGUE, LABELS, SOURCE, entries_of, numbered
-from richobs.paper.page import is_numbered
+from richobs_lab.paper import STATEMENTS, formulas, kills
+from richobs_lab.paper import map as paper_map
+from richobs_lab.paper.base import FAR, ROUNDING
+from richobs_lab.paper.catalogue import CATALOGUE, LABELS, SOURCE, entries_of, numbered
+from richobs_lab.paper.page import is_numbered
 
 ROOT = pathlib.Path(__file__).parents[1]
 

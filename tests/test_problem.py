@@ -12,7 +12,7 @@ from richobs.core.outcome import Outcome, StopReason
 from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem, ValueReport, as_problem
 from richobs.core.settings import Settings, field_docs, read_tuning, write_tuning
-from richobs.learners.certified import Tuning
+from richobs_lab.certified import Tuning
 
 
 class Wrapped:

@@ -105,7 +105,7 @@ class TestPackages:
             for name in files:
                 if not name.endswith("certified/measured.json"):
                     wheel.writestr(name, "")
-        assert check.missing_from_wheel(tmp_path / "a.whl") == ["richobs/learners/certified/measured.json"]
+        assert check.missing_from_wheel(tmp_path / "a.whl") == ["richobs_lab/certified/measured.json"]
 
     def test_what_an_sdist_lacks_is_noticed(self, tmp_path, monkeypatch):
         done = subprocess.CompletedProcess([], 0, stdout="README.md\npyproject.toml\n.gitignore\n")

@@ -16,13 +16,13 @@ from richobs.core.events import Event, Mark, Progress, event
 from richobs.core.ledger import Ledger
 from richobs.core.settings import Settings
 from richobs.learners import LEARNERS, Finding, Learner, Promise
-from richobs.learners.certified.events import StageDoubled
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated, PolicyPlayed
 from richobs.runs.certificate import Certificate, Verification
 from richobs.show import chart, marks, page, palette, words, write_report
 from richobs.show.page import RunView
 from richobs.show.seeds import groups, median
 from richobs.show.tree import search_tree
+from richobs_lab.certified.events import StageDoubled
 from runs import cut_short, large, stored
 
 VOID = {"meta", "link", "br", "input"}

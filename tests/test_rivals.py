@@ -16,27 +16,27 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.engines.counted import tally
-from richobs.learners import regressor_elimination as regressor_module
-from richobs.learners import successive_elimination as successive_module
-from richobs.learners.arms import PathArms, Pulled, Scores
-from richobs.learners.delayed_q import DelayedQ, delayed_q, delayed_q_visits
-from richobs.learners.epsilon_greedy import EpsilonGreedy, EpsilonGreedyTables
-from richobs.learners.median_elimination import MedianElimination, median_elimination
-from richobs.learners.regressor_elimination import (
+from richobs.runs.session import run
+from richobs.stats.intervals import binomial_interval
+from richobs_lab.paper.rigs.lanes import Lanes, SideBySideArms, greedy_values, train
+from richobs_lab.rivals import regressor_elimination as regressor_module
+from richobs_lab.rivals import successive_elimination as successive_module
+from richobs_lab.rivals.arms import PathArms, Pulled, Scores
+from richobs_lab.rivals.delayed_q import DelayedQ, delayed_q, delayed_q_visits
+from richobs_lab.rivals.epsilon_greedy import EpsilonGreedy, EpsilonGreedyTables
+from richobs_lab.rivals.median_elimination import MedianElimination, median_elimination
+from richobs_lab.rivals.regressor_elimination import (
     RegressorElimination,
     exploring_distribution,
     regressor_elimination,
 )
-from richobs.learners.rival_events import RoundPlayed, Rounds, tell_nobody
-from richobs.learners.rmax import Rmax, enough_visits, printed_visits, rmax
-from richobs.learners.successive_elimination import SuccessiveElimination, successive_elimination
-from richobs.learners.tabular import EmpiricalModel, TableLaw, n_pairs
-from richobs.learners.ucb_q import UcbQ, UcbQTables
-from richobs.learners.uniform_allocation import UniformAllocation, naive_pulls, uniform_allocation
-from richobs.learners.uniform_exploration import UniformExploration, uniform_exploration
-from richobs.paper.rigs.lanes import Lanes, SideBySideArms, greedy_values, train
-from richobs.runs.session import run
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.rivals.rival_events import RoundPlayed, Rounds, tell_nobody
+from richobs_lab.rivals.rmax import Rmax, enough_visits, printed_visits, rmax
+from richobs_lab.rivals.successive_elimination import SuccessiveElimination, successive_elimination
+from richobs_lab.rivals.tabular import EmpiricalModel, TableLaw, n_pairs
+from richobs_lab.rivals.ucb_q import UcbQ, UcbQTables
+from richobs_lab.rivals.uniform_allocation import UniformAllocation, naive_pulls, uniform_allocation
+from richobs_lab.rivals.uniform_exploration import UniformExploration, uniform_exploration
 
 
 class Coins:

@@ -19,23 +19,23 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.core.steps import Steps, distinct
 from richobs.engines import CountedEngine, StreamEngine
-from richobs.learners import bpi_ucrl as bpi_module
-from richobs.learners import eprl as eprl_module
-from richobs.learners.bpi_ucrl import ball_upper, bpi_ucrl, plan_bounds, radius
-from richobs.learners.e3 import e3, two_plans
-from richobs.learners.epoch_greedy import exploitation
-from richobs.learners.eprl import Rewards as PairRewards
-from richobs.learners.eprl import best_path, eprl
-from richobs.learners.latent_q import LatentQTables, latent_q
-from richobs.learners.latent_states import ReplayedStates, ShownStates, find_reader, known_moves
-from richobs.learners.rmax import enough_visits
-from richobs.learners.sparse_sampling import n_nodes, printed_samples, sparse_sampling
-from richobs.learners.stable_baselines import Reading, Sb3Ppo
-from richobs.learners.tabular import EmpiricalModel
-from richobs.learners.trajectory_trees import enough_episodes, members_of, weighted_returns
-from richobs.learners.ucfh import optimistic_mean, optimistic_values, ucfh
 from richobs.runs.session import check, run
 from richobs.stats.bounds import kl_upper
+from richobs_lab.rivals import bpi_ucrl as bpi_module
+from richobs_lab.rivals import eprl as eprl_module
+from richobs_lab.rivals.bpi_ucrl import ball_upper, bpi_ucrl, plan_bounds, radius
+from richobs_lab.rivals.e3 import e3, two_plans
+from richobs_lab.rivals.epoch_greedy import exploitation
+from richobs_lab.rivals.eprl import Rewards as PairRewards
+from richobs_lab.rivals.eprl import best_path, eprl
+from richobs_lab.rivals.latent_q import LatentQTables, latent_q
+from richobs_lab.rivals.latent_states import ReplayedStates, ShownStates, find_reader, known_moves
+from richobs_lab.rivals.rmax import enough_visits
+from richobs_lab.rivals.sparse_sampling import n_nodes, printed_samples, sparse_sampling
+from richobs_lab.rivals.stable_baselines import Reading, Sb3Ppo
+from richobs_lab.rivals.tabular import EmpiricalModel, greedy_policy
+from richobs_lab.rivals.trajectory_trees import enough_episodes, members_of, weighted_returns
+from richobs_lab.rivals.ucfh import optimistic_mean, optimistic_values, ucfh
 
 MDP = "mdp/2,n_states=2,n_actions=2,class_size=4"
 
@@ -375,7 +375,7 @@ class TestE3:
             engine = counting(problem.process, seed)
             learned = e3(engine, problem.process, m, 0.05)
             assert learned.finished
-            policy = richobs.learners.tabular.greedy_policy(problem.process, learned.values)
+            policy = greedy_policy(problem.process, learned.values)
             assert problem.optimal_value - problem.value(policy) <= 0.2
             assert learned.episodes == engine.ledger.total <= 14 * m
 
@@ -400,7 +400,7 @@ class TestUcfh:
             assert learned.episodes == 40_000
             for upper, q in zip(learned.values, problem.process.q_tables, strict=True):
                 assert (upper >= q - 1e-9).all()
-            policy = richobs.learners.tabular.greedy_policy(problem.process, learned.values)
+            policy = greedy_policy(problem.process, learned.values)
             assert problem.optimal_value - problem.value(policy) <= 0.05
         assert all((v == 1).all() for v in optimistic_values(EmpiricalModel(problem.process), 8.0))
 

@@ -19,8 +19,8 @@ from richobs.worlds.diabolical import hadamard
 from richobs.worlds.frozen_lake import MAPS, candidate_lakes, has_way, process_of, q_functions
 from richobs.worlds.frozen_lake import Config as LakeConfig
 from richobs.worlds.gymnasium_out import register_all
-from richobs.worlds.lower_bound import AllPaths, Config, HistoryPredictor, member, policies, predictors
 from richobs.worlds.registry import full_id
+from richobs_lab.lower_bound import AllPaths, Config, HistoryPredictor, member, policies, predictors
 
 register_all()
 

@@ -50,9 +50,9 @@ def learn(
         functions: the class F of value functions; it should hold Q*.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the claim is false.
-        learner: who learns, by default "betting", which needs few episodes and allows random transitions. "certified"
-            assumes deterministic transitions, and so does "lsvee", the paper as printed. `richobs learners` lists all with
-            what they need and promise.
+        learner: who learns, by default "betting", which needs few episodes and allows random transitions. "lsvee" is the
+            paper as printed and assumes deterministic transitions. `richobs learners` lists all with what they need and
+            promise.
         assume: what the class is trusted for where it is a family of models (`richobs.Simulators`). "values", the weaker
             assumption, is the default: Q* of the real system is among the models' Q functions. "model" means that the real
             system is one of the models; then likelihoods eliminate models and plans certify the policy, which takes far

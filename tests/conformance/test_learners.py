@@ -20,9 +20,9 @@ from richobs.core.events import EVENTS, from_plain, to_plain
 from richobs.core.settings import Settings
 from richobs.learners import LEARNERS, learner, tuning_fields
 from richobs.learners.base import Learner, Promise
-from richobs.learners.uniform_exploration import UniformExploration
 from richobs.runs.session import check, run
 from richobs.worlds.model_environment import model_problem
+from richobs_lab.rivals.uniform_exploration import UniformExploration
 
 SKELETON = Path(__file__).parents[2] / "docs/skeletons/learner.py"
 EPSILON = 0.3

@@ -3,8 +3,8 @@
 import pytest
 from work import broken, measured, panels
 
-from richobs.paper.rigs.node import consensus_share
-from richobs.paper.statements import consensus
+from richobs_lab.paper.rigs.node import consensus_share
+from richobs_lab.paper.statements import consensus
 
 PIECES = consensus.pieces("fast")
 NUMBERS = "samples and tolerance are the printed ones"

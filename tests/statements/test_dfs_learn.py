@@ -4,7 +4,7 @@ import pytest
 from work import broken, measured, panels
 
 from richobs.learners.lsvee.constants import PaperConstants
-from richobs.paper.statements import dfs_learn, v_star
+from richobs_lab.paper.statements import dfs_learn, v_star
 
 CONCLUSIONS, MARGIN, PRECONDITIONS, CLAIM, CALLS, CAP, SIZES, EPISODES = range(8)
 

@@ -11,9 +11,9 @@ from richobs.core.policies import Greedy
 from richobs.engines import CountedEngine
 from richobs.learners.lsvee import demand as printed
 from richobs.learners.lsvee.constants import PaperConstants
-from richobs.paper.rigs import watched
-from richobs.paper.rigs.corners import cliff, gap, staircase
-from richobs.paper.statements import on_demand as statement
+from richobs_lab.paper.rigs import watched
+from richobs_lab.paper.rigs.corners import cliff, gap, staircase
+from richobs_lab.paper.statements import on_demand as statement
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from work import measured, panels
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.learners.lsvee.constants import PaperConstants
-from richobs.paper.rigs.fits import fit_exponent
-from richobs.paper.rigs.printed import Printed
-from richobs.paper.statements import pac as statement
 from richobs.runs.session import run
+from richobs_lab.paper.rigs.fits import fit_exponent
+from richobs_lab.paper.rigs.printed import Printed
+from richobs_lab.paper.statements import pac as statement
 
 
 @pytest.fixture(scope="module")

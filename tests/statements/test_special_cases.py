@@ -5,7 +5,7 @@ import math
 import pytest
 from work import broken, measured, panels
 
-from richobs.paper.statements import special_cases as statement
+from richobs_lab.paper.statements import special_cases as statement
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ import pytest
 from work import broken, measured, panels
 
 from richobs.learners.lsvee.constants import n_train
-from richobs.paper.rigs.node import (
+from richobs.spaces import layered
+from richobs_lab.paper.rigs.node import (
     NodeBounds,
     as_printed,
     beyond,
@@ -26,8 +27,7 @@ from richobs.paper.rigs.node import (
     td_elim_runs,
     where,
 )
-from richobs.paper.statements import td_elim
-from richobs.spaces import layered
+from richobs_lab.paper.statements import td_elim
 
 NUMBERS, GAPS = "samples and threshold are the printed ones", "both preconditions are met with equality"
 KEPT, BIAS, RISK = "Q* is retained", "bias bound", "instantaneous risk bound"

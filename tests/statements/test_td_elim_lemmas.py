@@ -6,8 +6,8 @@ import pytest
 import work
 
 from richobs.learners.lsvee.constants import elimination_slack
-from richobs.paper.rigs.node import NodeBounds, elimination_share, printed_for, searched, stretched
-from richobs.paper.statements import bias, deviation, estimation, risk
+from richobs_lab.paper.rigs.node import NodeBounds, elimination_share, printed_for, searched, stretched
+from richobs_lab.paper.statements import bias, deviation, estimation, risk
 
 TIGHT = {
     deviation: 0.30,

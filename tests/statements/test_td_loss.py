@@ -5,8 +5,8 @@ import pytest
 from work import broken, measured, panels
 
 from richobs.core.process import Rewards
-from richobs.paper.rigs.node import Node, biased, drawn, loss_law
-from richobs.paper.statements import td_loss
+from richobs_lab.paper.rigs.node import Node, biased, drawn, loss_law
+from richobs_lab.paper.statements import td_loss
 
 
 def test_the_lemma():

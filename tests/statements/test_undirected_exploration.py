@@ -5,7 +5,7 @@ import math
 import pytest
 from work import broken, measured, panels
 
-from richobs.paper.statements import undirected_exploration as statement
+from richobs_lab.paper.statements import undirected_exploration as statement
 
 
 @pytest.fixture(scope="module")

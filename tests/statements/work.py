@@ -5,7 +5,7 @@ import json
 import matplotlib
 from matplotlib.figure import Figure
 
-from richobs.paper.figures import STYLE
+from richobs_lab.paper.figures import STYLE
 
 
 def measured(statement):

@@ -15,6 +15,7 @@ from richobs.cli.gymnasium_options import WORLD as GYMNASIUM
 from richobs.cli.work_options import LOCAL
 from richobs.cli.world_options import WORLD_OPTIONS, option
 from richobs.core.errors import InvalidInput
+from richobs.core.registry import Registry
 from richobs.worlds.gymnasium_ids import PREFIX, is_gymnasium_id
 from richobs.worlds.registry import WORLDS, config_class, configure
 
@@ -25,12 +26,12 @@ RAY = "--ray"  # an option whose value may be left out
 ADDRESS = re.compile(rf"auto|{LOCAL}|ray://.*|.+:\d+")  # what its value looks like
 
 
-def in_order(arguments: Sequence[str], commands: Mapping[str, type[Any]]) -> list[str]:
+def in_order(arguments: Sequence[str], commands: Registry) -> list[str]:
     """Returns the same command line with everything that is not an option right behind the command.
 
     Args:
         arguments: as typed; the first is the command.
-        commands: the dataclass of each command.
+        commands: where the dataclass of each command is defined.
 
     Raises:
         InvalidInput: a world that does not exist, or a parameter that is given twice.
@@ -38,7 +39,7 @@ def in_order(arguments: Sequence[str], commands: Mapping[str, type[Any]]) -> lis
     if not arguments or arguments[0] not in commands or "--" in arguments:
         return list(arguments)
     name, *rest = arguments
-    command = commands[name]
+    command = commands.load(name)
     has_world = any(f.name == "world" for f in dataclasses.fields(command))
     takes = _options(itertools.chain([command], WORLD_OPTIONS.values() if has_world else ()))
     named, options = _separated(rest, takes)

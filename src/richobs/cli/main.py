@@ -12,45 +12,31 @@ import tyro
 from rich.markup import escape
 
 import richobs
-from richobs.cli.arena import ArenaCommand
 from richobs.cli.arguments import in_order
-from richobs.cli.audit import AuditCommand
-from richobs.cli.check import CheckCommand
-from richobs.cli.doctor import DoctorCommand
-from richobs.cli.learn import LearnCommand
-from richobs.cli.learners import LearnersCommand
-from richobs.cli.paper import PaperCommand, statements_listed
-from richobs.cli.plan import PlanCommand
-from richobs.cli.report import ReportCommand
-from richobs.cli.resume import ResumeCommand
-from richobs.cli.runs import RunsCommand
-from richobs.cli.show import ShowCommand
-from richobs.cli.sweep import SweepCommand
-from richobs.cli.value import ValueCommand
-from richobs.cli.verify import VerifyCommand
-from richobs.cli.worlds import WorldsCommand
 from richobs.core.errors import InvalidInput, RichObsError, RunStopped
+from richobs.core.registry import Registry
 from richobs.show.summary import plain_console
 
 HINT = "A world is given as `lock --horizon 10` or as `lock/10`. `--version` prints the version."
-COMMANDS: dict[str, type[Any]] = {
-    "plan": PlanCommand,
-    "learn": LearnCommand,
-    "resume": ResumeCommand,
-    "sweep": SweepCommand,
-    "arena": ArenaCommand,
-    "runs": RunsCommand,
-    "show": ShowCommand,
-    "report": ReportCommand,
-    "verify": VerifyCommand,
-    "value": ValueCommand,
-    "check": CheckCommand,
-    "audit": AuditCommand,
-    "worlds": WorldsCommand,
-    "learners": LearnersCommand,
-    "paper": PaperCommand,
-    "doctor": DoctorCommand,
-}
+COMMANDS = Registry(
+    "richobs.commands",
+    {
+        "plan": "richobs.cli.plan:PlanCommand",
+        "learn": "richobs.cli.learn:LearnCommand",
+        "resume": "richobs.cli.resume:ResumeCommand",
+        "sweep": "richobs.cli.sweep:SweepCommand",
+        "runs": "richobs.cli.runs:RunsCommand",
+        "show": "richobs.cli.show:ShowCommand",
+        "report": "richobs.cli.report:ReportCommand",
+        "verify": "richobs.cli.verify:VerifyCommand",
+        "value": "richobs.cli.value:ValueCommand",
+        "check": "richobs.cli.check:CheckCommand",
+        "audit": "richobs.cli.audit:AuditCommand",
+        "worlds": "richobs.cli.worlds:WorldsCommand",
+        "learners": "richobs.cli.learners:LearnersCommand",
+        "doctor": "richobs.cli.doctor:DoctorCommand",
+    },
+)
 INTERRUPTED = 130  # exit status that shells give to Ctrl-C
 
 
@@ -103,10 +89,16 @@ def _first_line(documented: object) -> str:
 
 
 def _command_type(arguments: Sequence[str]) -> Any:
-    """Returns all commands as one type for the parser; statements are only loaded where their list is asked for."""
-    listed = arguments[:1] == ["paper"] and bool({"-h", "--help"} & set(arguments))
-    described = {"paper": f"{_first_line(PaperCommand)}\n\n{statements_listed()}"} if listed else {}
-    kinds = [
-        Annotated[kind, tyro.conf.subcommand(name, description=described.get(name))] for name, kind in COMMANDS.items()
-    ]
+    """Returns all commands as one type for the parser; those of other packages only where none of ours is asked for.
+
+    A command may have `more_help`, a function without arguments: the text that its help ends with.
+    """
+    asked = arguments[0] if arguments else ""
+    names = [name for name in COMMANDS if not COMMANDS.is_own(asked) or COMMANDS.is_own(name)]
+    kinds = []
+    for name in names:
+        kind, text = COMMANDS.load(name), None
+        if name == asked and hasattr(kind, "more_help") and {"-h", "--help"} & set(arguments):
+            text = f"{_first_line(kind)}\n\n{kind.more_help()}"
+        kinds.append(Annotated[kind, tyro.conf.subcommand(name, description=text)])
     return functools.reduce(operator.or_, kinds)

@@ -197,7 +197,7 @@ def check_rounding(rounding: float, threshold: float) -> None:
         raise PrecisionError(
             f"moments from a device are known up to {rounding:.2g}, and a threshold here is {threshold:.3g}: less "
             f"than {PRECISION} times that. Rounding would decide which functions survive. Leave `device` out, use a larger "
-            "epsilon, or use learner='certified', which allows for rounding in its bounds."
+            "epsilon, or use learner='betting', which allows for rounding in its bets."
         )
 
 

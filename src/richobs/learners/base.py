@@ -123,6 +123,9 @@ class Learner(ABC):
     tests_pairs: ClassVar[bool] = False  # whether a path in its events ends with the action that was tested
     knows_threshold: ClassVar[bool] = False  # whether it can stop once a policy is worth a threshold, or none can be
     reads_recorded: ClassVar[bool] = False  # whether episodes that were played before are evidence for it
+    purposes: ClassVar[
+        Mapping[str, str]
+    ] = {}  # purposes of its episodes that no event of the same name explains, in words
     levels_share_episodes: ClassVar[bool] = False  # whether an episode along a path counts at every level it passes
 
     def tuning(self, settings: Settings) -> Any:

@@ -62,7 +62,7 @@ def write_measured(rows: Iterable[Measured], path: pathlib.Path) -> None:
 
 
 def read_measured(package: str) -> list[Measured]:
-    """Returns what was measured of the learner in a package such as "richobs.learners.certified"."""
+    """Returns what was measured of the learner in a package such as "richobs.learners.betting"."""
     text = resources.files(package).joinpath(MEASURED).read_text(encoding="utf-8")
     return [Measured(**{**row, "episodes": tuple(row["episodes"])}) for row in json.loads(text)]
 

@@ -334,7 +334,7 @@ class RunView:
         total = self.run.ledger.total
         questions = {event.kind: event.question for event in self.events}
         rows = [
-            (f"{phase}: {purpose}", questions.get(purpose, words.PURPOSES.get((phase, purpose), "")), n, False)
+            (f"{phase}: {purpose}", questions.get(purpose, self.learner.purposes.get(purpose, "")), n, False)
             for (phase, purpose), (_, n) in self.run.ledger.by("phase", "purpose").items()
         ]
         rows.append(("all episodes", "", total, False))

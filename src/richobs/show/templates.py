@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @functools.cache  # compiling a template takes longer than filling it in
 def environment(folder: pathlib.Path) -> "jinja2.Environment":
-    """Returns what loads the templates of a folder, with filters for numbers, bounds and powers (`raised`)."""
+    """Returns what loads the templates of a folder, and those beside this file, with filters for numbers and bounds."""
     import jinja2  # slow to load, and needed only where a page is written
 
     loaded = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader([folder, pathlib.Path(__file__).parent]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

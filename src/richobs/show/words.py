@@ -90,11 +90,3 @@ def power_of_ten(log_size: float) -> float:
 def path(actions: Sequence[int]) -> str:
     """Returns a path as its actions, `0 3 1`; the empty one is the root."""
     return " ".join(map(str, actions)) or "root"
-
-
-PURPOSES = {  # (phase, purpose) of episodes that no event of the same name explains
-    ("certified", "pilot"): "choosing what to test",
-    ("certified", "batch"): "the tests themselves",
-    ("certified", "root value"): "the best value",
-    ("betting", "play"): "the candidates' policies",
-}

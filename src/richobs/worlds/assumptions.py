@@ -15,7 +15,7 @@ from richobs.core.process import EQUALITY_TOLERANCE, PROBABILITY_TOLERANCE, Tabu
 from richobs.core.types import Floats
 
 ANY_TRANSITIONS = ("betting", "olive")  # learners whose guarantees hold for random transitions too
-DETERMINISTIC_ONLY = ("certified", "lsvee")  # learners that also need Assumption 3
+DETERMINISTIC_ONLY = "lsvee"  # the learner that also needs Assumption 3
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,13 @@ def _conclusion(
         return "Reactive, but rewards leave their range, so the assumptions of no learner are met."
     proviso = "" if realizable.holds else " if Q* is in the class"
     if deterministic.holds:
-        *names, last = (*ANY_TRANSITIONS, *DETERMINISTIC_ONLY)
-        return f"Reactive and deterministic: the assumptions of {', '.join(names)} and {last} are met{proviso}."
+        return (
+            f"Reactive and deterministic: the assumptions of {', '.join(ANY_TRANSITIONS)} and {DETERMINISTIC_ONLY} are "
+            f"met{proviso}."
+        )
     return (
         f"Reactive but stochastic: the assumptions of {' and '.join(ANY_TRANSITIONS)} are met{proviso}; those of "
-        f"{' and '.join(DETERMINISTIC_ONLY)} are not."
+        f"{DETERMINISTIC_ONLY} are not."
     )
 
 

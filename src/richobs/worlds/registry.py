@@ -6,7 +6,6 @@ under it, which is also the help text of the command line.
 """
 
 import dataclasses
-import importlib
 import math
 import operator
 import typing
@@ -16,21 +15,24 @@ from typing import Any
 
 from richobs.core.errors import InvalidInput, UnknownWorld
 from richobs.core.problem import Problem
+from richobs.core.registry import Registry
 from richobs.worlds.gymnasium_ids import is_gymnasium_id, read_id, spec_of, write_id
 from richobs.worlds.gymnasium_in.environment import GymnasiumEnvironment
 from richobs.worlds.gymnasium_in.specs import environment_from_spec, problem_from_spec
 
-WORLDS: dict[str, str] = {  # world -> the module that defines it
-    "bandit": "richobs.worlds.bandit",
-    "mdp": "richobs.worlds.mdp",
-    "deep-sea": "richobs.worlds.deep_sea",
-    "disjoint": "richobs.worlds.disjoint",
-    "lock": "richobs.worlds.lock",
-    "diabolical": "richobs.worlds.diabolical",
-    "lower-bound": "richobs.worlds.lower_bound",
-    "random": "richobs.worlds.random",
-    "frozen-lake": "richobs.worlds.frozen_lake",
-}
+WORLDS = Registry(  # world -> the module that defines it
+    "richobs.worlds",
+    {
+        "bandit": "richobs.worlds.bandit",
+        "mdp": "richobs.worlds.mdp",
+        "deep-sea": "richobs.worlds.deep_sea",
+        "disjoint": "richobs.worlds.disjoint",
+        "lock": "richobs.worlds.lock",
+        "diabolical": "richobs.worlds.diabolical",
+        "random": "richobs.worlds.random",
+        "frozen-lake": "richobs.worlds.frozen_lake",
+    },
+)
 FORMER_NAMES = {("lock", "switch"): "swap", ("diabolical", "switch"): "swap"}  # (world, former parameter) -> its name
 
 KINDS: dict[Any, str] = {int: "a whole number", float: "a finite number", bool: "True or False"}
@@ -40,7 +42,7 @@ def config_class(world: str) -> type[Any]:
     """Returns the dataclass of a world's parameters."""
     if world not in WORLDS:
         raise UnknownWorld(f"there is no world {world!r}; there are {', '.join(WORLDS)} (see `richobs worlds`).")
-    return typing.cast("type[Any]", importlib.import_module(WORLDS[world]).Config)
+    return typing.cast("type[Any]", WORLDS.load(world).Config)
 
 
 def world_of(config: Any) -> str:
@@ -95,7 +97,7 @@ def full_id(config: Any) -> str:
 
 def build(config: Any) -> Problem:
     """Returns a new problem from a world's config, with its full id."""
-    problem: Problem = importlib.import_module(WORLDS[world_of(config)]).build(config)
+    problem: Problem = WORLDS.load(world_of(config)).build(config)
     return dataclasses.replace(problem, id=full_id(config))
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class Betting(Learner):
     Tuning = Tuning
     level_work = 2_000
     keeps_bounds = True
+    purposes: ClassVar[dict[str, str]] = {"play": "the candidates' policies"}
     reads_recorded = True
     knows_threshold = True
 

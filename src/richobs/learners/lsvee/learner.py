@@ -97,7 +97,7 @@ class Lsvee(Learner):
         if engine == "stream" and settings.max_episodes is None and least >= MOST_STREAMED:
             raise InvalidInput(
                 f"LSVEE as printed asks for at least {least:.3g} episodes here (H (n_train + K n_test)), and the streaming "
-                "engine plays them one by one, some ten million a second. Ways out: the learner 'certified', which needs "
+                "engine plays them one by one, some ten million a second. Ways out: the learner 'betting', which needs "
                 "far fewer; a process written down (richobs.TabularProcess), from which episodes are drawn as counts; a "
                 "larger epsilon; or max_episodes, to start anyway."
             )

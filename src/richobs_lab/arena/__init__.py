@@ -1,0 +1,1 @@
+"""The arena: learners against each other on the same worlds."""

@@ -1,0 +1,160 @@
+"""docs/paper-map.md, made from the catalogue, from the verdicts of a run, and from the kill table.
+
+    python -m richobs_lab.paper.map FOLDER
+
+reads what `richobs paper --out FOLDER` wrote, keeps its verdicts beside this file, and writes the page anew. A test compares
+the page with what this module makes of them.
+"""
+
+import functools
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from richobs import InvalidInput
+from richobs.core.files import write_atomically
+from richobs.show.words import number
+from richobs_lab.paper import STATEMENTS, load
+from richobs_lab.paper.base import FAR, Plain
+from richobs_lab.paper.catalogue import CATALOGUE, LABELS, Entry, entries_of
+from richobs_lab.paper.kills import killed_by
+from richobs_lab.paper.page import judgement, tightness
+from richobs_lab.paper.sources import SOURCE
+
+VERDICTS = Path(__file__).with_name("verdicts.json")
+PAGE = SOURCE.parent / "docs" / "paper-map.md"
+BEGIN = """# From the paper to the code
+
+Every numbered statement, assumption and algorithm of [KAL16], and every displayed inequality of consequence: where it
+lives, the test that would go red without it, and what came of running it. `python -m richobs_lab.paper.map FOLDER` makes
+this page from `richobs_lab/paper/catalogue.py`, from the verdicts of `richobs paper --out FOLDER`, and from the kill
+table of `python -m tests.paper_mutants`.
+
+- Numbers count each kind of statement by itself, in the order of the paper's LaTeX source. Lines are lines of that
+  source. The style file that declares the counters is not part of it. Where a copy of the paper counts theorems,
+  propositions, corollaries and lemmas together, the LaTeX label beside the line says which one is meant.
+- **holds**: as printed. **holds as read**: under the reading that `richobs paper` prints. **false as printed**: a
+  counterexample is confirmed.
+- Tightness is the largest share of the bound that was found on any instance; below 1/3, the section after the table
+  says which step of the proof is loose. Mutants are wrong factors in the
+  algorithm's boxes and constants; each counts for the statement that noticed it first, quick statements being asked
+  before slow ones.
+"""
+LOOSE = """## Where no instance comes near
+
+Checks whose tightest instance takes less than a third of the bound, and why.
+"""
+RUN = """## Statements to run
+
+`richobs paper` measures every statement below, draws its figure and writes one page with all of them to
+`runs/paper/index.html`; `richobs paper NAME` does one, `--fast` runs what the tests run. What was measured is kept
+for the source that measured it, so an interrupted run goes on where it was. The exit status is 1 if a check fails.
+The version of the verdict is "full", or "fast" where the kept verdict is that of `--fast`.
+What was found wrong or loose is in [Notes on the paper](paper-notes.md).
+"""
+READINGS = """## Readings
+
+Readings of the algorithm are in [Running the paper](running-the-paper.md). Readings of the model: levels count from
+0; functions and policies see (level, x), so Assumption 1 compares states of one level only, and a process whose
+states recur is layered once time is part of the state (`TabularProcess.from_flat` does that, and `check_assumptions`
+says which states recurred). States that no action sequence reaches are left out of every check.
+"""
+
+
+@functools.cache
+def verdicts() -> dict[str, Plain]:
+    """Returns what the last run that was kept said of each statement: scale, source, and its checks with their verdicts."""
+    return dict(json.loads(VERDICTS.read_text(encoding="utf-8")))
+
+
+def verdicts_in(folder: Path) -> dict[str, Plain]:
+    """Returns the verdicts that a folder of `richobs paper` holds.
+
+    Raises:
+        InvalidInput: it lacks a statement.
+    """
+    found = {}
+    for name in STATEMENTS:
+        file = folder / f"{name}.json"
+        if not file.exists():
+            raise InvalidInput(f"{folder} holds no {name}.json; `richobs paper --out {folder}` writes it.")
+        report = json.loads(file.read_text(encoding="utf-8"))
+        checks = [
+            {key: c[key] for key in ("what", "judgement", "tightness", "loose")} for c in report["conclusion"]["checks"]
+        ]
+        found[name] = {
+            "scale": report["scale"],
+            "source": report["source"],
+            "verdict": report["verdict"],
+            "tightness": report["tightness"],
+            "conclusion": {"checks": checks},
+        }
+    return found
+
+
+def made(given: dict[str, Plain]) -> str:
+    """Returns the page, given the verdicts."""
+    rows = [
+        _row("statement", "line", "code", "test", "run by", "verdict", "tightness", "mutants"),
+        _row(*["---"] * 8),
+        *(_entry_row(entry, given) for entry in CATALOGUE),
+    ]
+    runs = [
+        _row("statement", "command", "code", "verdict", "version", "mutants", "figure"),
+        _row(*["---"] * 7),
+        *(_run_row(name, given[name]) for name in STATEMENTS),
+    ]
+    loose = [
+        _row("statement", "check", "tightness", "why no nearer"),
+        _row(*["---"] * 4),
+        *(
+            _row(f"`{name}`", c["what"].replace("|", "\\|"), number(c["tightness"]), c["loose"])
+            for name in STATEMENTS
+            for c in given[name]["conclusion"]["checks"]
+            if c["tightness"] is not None and c["tightness"] < FAR
+        ),
+    ]
+    return "\n".join([BEGIN, "\n".join(rows), "", LOOSE, "\n".join(loose), "", RUN, "\n".join(runs), "", READINGS])
+
+
+def _entry_row(entry: Entry, given: dict[str, Plain]) -> str:
+    run, verdict, tight, mutants = "", "", "", ""
+    if entry.statement:
+        report = given[entry.statement]
+        share = tightness(entry, report)
+        run, verdict = f"`{entry.statement}`", judgement(entry, report)
+        tight, mutants = "" if share is None else number(share), str(len(killed_by(entry.statement)))
+    title = f"{entry.number}, {entry.title}"
+    label = LABELS.get(entry.number)
+    line = f"{entry.line}, `{label}`" if label else str(entry.line)
+    return _row(title, line, _quoted(entry.code), _quoted(entry.tests), run, verdict, tight, mutants)
+
+
+def _run_row(name: str, report: Plain) -> str:
+    numbers = ", ".join(dict.fromkeys(e.number for e in entries_of(name))) or load(name).TITLE
+    figure = f"[figure](figures/paper/{name}.png)"
+    killed = str(len(killed_by(name)))
+    return _row(
+        numbers, f"`richobs paper {name}`", f"`{STATEMENTS[name]}`", report["verdict"], report["scale"], killed, figure
+    )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def main(folder: Path) -> None:
+    """Keeps the verdicts of a folder and writes the page."""
+    found = verdicts_in(folder)
+    for file, text in ((VERDICTS, json.dumps(found, indent=1) + "\n"), (PAGE, made(found))):
+        with write_atomically(file) as stream:
+            stream.write(text.encode())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""Learners to compare with, one a file: published methods, and tools that some of them share."""
