@@ -141,6 +141,9 @@ class TestChecks:
             "levels": dataclasses.replace(log, rewards=log.rewards[:2]),
             "action": dataclasses.replace(log, actions=[a + 9 for a in log.actions]),
             "reward": dataclasses.replace(log, rewards=[r + 1.0 for r in log.rewards]),
+            "over at once": dataclasses.replace(
+                log, rewards=[0 * r for r in log.rewards], ended=[np.ones(600, dtype=bool)] * 4
+            ),
         }
         for episodes in wrong.values():
             with pytest.raises(InvalidInput, match="not of this environment, or not whole"):
