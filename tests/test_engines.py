@@ -556,6 +556,10 @@ class TestEpisodesAreChecked:
             ({"rewards": [np.full(4, 0.2)] * 3}, "rewards of 3 levels; 2 were asked for"),
             ({"ended": [np.zeros(4, dtype=bool), np.array([True] * 4)]}, "paid 0.2 after the episode's end"),
             ({"ended": [np.zeros(4, dtype=int)] * 2}, r"ended at level 0 must be \[n\] True or False"),
+            (
+                {"ended": [np.array([False, False, True, True])] * 2, "rewards": [np.zeros(4)] * 2},
+                "episode 2 is over before its first action",
+            ),
         ],
     )
     def test_what_is_not_an_answer_is_rejected(self, changes, sentence):

@@ -59,7 +59,8 @@ def learn(
             fewer episodes. It chooses the learner "models".
         tuning: numbers of the learner's own: its Tuning, a dictionary, or a list of "name=value".
         n_states: bound M on the latent states per level; only LSVEE as printed needs it.
-        seed: of every draw; the same seed gives the same result.
+        seed: of every draw; the same seed gives the same result. Where the class was chosen by means of a run, choose
+            another seed: the same one would draw the same episodes, which are not fresh evidence.
         engine: "counted" draws episodes as counts from `process`, "stream" plays `env`; "auto" counts where the learner
             prefers that and the process is written down.
         max_episodes: no more are played. Some learners then return what they can claim, others raise `EpisodeLimit`; with
@@ -74,7 +75,8 @@ def learn(
             a GPU. None means NumPy. It pays for large classes (docs/scale.md).
         process: the process written down, for the counted engine.
         episodes: episodes that were played before, by any policies, as `play` returns them: free evidence for elimination.
-            They must be whole, of this environment, and not selected by what came of them; the claim says so.
+            They must be whole, of this environment, and not selected by what came of them; the claim says so. New episodes
+            are drawn from `seed` and a digest of the recorded ones, so a run with the same seed may have recorded them.
         callback: called with a `Progress` after every event.
         out: a folder to keep the run in. A run that was killed or interrupted there goes on where it stopped, to the same
             result as if it had not been, and no episode whose result was stored is played again.

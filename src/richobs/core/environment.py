@@ -28,7 +28,7 @@ class Episodes:
     observations: Sequence[Observations]  # per level [n, ...]
     actions: Sequence[Ints]  # per level [n]
     rewards: Sequence[Floats]  # per level [n]
-    ended: Sequence[Mask] = ()  # per level [n]: True where the episode was over before; () where none ends early
+    ended: Sequence[Mask] = ()  # per level [n]: True where it was over before, never at level 0; () where none ends early
 
     @property
     def n(self) -> int:
@@ -141,6 +141,12 @@ def checked_episodes(played: Any, env: Environment, policy: Policy, n: int, leve
     rewards = _table(name, "rewards", played.rewards, n, levels, "fiub").astype(np.float64, copy=False)
     has_ends = not isinstance(played.ended, Sequence | np.ndarray) or len(played.ended)
     ended = _table(name, "ended", played.ended, n, levels, "b") if has_ends else None
+    if ended is not None and ended[0].any():
+        raise Rejected(
+            f"{name}: episode {ended[0].argmax()} is over before its first action (`ended` is True at level 0), and what is "
+            "seen first must be an observation, not padding. Every episode takes at least one action: show an observation "
+            "of its own where nothing can be earned, and let `ended` be True from level 1 on."
+        )
     if ended is not None and (ended[:-1] & ~ended[1:]).any():
         raise Rejected(f"{name}: an episode that had ended goes on; `ended` stays True once it is.")
     if not (actions.min() >= 0 and actions.max() < env.n_actions):

@@ -247,7 +247,7 @@ class Progress:
     event: Event
     episodes: int  # so far
     upper: float | None = None  # U so far, where the learner certifies one
-    lower: float | None = None  # W of the best candidate so far
+    lower: float | None = None  # W of the policy below: it surely earns as much
     # Makes the policy with which the learner would answer now; None where it only has one at the end. It is not stored.
     policy: Callable[[], Policy] | None = dataclasses.field(default=None, compare=False, repr=False)
 

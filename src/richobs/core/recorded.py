@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from richobs.core.files import expanded_limit, open_arrays, write_atomically
 from richobs.core.policies import Uniform
 
 COLUMNS = ("observations", "actions", "rewards", "ended")
+REPEATED = 16  # different episodes from which on two equal parts are one that was given twice
 
 
 def joined_episodes(given: Any) -> Episodes:
@@ -29,9 +31,24 @@ def joined_episodes(given: Any) -> Episodes:
             f"reads; got {type(given).__name__}."
         )
     try:
-        return Episodes.concatenate(parts)
-    except ValueError as error:
+        joined = Episodes.concatenate(parts)
+        digests = [episodes_digest(part) for part in parts] if len(parts) > 1 else []
+        counts = Counter(digests)
+        twice = [part for part, digest in zip(parts, digests, strict=False) if counts[digest] > 1]
+        repeated = max((part.n for part in twice if _count_different(part) >= REPEATED), default=0)
+    except (ValueError, TypeError, IndexError) as error:
         raise InvalidInput(f"the recorded episodes do not fit each other: {error}") from error
+    if repeated:
+        raise InvalidInput(
+            f"recorded episodes count once, and a part of {repeated:,} of them is twice in the list. Give each part once."
+        )
+    return joined
+
+
+def _count_different(episodes: Episodes) -> int:
+    """Returns how many different episodes there are."""
+    columns = [np.asarray(column) for name in COLUMNS for column in getattr(episodes, name)]
+    return len({b"".join(column[i].tobytes() for column in columns) for i in range(episodes.n)})
 
 
 def checked_recorded(given: Episodes, env: Environment) -> Episodes:

@@ -18,6 +18,8 @@ from richobs.core.ledger import Ledger, Spent
 from richobs.core.outcome import Outcome, sampling_assumptions
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
+from richobs.core.randomness import derived_seed
+from richobs.core.recorded import episodes_digest
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitsChosen
 from richobs.engines import PacedEnvironment, Probes, Record, RecordedEngine, engine_kind, fixed_fingerprint
@@ -212,6 +214,9 @@ def _engine(
     probes: Probes | None,
 ) -> Engine:
     env = problem.env
+    if problem.recorded is not None:  # perhaps by a run with the same seed, whose draws would come again as fresh ones
+        seed = derived_seed(settings.seed, "recorded", episodes_digest(problem.recorded))
+        settings = dataclasses.replace(settings, seed=seed)
     world = env.device_world if isinstance(env, WorldEnvironment) and rescaled is None else None
     if not is_simulated(problem):  # somebody's object: a few episodes at a time, and never from two threads at once
         env = PacedEnvironment(problem.env, record, probes, functions=problem.functions, workers=workers)

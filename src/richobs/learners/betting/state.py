@@ -136,6 +136,9 @@ class BettingSearch:
         self.opened.append(candidate)
 
     def tell(self, event: Event) -> None:
-        """Tells whoever listens."""
-        policy = None if self.current is None else partial(LearnedPolicy, self.functions, self.current.member)
-        self.notify(Progress(event, self.engine.ledger.total, self.upper, self.lower, policy))
+        """Tells whoever listens: of the candidate with the largest W, or of the current one where no W says anything."""
+        best, lower = self.current, self.lower
+        if lower > self.ranges.least:
+            best = next(c for c in self.opened if c.accounts is not None and c.accounts.lower == lower)
+        policy = None if best is None else partial(LearnedPolicy, self.functions, best.member)
+        self.notify(Progress(event, self.engine.ledger.total, self.upper, lower, policy))
