@@ -7,19 +7,20 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.classes import Callables
+from richobs.classes import Callables, Layered, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli import main
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.outcome import LOWER, UPPER, StopReason
-from richobs.core.problem import Problem
+from richobs.core.policies import Greedy
+from richobs.core.problem import Problem, Truth
 from richobs.core.settings import Settings
 from richobs.learners.base import first_difference
 from richobs.learners.certified import Certified
 from richobs.runs.certificate import Certificate, certify
 from richobs.runs.session import run
-from richobs.runs.verify import BUDGET, device_difference, device_finding, verify, work_of
+from richobs.runs.verify import BUDGET, claim_findings, device_difference, device_finding, verify, work_of
 
 
 def certificate_for(id="lock/3", learner="lsvee", **settings):
@@ -75,7 +76,7 @@ def test_an_honest_certificate_is_verified(id):
         "delta",
         "ledger",
         "run",
-        "claim",
+        "claim gap",
     ]
 
 
@@ -94,7 +95,7 @@ def test_a_certified_answer_can_be_recomputed_from_its_claims(id):
     ("lie", "found"),
     [
         (lambda c: c["result"].update(lower=c["result"]["lower"] + 0.01), {"bounds", "run"}),
-        (lambda c: c["result"].update(upper=0.0), {"bounds", "run"}),
+        (lambda c: c["result"].update(upper=0.0), {"bounds", "run", "claim U"}),
         (lambda c: c["claims"][0].__setitem__(3, 0.5), {"delta", "run"}),
         (lambda c: c["claims"].pop(), {"bounds", "run"}),
     ],
@@ -179,7 +180,62 @@ def test_a_false_claim_is_called_false():
     certificate, problem, _ = certificate_for()
 
     better = dataclasses.replace(problem, truth=dataclasses.replace(problem.truth, optimal_value=0.9))
-    assert {f.what for f in verify(certificate, better).findings if not f.agrees} == {"claim"}
+    assert {f.what for f in verify(certificate, better).findings if not f.agrees} == {"claim gap"}
+
+
+def test_a_certified_u_below_the_known_optimum_is_called_false():
+    """The only function of the class has the right policy and values that are too low: the gap is 0, and U is false."""
+    bandit = richobs.make("bandit")
+    q = bandit.process.q_tables[0]
+    low = np.where(q == q.max(axis=1, keepdims=True), 0.75, 0.1)
+    problem = Problem(bandit.env, Layered([TableLevel(low[None], bandit.process.codebooks[0])]), bandit.process)
+    checked = verify(certify(run(problem, Settings()), problem), problem)
+    assert not checked.agrees
+    (wrong,) = [f for f in checked.findings if not f.agrees]
+    assert wrong.what == "claim U"
+    assert wrong.detail == (
+        "V* is at most 0.750001 is claimed. V* is 0.822278 and the policy's value 0.822278 (exact). This is false. It may be "
+        "with probability 0.05, and where an assumption of the claim does not hold."
+    )
+
+
+@pytest.mark.parametrize(
+    ("best", "value", "wrong"),
+    [
+        (0.5, 0.5, set()),
+        (0.6 + 1e-12, 0.6, set()),  # rounding
+        (0.6 + 1e-6, 0.6, {"claim U"}),
+        (0.6, 0.3, {"claim W", "claim gap"}),
+        (0.45, 0.4 - 1e-6, {"claim W"}),
+        (0.59, 0.45, {"claim gap"}),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_each_number_of_a_claim_is_compared_with_the_truth(best, value, wrong, known):
+    """U = 0.6, W = 0.4 and a gap of 0.1 are claimed. Where V* itself is not known, the policy's value refutes all it can."""
+    truth = Truth(best, 0 if known else None, exact_value=lambda policy: value)
+    problem = dataclasses.replace(richobs.make("bandit"), process=None, truth=truth)
+    result = {"upper": 0.6, "lower": 0.4, "epsilon": 0.1, "guaranteed": True}
+    policy = problem.functions.member((0,))
+    findings = claim_findings(result, problem, Greedy(policy), 0.05, best_sequence=False)
+    assert [f.what for f in findings] == ["claim U", "claim W", "claim gap"]
+    found = {f.what for f in findings if not f.agrees}
+    assert found == (wrong if known else wrong & {"claim W"})
+
+
+def test_a_policy_worth_more_than_u_refutes_it_where_the_optimum_is_not_known():
+    truth = Truth(0.9, None, exact_value=lambda policy: 0.7)
+    problem = dataclasses.replace(richobs.make("bandit"), process=None, truth=truth)
+    result = {"upper": 0.6, "lower": None, "epsilon": 0.1, "guaranteed": False}
+    (found,) = claim_findings(result, problem, Greedy(problem.functions.member((0,))), 0.05, best_sequence=False)
+    assert (found.what, found.agrees) == ("claim U", False)
+    assert "V* is at most 0.9 and" in found.detail
+
+
+def test_a_claim_about_the_best_action_sequence_is_not_refuted_by_the_best_policy():
+    certificate, problem, outcome = certificate_for("bandit", learner="median-elimination", epsilon=0.05)
+    assert problem.optimal_value - problem.value(outcome.policy) > 0.05
+    assert verify(certificate, problem).agrees
 
 
 def test_a_run_that_stops_is_reported_not_raised():

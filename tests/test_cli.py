@@ -4,6 +4,7 @@ import io
 import json
 import math
 import pathlib
+import re
 import signal
 import sqlite3
 import subprocess
@@ -21,6 +22,7 @@ from richobs.learners import LEARNERS
 from richobs.learners.certified.events import PairTested, StageDoubled
 from richobs.learners.rival_events import RoundPlayed
 from richobs.paper import STATEMENTS
+from richobs.runs.certificate import Certificate
 from richobs.show import terminal
 from richobs.show.live import Watch, can_draw
 from richobs.worlds.registry import WORLDS
@@ -249,13 +251,38 @@ def test_verify_prints_its_verdict_where_it_cannot_be_kept_and_says_that_the_pol
 def test_a_verdict_on_another_certificate_is_not_shown(capsys):
     run(capsys, "learn", "lock/3", "--out", "here", "--quiet")
     run(capsys, "verify", "here")
-    assert "verified" in run(capsys, "show", "here")[1].out
+    said = " ".join(run(capsys, "show", "here")[1].out.split())
+    assert re.search(r"verification.json says, made on \S+ by richobs \S+, that everything agreed; `richobs verify` checks", said)
     file = pathlib.Path("here/verification.json")
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "certificate": "0" * 64}))
-    assert "verified" not in run(capsys, "show", "here")[1].out
+    assert "verification.json" not in run(capsys, "show", "here")[1].out
     file.write_text(json.dumps({**content, "version": "9 <b>"}))
-    assert "says neither when nor by which version" in run(capsys, "show", "here")[1].err
+    assert "is not what `richobs verify` writes" in run(capsys, "show", "here")[1].err
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        [],
+        {},
+        [{"what": "run", "agrees": 1, "detail": "agrees"}],
+        [{"what": "run", "agrees": "yes", "detail": "agrees"}],
+        [{"what": "run", "agrees": True, "detail": None}],
+        [{"what": "run", "agrees": True}],
+        ["run"],
+        None,
+    ],
+)
+def test_findings_that_are_none_are_no_verdict(findings, capsys):
+    run(capsys, "learn", "lock/2", "--out", "here", "--quiet")
+    digest = Certificate.load("here/certificate.json").digest
+    content = {"findings": findings, "certificate": digest, "at": "2026-01-31", "version": "0.2.0"}
+    pathlib.Path("here/verification.json").write_text(json.dumps(content))
+    status, said = run(capsys, "show", "here")
+    assert status == 2
+    assert "verification.json is not what `richobs verify` writes" in said.err
+    assert "agree" not in said.out
 
 
 def test_verify_says_that_a_policy_is_damaged_and_what_to_do(capsys):

@@ -197,8 +197,14 @@ class Verification:
 
     @property
     def agrees(self) -> bool:
-        """Whether every finding agrees."""
-        return all(f.agrees for f in self.findings)
+        """Whether something was looked at, and every finding agrees."""
+        return bool(self.findings) and all(f.agrees for f in self.findings)
+
+    @property
+    def said(self) -> str:
+        """The verdict in a few words, with the names of findings that do not agree."""
+        wrong = [f.what for f in self.findings if not f.agrees]
+        return f"{', '.join(wrong)} did not agree" if wrong else "everything agreed"
 
     def __str__(self) -> str:
         """The verdict, and below it one line per finding."""

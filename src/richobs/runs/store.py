@@ -5,12 +5,13 @@ run.sqlite        every draw and every decision, committed before the next begin
 certificate.json  what was found, once it was
 policy.npz        the policy
 recorded.npz      episodes that were played before the run, where it was given some
-verification.json what `richobs verify` said of it, if it was asked
+verification.json what `richobs verify` is said to have found, if it was asked
 report.html       the page about it
 """
 
 import contextlib
 import dataclasses
+import datetime
 import hashlib
 import json
 import math
@@ -103,7 +104,7 @@ class StoredRun:
     steps: tuple[Progress, ...]  # every test so far
     ledger: Ledger  # every episode so far
     certificate: Certificate | None  # once it is finished
-    verification: Verification | None  # what `richobs verify` found last
+    verification: Verification | None  # what verification.json says; anybody who may write the folder can write it
     plan: SamplePlan | None  # the paper's sizes, where n_states is known
     started: float = 0.0  # seconds since 1970
     last: float = 0.0  # when something was stored last
@@ -708,18 +709,25 @@ def _is_size(value: object, most: int) -> bool:
 
 
 def _read_verification(place: FilePath, certificate: Certificate | None) -> Verification | None:
-    """Returns what was found of the certificate that is there now, if it was checked."""
-    if certificate is None or not (place / VERIFICATION).exists():
+    """Returns what a file says of the certificate that is there now: anybody who may write the folder can write it."""
+    file = place / VERIFICATION
+    if certificate is None or not file.exists():
         return None
-    with _readable(place):
-        content = read_json(place / VERIFICATION, LARGEST_CONFIG)
+    try:
+        content = read_json(file, LARGEST_CONFIG)
         if content["certificate"] != certificate.digest:
             return None
-        at, version = str(content["at"]), str(content["version"])
-        if not (re.fullmatch(r"\d{4}-\d\d-\d\d", at) and re.fullmatch(r"[\w.+-]{1,40}", version)):
-            raise ValueError(f"{VERIFICATION} says neither when nor by which version")
-        findings = tuple(Finding(**f) for f in content["findings"])
+        at, version = content["at"], content["version"]
+        datetime.date.fromisoformat(at)
+        findings = tuple(Finding(**found) for found in content["findings"])
+        typed = all((type(f.what), type(f.agrees), type(f.detail)) == (str, bool, str) for f in findings)
+        if not findings or not typed or not re.fullmatch(r"[\w.+-]{1,40}", version):
+            raise ValueError("it needs findings, each with two texts and true or false, and the version that made them")
         return Verification(findings, certificate=certificate.digest, at=at, version=version)
+    except (ValueError, TypeError, LookupError, OSError) as error:
+        raise InvalidFile(
+            f"{file} is not what `richobs verify` writes: {_short(error)}. Remove it, and verify the certificate again."
+        ) from error
 
 
 def _sweep(place: FilePath) -> None:

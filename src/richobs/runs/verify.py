@@ -13,7 +13,7 @@ from richobs.core.events import Callback
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Spent
 from richobs.core.moments import PRECISION, ROUNDINGS, UNIT_ROUNDOFF
-from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Outcome
+from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Outcome, number_words
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem, as_problem
 from richobs.core.version import __version__
@@ -74,6 +74,7 @@ def work_of(certificate: Certificate, problem: Problem | Environment, functions:
     return Work(spent, given.horizon, counted, values, chosen.level_work)
 
 
+CLAIM_TOLERANCE = 1e-9  # share of the rewards' range by which what is true and what is claimed may differ by rounding
 DEVICE_TOLERANCE = 1e-9  # share of the rewards' range by which numbers of a run on a device may differ in a repeat
 SIMILAR = 8  # times the rounding that a file states, a repeat may have at most: devices add up in blocks of other sizes
 MEASURED = ("constants", "result", "claims", "units")  # parts of a certificate that depend on what a device computed
@@ -231,14 +232,45 @@ def _verified(
         agreed = f"in every decision, and in every number but for rounding, on device {settings.device!r}"
     agreed = f"{len(outcome.trace)} tests drawn again agree {agreed}"
     findings.append(Finding("run", wrong is None, wrong or agreed))
-    if given.knows_optimum and outcome.guaranteed:
-        report = given.value(outcome.policy)
-        low = given.optimal_value - report.high  # the smallest possible gap to V*
-        detail = (
-            f"V* is {given.optimal_value:.6g} and the policy's value {report}; {outcome.epsilon:g} below is allowed"
-        )
-        findings.append(Finding("claim", low <= outcome.epsilon, detail))
+    if given.knows_optimum:
+        findings += claim_findings(content["result"], given, outcome.policy, settings.delta, chosen.near_best_sequence)
     return Verification(tuple(findings))
+
+
+def claim_findings(
+    result: dict[str, Any], problem: Problem, policy: SavablePolicy, delta: float, best_sequence: bool
+) -> list[Finding]:
+    """Compares U, W and the gap of a certificate with what is known to be true; nothing is found of what it does not claim.
+
+    A number is called false where it cannot be true, by more than rounding. V* is known exactly where the process is
+    written down or Q* is in the class; elsewhere it is known to be at least the policy's value. So is the best action
+    sequence's value, which stands for V* in the claims of some learners.
+
+    Args:
+        result: that part of the certificate.
+        problem: whose optimum is known.
+        policy: the certified one.
+        delta: probability with which a claim may be false.
+        best_sequence: whether the claim compares with the best action sequence.
+    """
+    value = problem.value(policy)
+    exact = not best_sequence and (problem.process is not None or problem.optimal_function is not None)
+    best = problem.optimal_value if exact else value.low
+    truth = f"V* is {'' if exact else 'at most '}{problem.optimal_value:.6g} and the policy's value {value}"
+    low, high = problem.env.reward_range
+    slack = CLAIM_TOLERANCE * (high - low)
+    upper, lower, gap = result["upper"], result["lower"], result["epsilon"] if result["guaranteed"] else None
+    stated = [] if upper is None else [("U", f"V* is at most {number_words(upper, up=True)}", best - upper)]
+    if lower is not None:
+        stated.append(("W", f"the policy's value is at least {number_words(lower, up=False)}", lower - value.high))
+    if gap is not None:
+        words = f"the policy's value is at most {number_words(gap, up=True)} below V*"
+        stated.append(("gap", words, best - value.high - gap))
+    false = f" This is false. It may be with probability {delta:g}, and where an assumption of the claim does not hold."
+    return [
+        Finding(f"claim {name}", over <= slack, f"{words} is claimed. {truth}.{'' if over <= slack else false}")
+        for name, words, over in stated
+    ]
 
 
 def device_finding(again: dict[str, Any], file: Any) -> Finding:

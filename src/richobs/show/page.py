@@ -268,7 +268,7 @@ class RunView:
 
     @property
     def verified(self) -> str:
-        """`yes`, `no`, `never` or `nothing` (there is no certificate)."""
+        """What verification.json says: `yes`, `no`, `never` (there is none) or `nothing` (there is no certificate)."""
         if self.run.verification is not None:
             return "yes" if self.run.verification.agrees else "no"
         return "never" if self.finished else "nothing"
@@ -501,7 +501,7 @@ class GroupRow(NamedTuple):
     name: str
     runs: tuple[RunView, ...]
     finished: int
-    verified: int
+    verified: int  # of which a verification.json says that everything agreed
     coverage: str
     cells: tuple[Cell, ...]
     dots: tuple[tuple[float, RunView], ...]  # percent of the axis of episodes
