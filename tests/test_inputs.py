@@ -128,7 +128,7 @@ class TestSettings:
             def play(self, policy, n, rng, levels=None):
                 raise AssertionError("nothing may be played")
 
-        with pytest.raises(InvalidInput, match="reward_range, what .*, must be"):
+        with pytest.raises(InvalidInput, match=r"reward_range, what .*, must be"):
             richobs.learn(Rangeless(), problem.functions)
 
 
