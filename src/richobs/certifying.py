@@ -8,7 +8,6 @@ import dataclasses
 import enum
 import json
 import math
-import numbers
 import operator
 import os
 from collections.abc import Callable, Iterator
@@ -21,14 +20,14 @@ import gymnasium
 import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.core.arguments import whole_number
+from richobs.core.arguments import real_number, whole_number
 from richobs.core.environment import TOLERANCE, Environment, check_rewards, checked_range
 from richobs.core.errors import BrokenPromise, InvalidInput, RewardOutOfRange, RunStopped
 from richobs.core.files import write_atomically
 from richobs.core.ledger import Ledger
 from richobs.core.outcome import LOWER, Claim, exact_words, number_words, probability_words, sampling_assumptions
 from richobs.core.policies import Policy
-from richobs.core.problem import ENVIRONMENT_NAMES, SMALLEST, Problem, check_environment
+from richobs.core.problem import ENVIRONMENT_NAMES, SMALLEST, Problem, checked_environment
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
 from richobs.core.version import __version__
@@ -234,6 +233,8 @@ def certify_policy(
     """
     low, high = totals_range(env, reward_range)
     check_question((low, high), threshold, epsilon, delta, max_episodes, batch)
+    delta = float(delta)
+    threshold, epsilon = (None if value is None else float(value) for value in (threshold, epsilon))
     error = _totals_error(env, (low, high))
     slack = TOLERANCE + ROUNDING * (high - low) + error
     if max_episodes is None:
@@ -245,11 +246,11 @@ def certify_policy(
         high,
         math.nan,
         0,
-        float(delta),
+        delta,
         Verdict.OPEN,
         (low, high),
-        None if threshold is None else float(threshold),
-        None if epsilon is None else float(epsilon),
+        threshold,
+        epsilon,
         whole_number("seed", seed, least=None),
         assumes=_assumed(env),
     )
@@ -392,7 +393,7 @@ def check_question(
             "should have, or max_episodes."
         )
     for name, value in (("threshold", threshold), ("epsilon", epsilon), ("delta", delta)):
-        if value is not None and not (isinstance(value, numbers.Real) and math.isfinite(value)):
+        if value is not None and not math.isfinite(real_number(name, value)):
             raise InvalidInput(f"{name} must be a finite number; got {value!r}.")
     if not SMALLEST <= delta < 1:
         raise InvalidInput(f"delta must lie between {SMALLEST:g} and 1; got {delta!r}.")
@@ -454,8 +455,7 @@ def player(env: Any, policy: Any) -> Play:
             return played.returns
 
         return play_world
-    check_environment(inner)
-    paced = PacedEnvironment(inner)
+    paced = PacedEnvironment(checked_environment(inner))
     return lambda n, rng: paced.play(acting, n, rng).returns
 
 

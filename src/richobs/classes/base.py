@@ -165,7 +165,7 @@ class LevelClass(ABC):
         AT_ONCE_VALUES numbers.
         """
         size = self.size if members is None else len(members)
-        step = max(1, AT_ONCE_VALUES // max(1, len(batch.x) * self.n_actions))
+        step = max(1, AT_ONCE_VALUES // max(1, len(batch.x) * int(self.n_actions)))
         if step >= size:
             return Moments.of(self.checked_values(batch.x, members), batch)
         members = np.arange(size) if members is None else members

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 from richobs.core.errors import InvalidInput, RichObsError
 
 LEVELS = 1_000_000  # most levels of a class that is given level by level
@@ -64,15 +66,16 @@ def whole_number(name: str, value: Any, least: int | None = 0, most: int | None 
 
 
 def real_number(name: str, value: Any) -> float:
-    """Returns a real number as Python's float; it may be infinite or NaN.
+    """Returns a real number, also one of NumPy or an array without axes, as Python's float; it may be infinite or NaN.
 
     Raises:
         InvalidInput: it is something else, or too large for a float.
     """
-    if not isinstance(value, numbers.Real):
+    plain = value.item() if isinstance(value, np.ndarray) and not value.ndim else value
+    if not isinstance(plain, numbers.Real):
         raise InvalidInput(f"{name} must be a number; got {value!r:.80}.")
     try:
-        return float(value)
+        return float(plain)
     except OverflowError:
         raise InvalidInput(f"{name} must be a number that a float holds.") from None
 

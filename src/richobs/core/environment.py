@@ -3,6 +3,7 @@
 Shapes: n episodes, H levels, K actions. Levels count from 0.
 """
 
+import math
 import numbers
 import operator
 import sys
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from richobs.core.arguments import real_number, whole_number
 from richobs.core.errors import InvalidInput, InvalidPath, Rejected, RewardOutOfRange
 from richobs.core.policies import Policy, fixed_prefix, sure_actions
 from richobs.core.types import Floats, Ints, Mask, Observations, Path
@@ -113,6 +115,36 @@ class Environment(Protocol):
             levels: stop after so many levels, where no more is wanted; by default after all.
         """
         ...
+
+
+class PlainFacts:
+    """An environment whose three facts are Python's numbers; everything else is that of the environment inside.
+
+    The numbers of NumPy are no content of a JSON file, and those of few bits overflow (`np.uint8(2) * 288`).
+    """
+
+    def __init__(self, env: Environment, horizon: int, n_actions: int, reward_range: tuple[float, float]):
+        """Takes the environment and its facts."""
+        self.horizon, self.n_actions, self.reward_range = horizon, n_actions, reward_range
+        self._inside = env
+
+    @classmethod
+    def around(cls, env: Environment, horizon: int, n_actions: int, reward_range: tuple[float, float]) -> "PlainFacts":
+        """Returns the environment with these facts, under the name of its class, which messages and files mention."""
+        named: type[PlainFacts] = type(type(env).__name__, (cls,), {})
+        return named(env, horizon, n_actions, reward_range)
+
+    def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
+        """Plays n episodes."""
+        return self._inside.play(policy, n, rng, levels)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # how to copy or pickle is not that of the environment inside
+            raise AttributeError(name)
+        return getattr(self._inside, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlainFacts.around, (self._inside, self.horizon, self.n_actions, self.reward_range)
 
 
 def checked_episodes(played: Any, env: Environment, policy: Policy, n: int, levels: int) -> Episodes:
@@ -259,9 +291,9 @@ def check_rewards(rewards: Floats, ended: Mask | None, env: Environment, policy:
 def at_once(env: Environment) -> int:
     """Returns how many episodes one call of an environment that a user brings plays at most."""
     number = getattr(env, "at_once", AT_ONCE)
-    if type(number) is not int or number < 1:
+    if isinstance(number, bool):
         raise InvalidInput(f"an environment's at_once is a number of episodes, at least 1; got {number!r}.")
-    return min(number, sys.maxsize)
+    return min(whole_number("an environment's at_once, a number of episodes,", number, least=1), sys.maxsize)
 
 
 def environment_identity(env: Environment, id: str | None = None) -> str:
@@ -312,9 +344,9 @@ def releases_gil(env: Environment) -> bool:
 def _declared_flag(env: Environment, name: str) -> bool:
     """Returns an attribute that an environment may have, True or False; False where it has none."""
     flag = getattr(env, name, False)
-    if not isinstance(flag, bool):
+    if not isinstance(flag, bool | np.bool_):
         raise InvalidInput(f"an environment's {name} is True or False; got {flag!r}.")
-    return flag
+    return bool(flag)
 
 
 def call_size(env: Environment, n: int) -> int:
@@ -372,10 +404,11 @@ def checked_range(name: str, given: Any) -> tuple[float, float]:
     Raises:
         InvalidInput: it is something else.
     """
-    pair = isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(v, numbers.Real) for v in given)
-    if not pair or not (np.isfinite([float(v) for v in given]).all() and given[0] <= given[1]):
-        raise InvalidInput(f"{name} must be a pair (low, high) of finite numbers, low <= high; got {given!r}.")
-    return float(given[0]), float(given[1])
+    pair = isinstance(given, tuple | list | np.ndarray) and getattr(given, "ndim", 1) and len(given) == 2
+    low, high = (real_number(f"each end of {name}", v) for v in given) if pair else (math.nan, math.nan)
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise InvalidInput(f"{name} must be a pair (low, high) of finite numbers, low <= high; got {given!r:.80}.")
+    return low, high
 
 
 def checked_path(path: Sequence[int], horizon: int, n_actions: int, *, room: int = 0) -> Path:

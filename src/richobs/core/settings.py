@@ -5,16 +5,15 @@ import dataclasses
 import inspect
 import itertools
 import math
-import numbers
-import operator
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from richobs.core.arguments import real_number, whole_number
 from richobs.core.device import check_device_name
 from richobs.core.errors import InvalidInput
-from richobs.core.problem import check_accuracy
+from richobs.core.problem import checked_accuracy
 
 LARGEST_COUNT = 2**63 - 1  # of episodes, states and workers: what an integer of NumPy holds
 MAY_CHANGE = frozenset({"max_episodes", "workers"})  # a stored run may go on with other values
@@ -52,34 +51,25 @@ class Settings:
             value = getattr(self, name)
             if value is None and name in ("n_states", "max_episodes"):
                 continue
-            try:
-                object.__setattr__(self, name, operator.index(value))  # NumPy's integers become Python's
-            except TypeError:
-                raise InvalidInput(f"{name} must be a whole number; got {value!r}.") from None
+            object.__setattr__(self, name, whole_number(name, value, least=None))  # NumPy's integers become Python's
         for name in ("epsilon", "delta", "threshold"):
             value = getattr(self, name)
-            is_plain = type(value) in (int, float)
-            if not isinstance(value, numbers.Real):
-                continue  # refused by `check`
-            try:
-                number = float(value)
-            except OverflowError:
-                raise InvalidInput(f"{name} must be a number that a float holds; got {_shortened(value)}.") from None
-            if not is_plain:  # NumPy's numbers become Python's
+            if value is None and name == "threshold":
+                continue
+            number = real_number(name, value)
+            if type(value) not in (int, float):  # NumPy's numbers become Python's
                 object.__setattr__(self, name, number)
         object.__setattr__(self, "tuning", tuple(sorted(write_tuning(self.tuning))))
 
     def check(self) -> None:
         """Raises `InvalidInput` where a value is impossible for every run."""
-        check_accuracy(self.epsilon, self.delta, math.inf)
+        checked_accuracy(self.epsilon, self.delta, math.inf)
         for name, text in (("learner", self.learner), ("engine", self.engine)):
             if not isinstance(text, str):
                 raise InvalidInput(f"{name} must be the name of one; got {text!r}.")
         check_device_name(self.device)
-        threshold: object = self.threshold
-        is_number = isinstance(threshold, numbers.Real) and math.isfinite(threshold)
-        if threshold is not None and not is_number:
-            raise InvalidInput(f"threshold must be a finite number; got {threshold!r}.")
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise InvalidInput(f"threshold must be a finite number; got {self.threshold!r}.")
         for name, value in (
             ("workers", self.workers),
             ("max_episodes", self.max_episodes),
