@@ -31,7 +31,8 @@ def table(folder: Path = RESULTS) -> str:
             lines.append(f"| {about} | `python -m attack.{name}` | | | not yet run |")
             continue
         found = json.loads(file.read_text(encoding="utf-8"))
-        made = f"{found['date']}, richobs {found['richobs']}, Python {found['python']}, SQLite {found['sqlite']}"
+        code = f"commit {found['code']}" if found.get("code") else f"richobs {found['richobs']}"
+        made = f"{found['date']}, {code}, Python {found['python']}, SQLite {found['sqlite']}"
         lines.append(
             f"| {about} | `{found.get('command', f'python -m attack.{name}')}` | {_number(found.get('cases'))} | "
             f"{_number(found.get('failures'))} | {made} |"
