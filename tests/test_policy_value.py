@@ -1,6 +1,7 @@
 """What any policy earns: confidence sequences, `certify_policy`, the callback for Stable-Baselines3, and `richobs value`."""
 
 import abc
+import dataclasses
 import json
 import math
 import pathlib
@@ -335,7 +336,12 @@ class TestPolicies:
                 return x
 
         pay = Payer(lambda a, rng, i: float(a))
-        assert certify_policy(pay, policy, max_episodes=80) == certify_policy(pay, Echo(), max_episodes=80)
+        report = certify_policy(pay, policy, max_episodes=80)
+        same = certify_policy(pay, Echo(), max_episodes=80)
+        assert dataclasses.replace(report, deterministic=False) == same
+        assert report.deterministic == isinstance(policy, Model)
+        assert ("0.95 the policy, acting deterministically, earns between" in report.claim) == report.deterministic
+        assert "0.95 the policy earns between" in same.claim
 
     def test_a_model_with_a_memory_begins_anew_in_every_episode(self):
         env = richobs.make("lock/3").env
@@ -464,7 +470,7 @@ class TestCallback:
         assert callback.certified
         assert [r.verdict for r in callback.reports] == [Verdict.BELOW, Verdict.BELOW, Verdict.AT_LEAST]
         assert callback.claim.startswith(
-            "With probability at least 0.95, over all 3 checks, the policy earns at least 0.55"
+            "With probability at least 0.95, over all 3 checks, the policy, acting deterministically, earns at least 0.55"
         )
         assert capsys.readouterr().out.startswith("2 steps: With probability at least 0.97")
 
@@ -477,8 +483,8 @@ class TestCallback:
         model.skill = 0.1
         assert not callback.certified
         assert callback.claim == (
-            "The policy as it is now is not known to earn at least 0.55: it was trained further after a check had certified "
-            "that."
+            "The policy as it is now is not known to earn at least 0.55, acting deterministically: it was trained further "
+            "after a check had certified that."
         )
         model.skill = 0.6
         assert callback.certified
@@ -522,7 +528,9 @@ class TestCallback:
         assert [r.delta for r in callback.reports] == pytest.approx(terms)
         assert len({r.seed for r in callback.reports}) == 3
         assert not callback.certified
-        assert callback.claim == "None of the 3 policies checked is known to earn at least 0.9."
+        assert callback.claim == (
+            "None of the 3 policies checked is known to earn at least 0.9, acting deterministically."
+        )
 
     def test_vector_environments_are_played_by_evaluate_policy(self, sb3):
         class Vector:

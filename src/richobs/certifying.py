@@ -76,6 +76,7 @@ class PolicyReport:
     seed: int = 0
     claims: tuple[Claim, ...] = dataclasses.field(default=(), repr=False)  # the two bounds and their shares of delta
     assumes: tuple[str, ...] = ()  # what else has to be true so that episodes are independent, in words
+    deterministic: bool = False  # whether a model was asked for its deterministic actions, which may not be how it trains
 
     @property
     def width(self) -> float:
@@ -109,8 +110,9 @@ class PolicyReport:
             Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(self.delta))
         )  # rounded up, few digits
         assumed = "".join(f"{words}, that " for words in self.assumes)
+        policy = "the policy, acting deterministically," if self.deterministic else "the policy"
         return (
-            f"With probability at least {probability_words(spent)} the policy earns {interval}{decided}, provided that "
+            f"With probability at least {probability_words(spent)} {policy} earns {interval}{decided}, provided that "
             f"{assumed}episodes are independent and every total lies in [{exact_words(low)}, {exact_words(high)}]."
         )
 
@@ -135,6 +137,7 @@ class PolicyReport:
             "reward_range": list(self.reward_range),
             "threshold": self.threshold,
             "epsilon": self.epsilon,
+            "deterministic": self.deterministic,
             "seed": self.seed,
             "claims": [[c.kind, c.n, c.share, c.value] for c in self.claims],
             "richobs": __version__,
@@ -211,7 +214,7 @@ def certify_policy(
             with a fresh seed for every episode, which lasts until the environment says that it is over. A vector
             environment of Stable-Baselines3 plays several episodes at once, which is faster for models.
         policy: an object with `actions(level, x, rng)` (any policy of richobs), an object with `predict(obs,
-            deterministic=True)` (any model of Stable-Baselines3), or a function that takes one observation and returns one
+            deterministic=True)` (any model of Stable-Baselines3; the claim is about its deterministic actions), or a function that takes one observation and returns one
             action. A function is called for every observation separately, so the first two are faster.
         threshold: stop as soon as it is certain that the value is at least this, or that it is less.
         epsilon: stop as soon as the interval is at most this wide, in units of reward.
@@ -252,6 +255,7 @@ def certify_policy(
         None if epsilon is None else float(epsilon),
         whole_number("seed", seed, least=None),
         assumes=_assumed(env),
+        deterministic=isinstance(policy, Predictor) and not callable(getattr(policy, "actions", None)),
     )
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function of a PolicyReport; got {callback!r:.80}.")
