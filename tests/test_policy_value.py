@@ -328,6 +328,36 @@ class Game(gymnasium.Env):
         return {"a": int(self.np_random.integers(2))}, float(action), False, self.steps == 2, {}
 
 
+class TestIndependence:
+    class PerCall:
+        """What an episode pays is drawn by a coin that is thrown once per call of `play`; V is 0.5."""
+
+        horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
+
+        def play(self, policy, n, rng, levels=None):
+            x = rng.random((n, 1))
+            chance = rng.choice([0.1, 0.9])
+            return Episodes((x,), (policy.actions(0, x, rng),), ((rng.random(n) < chance).astype(float),))
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_an_environment_that_draws_something_once_per_call_is_noticed(self, seed):
+        with pytest.raises(BrokenPromise, match="draws something once per call") as stopped:
+            certify_policy(self.PerCall(), richobs.OpenLoop((0,)), epsilon=0.1, seed=seed)
+        assert "probability at most 0.0001" in str(stopped.value)
+
+    def test_the_first_verdicts_rest_on_calls_of_one_episode(self):
+        """Where episodes of one call depend on each other, calls of one episode are independent all the same."""
+        sizes = []
+
+        class Spy(self.PerCall):
+            def play(self, policy, n, rng, levels=None):
+                sizes.append(n)
+                return super().play(policy, n, rng, levels)
+
+        certify_policy(Spy(), richobs.OpenLoop((0,)), max_episodes=64)
+        assert sizes == [1] * 32 + [2] * 8 + [3] * 5 + [1]
+
+
 class TestPolicies:
     @pytest.mark.parametrize("policy", [Model(), lambda x: int(x), lambda x: np.int64(x)])
     def test_models_and_functions_act_as_policies_do(self, policy):
