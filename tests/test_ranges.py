@@ -79,7 +79,6 @@ class TestRangesOf:
         totals = np.array([[1.0, -3.0], [1.1, 0.0], [0.0, -3.1], [1.0 + 1e-7, -3.0 - 1e-7]])
         assert ranges.impossible(totals).tolist() == [False, True, True, False]
 
-
     def test_ties_between_actions_count_in_what_may_be_hidden(self):
         """The last of 200,000 actions is better by 1e-8, which is less than TIE times their distance: 0 is played."""
         K = 200_000
