@@ -734,7 +734,7 @@ class Answers(Counter):
             lambda e: dataclasses.replace(e, actions=[e.actions[0] + 5]),
             r"took action [56] at level 0; there are actions 0 to 1",
         ),
-        (lambda e: dataclasses.replace(e, ended=[np.ones(e.n, dtype=bool)]), "after the episode's end"),
+        (lambda e: dataclasses.replace(e, ended=[np.ones(e.n, dtype=bool)]), "over before its first action"),
         (lambda e: dataclasses.replace(e, observations=[e.observations[0] * np.nan]), r"is not a .*number \(NaN"),
         (lambda e: dataclasses.replace(e, observations=[[[0], [0, 1]]]), "observations are not arrays"),
         (lambda e: dataclasses.replace(e, observations=None), "observations must be a list with one array per level"),

@@ -32,6 +32,7 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
 from richobs.core.version import __version__
 from richobs.engines import PacedEnvironment
+from richobs.learners.betting.checks import OneLaw, stop_for
 from richobs.show.terminal import is_interactive
 from richobs.stats.sequences import ConfidenceSequence, enough_for
 from richobs.stats.shares import Share
@@ -46,6 +47,7 @@ DIGITS = 4  # to which a bound is written in words, as powers of ten below the w
 ROUNDING = 1e-12  # relative error of scaling to [0, 1] and back in float64, with room
 MONITOR = 5e-7  # the wrapper Monitor of Stable-Baselines3 rounds totals to six decimals
 SINGLE = 2.0**-23  # relative error of a total whose rewards are in single precision, as vector environments return them
+FALSE_ALARM = 1e-4  # probability that a call is stopped though its episodes are independent and of one law
 ABOVE = "V(policy) is at most"  # the claim that the upper bound is
 
 
@@ -75,6 +77,9 @@ class PolicyReport:
     seed: int = 0
     claims: tuple[Claim, ...] = dataclasses.field(default=(), repr=False)  # the two bounds and their shares of delta
     assumes: tuple[str, ...] = ()  # what else has to be true so that episodes are independent, in words
+    deterministic: bool = (
+        False  # whether a model was asked for its deterministic actions, which may not be how it trains
+    )
 
     @property
     def width(self) -> float:
@@ -108,8 +113,9 @@ class PolicyReport:
             Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(self.delta))
         )  # rounded up, few digits
         assumed = "".join(f"{words}, that " for words in self.assumes)
+        policy = "the policy, acting deterministically," if self.deterministic else "the policy"
         return (
-            f"With probability at least {probability_words(spent)} the policy earns {interval}{decided}, provided that "
+            f"With probability at least {probability_words(spent)} {policy} earns {interval}{decided}, provided that "
             f"{assumed}episodes are independent and every total lies in [{exact_words(low)}, {exact_words(high)}]."
         )
 
@@ -134,6 +140,7 @@ class PolicyReport:
             "reward_range": list(self.reward_range),
             "threshold": self.threshold,
             "epsilon": self.epsilon,
+            "deterministic": self.deterministic,
             "seed": self.seed,
             "claims": [[c.kind, c.n, c.share, c.value] for c in self.claims],
             "richobs": __version__,
@@ -153,7 +160,7 @@ def _on_grid(bound: float, power: int, rounding: str) -> str:
 
 
 Listener = Callable[[PolicyReport], None]
-Play = Callable[[int, np.random.Generator], Floats]  # plays n episodes and returns their totals [n]
+Play = Callable[[int, np.random.Generator], list[Floats]]  # plays n episodes and returns their totals, call by call
 
 
 @runtime_checkable
@@ -210,8 +217,9 @@ def certify_policy(
             with a fresh seed for every episode, which lasts until the environment says that it is over. A vector
             environment of Stable-Baselines3 plays several episodes at once, which is faster for models.
         policy: an object with `actions(level, x, rng)` (any policy of richobs), an object with `predict(obs,
-            deterministic=True)` (any model of Stable-Baselines3), or a function that takes one observation and returns one
-            action. A function is called for every observation separately, so the first two are faster.
+            deterministic=True)` (any model of Stable-Baselines3; the claim is about its deterministic actions), or a
+            function that takes one observation and returns one action. A function is called for every observation
+            separately, so the first two are faster.
         threshold: stop as soon as it is certain that the value is at least this, or that it is less.
         epsilon: stop as soon as the interval is at most this wide, in units of reward.
         delta: probability that the claim is false.
@@ -226,7 +234,7 @@ def certify_policy(
 
     Raises:
         BrokenPromise: two looks contradict each other, so episodes are not independent draws of one law (or the probability
-            delta was met).
+            delta was met); or a check shows that they are not (with those it stops a call with probability 0.0001 at most).
         InvalidInput: nothing says when to stop, or an argument cannot be used.
         Rejected: the environment answered something else than it was asked.
         RewardOutOfRange: an episode's total lies outside the declared range.
@@ -253,6 +261,7 @@ def certify_policy(
         epsilon,
         whole_number("seed", seed, least=None),
         assumes=_assumed(env),
+        deterministic=isinstance(policy, Predictor) and not callable(getattr(policy, "actions", None)),
     )
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function of a PolicyReport; got {callback!r:.80}.")
@@ -299,13 +308,19 @@ def _looks(play: Play, asked: PolicyReport, ledger: Ledger, batch: int, listen: 
     whole = Share(asked.delta)
     below, above = whole.split(0.5, 0.5)
     sequence = ConfidenceSequence(limit, below, above)
-    report = asked
+    report, low, high = asked, *asked.reward_range
+    one_law = OneLaw(Share(FALSE_ALARM), keyed_generator(asked.seed, "policy value", "checks"))
     try:
         while report.verdict is Verdict.OPEN:
             n = min(max(batch, sequence.n // GROWTH), limit - sequence.n)
             look = ledger.charge("value", "rollout", (), n)
-            totals = play(n, keyed_generator(asked.seed, "policy value", look))
-            sequence.add(_scaled(totals, n, asked.reward_range, slack))
+            calls = play(n, keyed_generator(asked.seed, "policy value", look))
+            totals = _scaled(np.concatenate(calls), n, asked.reward_range, slack)
+            for call in np.split(totals, np.cumsum([len(call) for call in calls[:-1]])):
+                one_law.add(call)
+            if one_law.is_refuted:
+                stop_for(one_law.returns_words(low, high - low), FALSE_ALARM)
+            sequence.add(totals)
             report = _look(sequence, asked, limit, slack)
             listen(report)
     except RunStopped as stopped:
@@ -449,14 +464,13 @@ def player(env: Any, policy: Any) -> Play:
         _check_fits(acting, inner.horizon, inner.n_actions)
     if isinstance(inner, WorldEnvironment):
 
-        def play_world(n: int, rng: np.random.Generator) -> Floats:
+        def play_world(n: int, rng: np.random.Generator) -> list[Floats]:
             played = inner.play(acting, n, rng)
             check_rewards(np.stack(played.rewards), None, inner, acting)
-            return played.returns
+            return [played.returns]
 
         return play_world
-    paced = PacedEnvironment(checked_environment(inner))
-    return lambda n, rng: paced.play(acting, n, rng).returns
+    return _OwnPlayer(checked_environment(inner), acting)
 
 
 def _check_fits(policy: LearnedPolicy, horizon: int, n_actions: int) -> None:
@@ -522,6 +536,28 @@ class _EachAlone:
         return np.array([operator.index(self._choose(row)) for row in x], dtype=np.int64)
 
 
+class _OwnPlayer:
+    """Plays an environment that somebody brings: at first one episode per call, later at most a GROWTHth of all so far.
+
+    An environment may draw something once per call of `play`. Then the episodes of one call are not independent, and only
+    several calls can show that.
+    """
+
+    def __init__(self, env: Environment, policy: Policy):
+        self._env = PacedEnvironment(env)
+        self._policy = policy
+        self._played = 0
+
+    def __call__(self, n: int, rng: np.random.Generator) -> list[Floats]:
+        """Plays n episodes and returns their totals, call by call."""
+        calls: list[Floats] = []
+        while n:
+            size = min(n, max(1, self._played // GROWTH))
+            calls.append(self._env.play(self._policy, size, rng).returns)
+            self._played, n = self._played + size, n - size
+        return calls
+
+
 class _GymnasiumPlayer:
     """Plays a Gymnasium environment one episode after the other, each until it is terminated or truncated.
 
@@ -533,9 +569,9 @@ class _GymnasiumPlayer:
         self._policy = policy
         policy_of(policy)  # refuses what is none
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Floats:
-        """Plays n episodes and returns `[n]` their totals."""
-        return np.array([self._total(rng) for _ in range(n)])
+    def __call__(self, n: int, rng: np.random.Generator) -> list[Floats]:
+        """Plays n episodes and returns `[n]` their totals, as one call."""
+        return [np.array([self._total(rng) for _ in range(n)])]
 
     def _total(self, rng: np.random.Generator) -> float:
         """Plays one episode and returns the sum of its rewards."""
@@ -591,14 +627,14 @@ class _VectorPlayer:
         self._env = env
         self._policy = policy
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Floats:
-        """Plays n episodes and returns `[n]` their totals."""
+    def __call__(self, n: int, rng: np.random.Generator) -> list[Floats]:
+        """Plays n episodes and returns `[n]` their totals, as one call."""
         from stable_baselines3.common.evaluation import evaluate_policy
 
         self._env.seed(int(rng.integers(2**31)))
         model, env = self._policy, self._env
         totals, _ = evaluate_policy(model, env, n, deterministic=True, return_episode_rewards=True, warn=False)
-        return np.array(totals, dtype=np.float64)
+        return [np.array(totals, dtype=np.float64)]
 
 
 @contextlib.contextmanager

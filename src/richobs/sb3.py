@@ -95,15 +95,18 @@ class CertifyCallback:
         """What is guaranteed, in a sentence."""
         chance, threshold = probability_words(self._share.amount), exact_words(self._threshold)
         if not any(report.is_certified for report in self.reports):
-            return f"None of the {len(self.reports)} policies checked is known to earn at least {threshold}."
+            return (
+                f"None of the {len(self.reports)} policies checked is known to earn at least {threshold}, acting "
+                "deterministically."
+            )
         if not self.certified:
             return (
-                f"The policy as it is now is not known to earn at least {threshold}: it was trained further after a check "
-                "had certified that."
+                f"The policy as it is now is not known to earn at least {threshold}, acting deterministically: it was "
+                "trained further after a check had certified that."
             )
         return (
-            f"With probability at least {chance}, over all {len(self.reports)} checks, the policy earns at least "
-            f"{threshold} per episode in expectation when it acts deterministically, provided that episodes are "
+            f"With probability at least {chance}, over all {len(self.reports)} checks, the policy, acting "
+            f"deterministically, earns at least {threshold} per episode in expectation, provided that episodes are "
             "independent and every total lies in the declared range."
         )
 

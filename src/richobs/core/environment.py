@@ -30,7 +30,9 @@ class Episodes:
     observations: Sequence[Observations]  # per level [n, ...]
     actions: Sequence[Ints]  # per level [n]
     rewards: Sequence[Floats]  # per level [n]
-    ended: Sequence[Mask] = ()  # per level [n]: True where it was over before, never at level 0; () where none ends early
+    ended: Sequence[
+        Mask
+    ] = ()  # per level [n]: True where it was over before, never at level 0; () where none ends early
 
     @property
     def n(self) -> int:

@@ -8,6 +8,7 @@ import dataclasses
 import os
 from concurrent.futures import Executor
 
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.on_device import OnDevice
 from richobs.core.device import torch_device
 from richobs.core.environment import (
@@ -31,6 +32,7 @@ from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitsChosen
 from richobs.engines import PacedEnvironment, Probes, Record, RecordedEngine, engine_kind, fixed_fingerprint
 from richobs.engines.device import DeviceEngine, RoundingWatch
+from richobs.engines.probes import check_alone, fixed_probes
 from richobs.learners import Learner, learner
 from richobs.runs.certificate import certify
 from richobs.runs.rescaling import Rescaling, as_served, rescaling
@@ -197,6 +199,10 @@ def _learn(
         if rescaled is not None and not isinstance(stopped, EpisodeLimit | Rejected | WorkerFailed):
             stopped.args = (f"{stopped} Values in this message are {LABEL}: {rescaled.units.words}.",)
         raise
+    policy = outcome.policy
+    if identity is not None and isinstance(policy, LearnedPolicy) and policy.functions is problem.functions:
+        seen = identity.seen if isinstance(identity, Probes) else fixed_probes(problem)  # the class is Python code
+        check_alone(problem.functions, policy.f, seen)
     played = real_episodes(problem.env)
     if played is not None and played_before is not None:
         ledger.real_episodes = played - played_before

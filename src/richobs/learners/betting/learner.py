@@ -76,8 +76,9 @@ class Betting(Learner):
         hidden = Ranges.of(problem.env, problem.functions).hidden
         if settings.epsilon < 2 * hidden:
             raise InvalidInput(
-                f"epsilon must be at least {2 * hidden:.3g} here: rounding of rewards and values in single precision may "
-                f"hide a loss of {hidden:.3g} over {problem.horizon} levels. {settings.epsilon:g} arrived."
+                f"epsilon must be at least {2 * hidden:.3g} here: rounding of rewards and values in single precision, and "
+                f"actions so near that they count as equal, may hide a loss of {hidden:.3g} over {problem.horizon} levels. "
+                f"{settings.epsilon:g} arrived."
             )
         if engine == "counted":
             raise InvalidInput(

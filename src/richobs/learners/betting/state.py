@@ -57,7 +57,7 @@ class Tuning:
 
 def agreement_bets(epsilon: float, ranges: Ranges, horizon: int) -> bets.Agreement:
     """Returns the bets of agreement: epsilon less what rounding may hide, and the largest loss at a stop."""
-    return bets.Agreement.of(epsilon - ranges.hidden, max(ranges.jump, epsilon), horizon)
+    return bets.Agreement.of(epsilon - ranges.rounded, max(ranges.jump, epsilon), horizon)
 
 
 @dataclass
