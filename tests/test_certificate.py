@@ -194,8 +194,8 @@ def test_a_certified_u_below_the_known_optimum_is_called_false():
     (wrong,) = [f for f in checked.findings if not f.agrees]
     assert wrong.what == "claim U"
     assert wrong.detail == (
-        "V* is at most 0.750001 is claimed. V* is 0.822278 and the policy's value 0.822278 (exact). This is false. It may be "
-        "with probability 0.05, and where an assumption of the claim does not hold."
+        "V* is at most 0.750001 is claimed. V* is 0.822278 and the policy's value 0.822278 (exact). This is false. It may "
+        "be with probability 0.05, and where an assumption of the claim does not hold."
     )
 
 
