@@ -4,7 +4,6 @@ import json
 import pathlib
 import sys
 import time
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ import richobs
 from richobs.cli import main
 from richobs.core.errors import InvalidFile
 from richobs.core.events import from_plain, to_plain
-from richobs.core.files import read_json
 from richobs.learners.lsvee.events import ConsensusTested
 from richobs.runs.rescaling import NUMBERS
 from richobs.runs.store import CERTIFICATE, StoredRun
@@ -94,18 +92,6 @@ def test_one_forged_folder_is_one_line_among_the_others(part, victims, tmp_path,
     assert ["error" in run for run in json.loads(capsys.readouterr().out)] == [False, True]
     assert main(["show", str(forged)]) == 2
     assert "is damaged: " in capsys.readouterr().err
-
-
-def test_a_small_json_file_takes_little_memory(tmp_path):
-    (tmp_path / "small.json").write_text('{"a": 1}')
-    tracemalloc.start()
-    try:
-        assert read_json(tmp_path / "small.json") == {"a": 1}
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000
-    finally:
-        tracemalloc.stop()
-    with pytest.raises(ValueError, match="more than 7 bytes"):
-        read_json(tmp_path / "small.json", 7)
 
 
 class TestKinds:
