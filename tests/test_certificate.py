@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli import main
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.files import read_json
 from richobs.core.outcome import LOWER, UPPER, StopReason
 from richobs.core.policies import Greedy
 from richobs.core.problem import Problem, Truth
@@ -19,6 +21,7 @@ from richobs.core.settings import Settings
 from richobs.learners.base import first_difference
 from richobs.learners.certified import Certified
 from richobs.runs.certificate import Certificate, certify
+from richobs.runs.rescaling import NUMBERS
 from richobs.runs.session import run
 from richobs.runs.verify import BUDGET, claim_findings, device_difference, device_finding, verify, work_of
 
@@ -194,8 +197,8 @@ def test_a_certified_u_below_the_known_optimum_is_called_false():
     (wrong,) = [f for f in checked.findings if not f.agrees]
     assert wrong.what == "claim U"
     assert wrong.detail == (
-        "V* is at most 0.750001 is claimed. V* is 0.822278 and the policy's value 0.822278 (exact). This is false. It may be "
-        "with probability 0.05, and where an assumption of the claim does not hold."
+        "V* is at most 0.750001 is claimed. V* is 0.822278 and the policy's value 0.822278 (exact). This is false. It may "
+        "be with probability 0.05, and where an assumption of the claim does not hold."
     )
 
 
@@ -299,6 +302,9 @@ def test_files_that_are_no_certificates(text, tmp_path):
         ("ledger", [["a", "b", [0], 1, "2"]]),
         ("result", {}),
         ("result.episodes", "a"),
+        ("result.remarks", [1]),
+        ("environment.reward_range", [0.5, 0.5]),
+        ("units", {"shift": 0.0, "scale": 1.0, "result": dict.fromkeys(NUMBERS), "claims": [], "words": 7}),
     ],
 )
 def test_damaged_parts_are_refused(part, value, tmp_path):
@@ -361,6 +367,18 @@ def test_the_claim_never_rounds_up(delta, words):
         f"With probability at least {words}"
         in richobs.learn(richobs.make("bandit"), delta=delta, learner="lsvee").claim
     )
+
+
+def test_a_small_json_file_takes_little_memory(tmp_path):
+    (tmp_path / "small.json").write_text('{"a": 1}')
+    tracemalloc.start()
+    try:
+        assert read_json(tmp_path / "small.json") == {"a": 1}
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(ValueError, match="more than 7 bytes"):
+        read_json(tmp_path / "small.json", 7)
 
 
 def test_files_are_as_readable_as_the_umask_says(tmp_path):

@@ -252,7 +252,9 @@ def test_a_verdict_on_another_certificate_is_not_shown(capsys):
     run(capsys, "learn", "lock/3", "--out", "here", "--quiet")
     run(capsys, "verify", "here")
     said = " ".join(run(capsys, "show", "here")[1].out.split())
-    assert re.search(r"verification.json says, made on \S+ by richobs \S+, that everything agreed; `richobs verify` checks", said)
+    assert re.search(
+        r"verification.json says, made on \S+ by richobs \S+, that everything agreed; `richobs verify` checks", said
+    )
     file = pathlib.Path("here/verification.json")
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "certificate": "0" * 64}))

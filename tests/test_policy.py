@@ -21,7 +21,9 @@ from richobs.classes import (
     open_loop_policy,
     table_policy,
 )
-from richobs.classes.codecs import to_arrays
+from richobs.classes.codecs import read_parts, to_arrays, write_parts
+from richobs.classes.learned_policy import FORMAT
+from richobs.cli import main
 from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidFile, InvalidInput, InvalidPath
 from richobs.core.policies import OpenLoop
@@ -201,6 +203,39 @@ def evaluate(policy, env, episodes):
             returns.append(running[i])
             running[i] = 0.0
     return np.array(returns)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "why"),
+    [
+        ("members", np.zeros((1, 1), dtype=np.int64), "listed as .N."),
+        ("members", np.zeros((1,) * 30, dtype=np.int64), "listed as .N."),
+        ("members", np.zeros(2, dtype=np.int64), "of other types or shapes"),
+        ("members", np.zeros(1, dtype=np.int32), "of other types or shapes"),
+        ("rotation", np.eye(8).reshape(8, 8, 1), "square matrix"),
+        ("rotation", np.array(1.0), "square matrix"),
+        ("rotation", np.eye(8).astype(str), "square matrix"),
+        ("n_coordinates", np.array(2**62), "at least 4611686018427387904 rows"),
+    ],
+)
+def test_arrays_of_other_shapes_or_types_are_no_policy(name, array, why, tmp_path, capsys):
+    """What loads can be used: its digest exists, and is that of the file's arrays."""
+    problem = richobs.make("diabolical/2,sigma=0.1")
+    LearnedPolicy(problem.functions, (0, 0)).save(tmp_path / "p.npz")
+    _, [(kind, arrays), *others] = read_parts(tmp_path / "p.npz", FORMAT)
+    write_parts(tmp_path / "p.npz", FORMAT, [(kind, {**arrays, name: array}), *others])
+    with pytest.raises(InvalidFile, match=why):
+        LearnedPolicy.load(tmp_path / "p.npz")
+    assert main(["value", "diabolical/2,sigma=0.1", "--policy", str(tmp_path / "p.npz"), "--quiet"]) == 2
+    assert "p.npz is not a policy that richobs wrote: " in capsys.readouterr().err
+
+
+def test_observations_of_another_width_are_refused_by_rotated_decoders():
+    level = richobs.make("diabolical/2,sigma=0.1").functions.levels[0]
+    with pytest.raises(InvalidInput, match="read vectors of 8 coordinates; got shape"):
+        level.values(np.zeros((3, 5)))
+    with pytest.raises(InvalidInput, match="more decoders than an index can name"):
+        Decoders(2**40, np.eye(2))
 
 
 def test_predict_carries_the_level():

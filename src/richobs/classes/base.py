@@ -225,6 +225,10 @@ class Chosen(LevelClass):
     def __init__(self, level_class: LevelClass, members: Ints):
         """Takes the class, and `[N]` which of its functions are meant."""
         self.members = checked_members(members, level_class.size)
+        if self.members.ndim != 1:
+            raise InvalidInput(
+                f"the functions of a class are listed as [N]; got an array of shape {self.members.shape}."
+            )
         self.level_class = level_class
         if isinstance(level_class, Chosen):  # some of some functions are some functions
             self.members, self.level_class = level_class.members[self.members], level_class.level_class

@@ -131,9 +131,10 @@ class LearnedPolicy(Greedy):
         _, parts = read_parts(file, FORMAT)
         try:
             levels = [from_arrays(kind, arrays) for kind, arrays in parts]
-            return cls(Layered(levels), (0,) * len(levels))
-        except InvalidFile:
-            raise
+            policy = cls(Layered(levels), (0,) * len(levels))
+            if policy.digest != digest_of(parts):
+                raise InvalidFile("its arrays are of other types or shapes than such a policy has.")
+            return policy
         except Exception as error:  # whatever else a damaged or hostile file leads to
             raise InvalidFile(f"{file} is not a policy that richobs wrote: {error}") from error
 

@@ -57,7 +57,8 @@ def read_json(file: Path, largest: int = LARGEST_JSON) -> Any:
     if not is_regular(file):
         raise ValueError("it is not a file")
     with open(file, "rb") as stream:
-        body = stream.read(largest + 1)
+        size = os.fstat(stream.fileno()).st_size  # as much memory as the file has bytes, not as it may have
+        body = stream.read(min(size, largest) + 1)
     if len(body) > largest:
         raise ValueError(f"it has more than {largest:,} bytes")
     return parse_json(body.decode())

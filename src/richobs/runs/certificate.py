@@ -142,10 +142,14 @@ def _check_parts(content: dict[str, Any]) -> None:
         raise TypeError(f"its learner is {content['learner']!r} and its settings name {settings.learner!r}")
     _check_device(content, settings)
     ends = content["environment"]["reward_range"]
-    if len(ends) != 2 or not all(_is_finite(v) for v in ends):
-        raise TypeError(f"environment.reward_range is {ends!r}")
+    if len(ends) != 2 or not all(_is_finite(v) for v in ends) or not ends[0] < ends[1]:
+        raise TypeError(f"environment.reward_range is {ends!r:.80}")
+    if not all(isinstance(remark, str) for remark in content["result"]["remarks"]):
+        raise TypeError("result.remarks holds something that is no text")
     units = content.get("units")
     if units is not None:
+        if not isinstance(units["words"], str):
+            raise TypeError(f"units.words is {units['words']!r:.80}")
         for part in ("shift", "scale", *(f"result.{name}" for name in NUMBERS)):
             found = units["result"][part.removeprefix("result.")] if "." in part else units[part]
             if isinstance(found, bool) or not isinstance(found, NUMBER if "." in part else (float, int)):

@@ -690,9 +690,8 @@ def _read_config(place: FilePath) -> dict[str, Any]:
         about = content["environment"]
         plain = isinstance(about["id"], str | None) and isinstance(about["n_states"], int | None)
         plain = plain and isinstance(content["made_with"]["richobs"], str)
-        plain = (
-            plain and type(content["functions"]["log_size"]) in (int, float) and content["functions"]["log_size"] >= 0
-        )
+        log_size = content["functions"]["log_size"]
+        plain = plain and type(log_size) in (int, float) and 0 <= log_size < math.inf
         if not plain or not _is_size(about["horizon"], MOST_LEVELS) or not _is_size(about["n_actions"], MOST_ACTIONS):
             raise InvalidFile(f"{file} is damaged: its environment is {str(about)[:200]}.")
         return dict(content)
@@ -712,9 +711,9 @@ def _is_size(value: object, most: int) -> bool:
 def _read_verification(place: FilePath, certificate: Certificate | None) -> Verification | None:
     """Returns what a file says of the certificate that is there now: anybody who may write the folder can write it."""
     file = place / VERIFICATION
-    if certificate is None or not file.exists():
-        return None
     try:
+        if certificate is None or not file.exists():
+            return None
         content = read_json(file, LARGEST_CONFIG)
         if content["certificate"] != certificate.digest:
             return None
