@@ -283,6 +283,14 @@ def declares_deterministic(env: Environment) -> bool:
     return getattr(env, "deterministic", None) is True
 
 
+def random_steps_words(name: str, actions: Sequence[int], seeds: str = "two seeds") -> str:
+    """Returns the sentence for an environment whose random steps one seed would freeze."""
+    return (
+        f"{name} is random behind its start: with {seeds} the actions {tuple(actions)} led from the same observation to "
+        "different observations, rewards or ends."
+    )
+
+
 def is_replayable(env: Environment) -> bool:
     """Whether an environment declares that `play` takes all its randomness from `rng`, and keeps no state between calls.
 

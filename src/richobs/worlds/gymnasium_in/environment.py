@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from richobs.core.environment import AT_ONCE, Episodes, checked_range, implied_step_range
+from richobs.core.environment import AT_ONCE, Episodes, checked_range, implied_step_range, random_steps_words
 from richobs.core.errors import InvalidInput, Rejected
 from richobs.core.policies import OpenLoop, Policy, live_actions
 from richobs.core.recorded import episodes_digest
@@ -538,8 +538,7 @@ def _check_seed(declared: Declared, copies: Copies, rows: Rows, n_actions: int) 
     actions = noise_behind_a_start(copies, rows, n_actions, declared.horizon)
     if actions is not None:
         raise InvalidInput(
-            f"{declared.name} is random behind its start: with two seeds the actions {tuple(actions)} led from the same "
-            f"observation to different ones. With seed={declared.seed} the random steps would be the same in every episode, "
-            "and a claim would hold for these random numbers alone. Leave seed= out; or give deterministic=True, if the "
-            "environment with these random numbers fixed is what you want."
+            f"{random_steps_words(declared.name, actions)} With seed={declared.seed} the random steps would be the same in "
+            "every episode, and a claim would hold for these random numbers alone. Leave seed= out; or give "
+            "deterministic=True, if the environment with these random numbers fixed is what you want."
         )
