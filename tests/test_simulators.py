@@ -314,6 +314,12 @@ class TestInputs:
             (lambda: Simulators(["CartPole-v1"], horizon=3), "CartPoleEnv does not publish its outcomes"),
             (lambda: Simulators(["FrozenLake-v1"]), "give `horizon`"),
             (lambda: Simulators([two_rooms()], horizon=4), "has 3 levels; 4 were asked for"),
+            (
+                lambda: Simulators(["FrozenLake-v1"], horizon=10**12),
+                "horizon must be a whole number.*at most 1,000,000",
+            ),
+            (lambda: Model.of_lists([[[(1.0, 0, 0.0, False)]]], 10**12, [1.0]), "horizon must .*at most 1,000,000"),
+            (lambda: Model.of_lists([[3]], 1, [1.0]), "Model.of_lists cannot use an argument"),
             (lambda: Simulators([3]), "a candidate is a richobs.Model.*got a int"),
             (lambda: Simulators([two_rooms(1.5)]), "model 0, state 0, action 1: .* smallest is -0.5"),
             (lambda: Model.of_arrays(np.eye(2), np.zeros((2, 1)), 1), "transitions must be"),

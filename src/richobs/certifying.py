@@ -6,6 +6,7 @@ Whoever learned the policy, only its own fresh episodes count (docs/policy-value
 import contextlib
 import dataclasses
 import enum
+import functools
 import json
 import math
 import numbers
@@ -36,6 +37,7 @@ from richobs.engines import PacedEnvironment
 from richobs.show.terminal import is_interactive
 from richobs.stats.sequences import ConfidenceSequence, enough_for
 from richobs.stats.shares import Share
+from richobs.worlds.gymnasium_in.arrays import NUMBERED, Actions
 from richobs.worlds.simulator import WorldEnvironment
 
 FORMAT = "richobs-policy-value"
@@ -212,7 +214,9 @@ def certify_policy(
             environment of Stable-Baselines3 plays several episodes at once, which is faster for models.
         policy: an object with `actions(level, x, rng)` (any policy of richobs), an object with `predict(obs,
             deterministic=True)` (any model of Stable-Baselines3), or a function that takes one observation and returns one
-            action. A function is called for every observation separately, so the first two are faster.
+            action. A function is called for every observation separately, so the first two are faster. Numbers from
+            `actions` count a Gymnasium environment's actions from 0, as `from_gymnasium` does; `predict` and functions
+            return actions of its space.
         threshold: stop as soon as it is certain that the value is at least this, or that it is less.
         epsilon: stop as soon as the interval is at most this wide, in units of reward.
         delta: probability that the claim is false.
@@ -309,6 +313,10 @@ def _looks(play: Play, asked: PolicyReport, ledger: Ledger, batch: int, listen: 
             listen(report)
     except RunStopped as stopped:
         stopped.ledger = ledger
+        raise
+    except RuntimeError as error:
+        if isinstance(error.__cause__, StopIteration):  # of somebody's code: a generator on its way changed it
+            raise error.__cause__ from None
         raise
     below.claim(LOWER, (), report.episodes, report.lower)
     above.claim(ABOVE, (), report.episodes, report.upper)
@@ -551,6 +559,16 @@ class _GymnasiumPlayer:
             ended, level = bool(terminated or truncated), level + 1
         return total
 
+    def _numbered(self, chosen: Any) -> Any:
+        """Returns the environment's action for the number that a policy of richobs chose, as `from_gymnasium` counts."""
+        if np.ndim(chosen) > 0 or not isinstance(self._env.action_space, NUMBERED):  # an action of the space itself
+            return chosen
+        return self._actions.action(whole_number("the action that the policy chose", chosen, 0, self._actions.n - 1))
+
+    @functools.cached_property
+    def _actions(self) -> Actions:
+        return Actions(self._env.action_space)
+
     def _chooser(self, rng: np.random.Generator) -> Callable[[int, Any], Any]:
         """Returns what chooses the actions of one episode."""
         policy = self._policy
@@ -559,7 +577,7 @@ class _GymnasiumPlayer:
             def act(level: int, x: Any) -> Any:
                 if isinstance(policy, LearnedPolicy):
                     _check_fits(policy, level + 1, policy.functions.n_actions)
-                return policy.actions(level, np.asarray(x)[None], rng)[0]
+                return self._numbered(policy.actions(level, np.asarray(x)[None], rng)[0])
 
             return act
         if not isinstance(policy, Predictor):

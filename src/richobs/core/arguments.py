@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from richobs.core.errors import InvalidInput, RichObsError
 
-LEVELS = 1_000_000  # most levels of a class that is given level by level
+LEVELS = 1_000_000  # most levels of a class that is given level by level, of a model, and of a Gymnasium environment
 P = ParamSpec("P")
 R = TypeVar("R")
 UNUSABLE = (

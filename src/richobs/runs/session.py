@@ -187,6 +187,10 @@ def _learn(
         if rescaled is not None and not isinstance(stopped, EpisodeLimit | Rejected | WorkerFailed):
             stopped.args = (f"{stopped} Values in this message are {LABEL}: {rescaled.units.words}.",)
         raise
+    except RuntimeError as error:
+        if isinstance(error.__cause__, StopIteration):  # of somebody's code: a generator on its way changed it
+            raise error.__cause__ from None
+        raise
     played = real_episodes(problem.env)
     if played is not None and played_before is not None:
         ledger.real_episodes = played - played_before
