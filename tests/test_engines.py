@@ -792,3 +792,21 @@ def test_a_learner_may_ask_for_less_after_the_limit():
         with contextlib.suppress(EpisodeLimit):
             inside.ask(Query(OpenLoop((0, 0)), n, purpose))
     assert [k for k, _ in kept.rows] == [0, 1]
+
+
+def test_a_stop_iteration_of_a_policy_does_not_end_a_batch_in_silence():
+    """`map` would take it for the end of the chunks, and the batch would count as whole."""
+
+    class Tired(Uniform):
+        asked = 0
+
+        def actions(self, level, x, rng, /):
+            self.asked += 1
+            if self.asked > 4:
+                raise StopIteration
+            return super().actions(level, x, rng)
+
+    problem = richobs.make("lock/3")
+    engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), chunk=10)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        engine.ask(Query(Tired(4), 100, "x", returns=True))

@@ -18,6 +18,8 @@ from richobs.core.errors import BrokenPromise, InvalidInput, Rejected, RewardOut
 from richobs.core.policies import OpenLoop, Switch, Uniform
 from richobs.core.randomness import keyed_generator
 from richobs.engines import PacedEnvironment
+from richobs.runs.store import StoredRun
+from richobs.show import write_report
 from richobs.worlds import frozen_lake
 from richobs.worlds.gymnasium_in import (
     environment_from_spec,
@@ -201,10 +203,43 @@ class TestSeeds:
         with from_gymnasium("FrozenLake-v1", seed=0, deterministic=True, **arguments) as frozen:
             assert len({tuple(p) for p in np.stack(play(frozen, OpenLoop((2, 1) * 10), 8).observations, 1)}) == 1
 
+    @pytest.mark.parametrize("deterministic", [False, True])
+    def test_a_claim_names_the_seed_of_every_episode(self, deterministic, tmp_path):
+        """In the claim, the certificate, the page and the report on a policy; a run with fresh seeds names none."""
+        words = "every episode is reset with the seed 7, so that its random numbers are the same each time"
+        lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
+        functions = richobs.Simulators([lake], horizon=8)
+        with from_gymnasium("FrozenLake-v1", **DRY, seed=7, deterministic=deterministic) as env:
+            outcome = richobs.learn(env, functions, epsilon=0.5, max_episodes=8, out=tmp_path)
+            assert outcome.claim.count(f"that {words}, ") == 2
+            assert words in richobs.learn(env, functions, epsilon=0.5, assume="model").claim
+            assert f"provided that {words}, that " in richobs.certify_policy(env, outcome.policy, max_episodes=8).claim
+        assert words in richobs.Certificate.load(tmp_path / "certificate.json").claim
+        (page, *_) = write_report([StoredRun.read(tmp_path)], tmp_path / "page.html", figures=False)
+        assert words in page.read_text()
+        with from_gymnasium("FrozenLake-v1", **DRY, deterministic=deterministic) as env:
+            assert "seed" not in richobs.certify_policy(env, outcome.policy, max_episodes=8).claim
+
     @pytest.mark.parametrize("bad", [-1, 1.5, True, "3"])
     def test_a_seed_is_a_whole_number(self, bad):
         with pytest.raises(InvalidInput, match="seed must be a whole number, at least 0"):
             on_the_line(Line, seed=bad)
+
+
+@pytest.mark.parametrize("raises", ["reset", "step"])
+@pytest.mark.parametrize("made", [True, False])
+def test_a_stop_iteration_of_an_environment_reaches_its_owner(raises, made):
+    """Generators turn it into a RuntimeError, and `map` takes it for the end of the episodes."""
+
+    def raising(self, *args, **options):
+        raise StopIteration("the tape is over")
+
+    tape = fresh("Tape", **{raises: raising})
+    env = on_the_line(tape() if made else tape)
+    with pytest.raises(StopIteration, match="the tape is over"):
+        richobs.learn(env, richobs.Tables(np.zeros((2, 10, 2)), 5))
+    with pytest.raises(StopIteration, match="the tape is over"):
+        richobs.certify_policy(env, Uniform(2), max_episodes=5)
 
 
 class TestActions:
@@ -605,6 +640,12 @@ class TestArguments:
             (Line, {"vector": 2, "deterministic": True}, "leave vector= out"),
             ("CartPole-v1", {"vector": "native", "seed": 1}, "leave seed= out"),
             (Line, {"horizon": 0}, "horizon must be a whole number, at least 1"),
+            (
+                Line,
+                {"horizon": 10**12},
+                "horizon must be a whole number, at least 1, at most 1,000,000; got 1000000000000",
+            ),
+            (Line, {"vector": 10**12}, "vector must be a whole number, at least 1, at most 10,000; got 1000000000000"),
             (gymnasium.make_vec("CartPole-v1", 1), {}, "not a VectorEnv"),
         ],
     )

@@ -391,6 +391,35 @@ class TestPolicies:
         assert report.lower < 0.5 < report.upper
         assert report.width < 0.3
 
+    @pytest.mark.parametrize(
+        ("space", "last"),
+        [
+            (gymnasium.spaces.Discrete(2, start=1), 2),
+            (gymnasium.spaces.MultiDiscrete([1, 2], start=[4, 7]), [4, 8]),
+            (gymnasium.spaces.MultiBinary(1), [1]),
+        ],
+    )
+    def test_a_policy_of_richobs_numbers_the_actions_of_gymnasium_from_0(self, space, last):
+        """With the environment itself as with `from_gymnasium`: action 1 is the second one of the space."""
+
+        class Second(Game):
+            action_space = space
+
+            def step(self, action):
+                assert action in space
+                return {"a": 0}, float(np.array_equal(action, last)), True, False, {}
+
+        env = richobs.from_gymnasium(Second(), horizon=1, reward_range=(0, 1), observation=lambda x: x["a"])
+        for number in (0, 1):
+            for played in (Second(), env):
+                policy = richobs.OpenLoop((number,))
+                assert certify_policy(played, policy, max_episodes=3, reward_range=(0, 1)).mean == number
+        own = type("Own", (), {"actions": lambda self, level, x, rng: np.array([last])})()
+        if np.ndim(last):  # an action of the space itself
+            assert certify_policy(Second(), own, max_episodes=3, reward_range=(0, 1)).mean == 1
+        with pytest.raises(InvalidInput, match="policy chose must be a whole number, at least 0, at most 1; got 2"):
+            certify_policy(Second(), richobs.OpenLoop((2,)), max_episodes=3, reward_range=(0, 1))
+
     def test_gymnasium_with_a_model_with_a_memory(self):
         report = certify_policy(Game(), Counting(), max_episodes=5, reward_range=(0, 2))
         assert report.mean == 1.0  # 0 at the first step of every episode, 1 at the second

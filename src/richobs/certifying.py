@@ -6,6 +6,7 @@ Whoever learned the policy, only its own fresh episodes count (docs/policy-value
 import contextlib
 import dataclasses
 import enum
+import functools
 import json
 import math
 import operator
@@ -36,6 +37,7 @@ from richobs.learners.betting.checks import OneLaw, stop_for
 from richobs.show.terminal import is_interactive
 from richobs.stats.sequences import ConfidenceSequence, enough_for
 from richobs.stats.shares import Share
+from richobs.worlds.gymnasium_in.arrays import NUMBERED, Actions
 from richobs.worlds.simulator import WorldEnvironment
 
 FORMAT = "richobs-policy-value"
@@ -219,7 +221,8 @@ def certify_policy(
         policy: an object with `actions(level, x, rng)` (any policy of richobs), an object with `predict(obs,
             deterministic=True)` (any model of Stable-Baselines3; the claim is about its deterministic actions), or a
             function that takes one observation and returns one action. A function is called for every observation
-            separately, so the first two are faster.
+            separately, so the first two are faster. Numbers from `actions` count a Gymnasium environment's actions from 0,
+            as `from_gymnasium` does; `predict` and functions return actions of its space.
         threshold: stop as soon as it is certain that the value is at least this, or that it is less.
         epsilon: stop as soon as the interval is at most this wide, in units of reward.
         delta: probability that the claim is false.
@@ -325,6 +328,10 @@ def _looks(play: Play, asked: PolicyReport, ledger: Ledger, batch: int, listen: 
             listen(report)
     except RunStopped as stopped:
         stopped.ledger = ledger
+        raise
+    except RuntimeError as error:
+        if isinstance(error.__cause__, StopIteration):  # of somebody's code: a generator on its way changed it
+            raise error.__cause__ from None
         raise
     below.claim(LOWER, (), report.episodes, report.lower)
     above.claim(ABOVE, (), report.episodes, report.upper)
@@ -587,6 +594,16 @@ class _GymnasiumPlayer:
             ended, level = bool(terminated or truncated), level + 1
         return total
 
+    def _numbered(self, chosen: Any) -> Any:
+        """Returns the environment's action for the number that a policy of richobs chose, as `from_gymnasium` counts."""
+        if np.ndim(chosen) > 0 or not isinstance(self._env.action_space, NUMBERED):  # an action of the space itself
+            return chosen
+        return self._actions.action(whole_number("the action that the policy chose", chosen, 0, self._actions.n - 1))
+
+    @functools.cached_property
+    def _actions(self) -> Actions:
+        return Actions(self._env.action_space)
+
     def _chooser(self, rng: np.random.Generator) -> Callable[[int, Any], Any]:
         """Returns what chooses the actions of one episode."""
         policy = self._policy
@@ -595,7 +612,7 @@ class _GymnasiumPlayer:
             def act(level: int, x: Any) -> Any:
                 if isinstance(policy, LearnedPolicy):
                     _check_fits(policy, level + 1, policy.functions.n_actions)
-                return policy.actions(level, np.asarray(x)[None], rng)[0]
+                return self._numbered(policy.actions(level, np.asarray(x)[None], rng)[0])
 
             return act
         if not isinstance(policy, Predictor):

@@ -17,7 +17,7 @@ import numpy as np
 
 from richobs.core.errors import InvalidInput, RichObsError
 
-LEVELS = 1_000_000  # most levels of a class that is given level by level
+LEVELS = 1_000_000  # most levels of a class that is given level by level, of a model, and of a Gymnasium environment
 P = ParamSpec("P")
 R = TypeVar("R")
 UNUSABLE = (
@@ -97,7 +97,7 @@ def refuse_unusable(function: Callable[P, R]) -> Callable[P, R]:
         except UNUSABLE as error:
             given = signature.bind(*args, **kwargs).arguments
             kinds = ", ".join(
-                f"{name} of type {type(value).__name__}" for name, value in given.items() if name != "self"
+                f"{name} of type {type(value).__name__}" for name, value in given.items() if name not in ("self", "cls")
             )
             arrived = f" It was given {kinds}." if kinds else ""
             raise InvalidInput(f"{who} cannot use an argument: {error}.{arrived} See help({who}).") from error

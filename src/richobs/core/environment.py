@@ -84,6 +84,7 @@ class Environment(Protocol):
     It may have an attribute `identity`, a text that says which environment it is: a stored run goes on only with the same
     one (see `environment_identity`). It may have an attribute `deterministic`; True declares that the same actions always
     show and pay the same, so that it answers known actions from memory. Then `real_episodes` is how many it really played.
+    It may have an attribute `frozen_seed`, the seed of every reset, where episodes do not get fresh ones: claims name it.
 
     It may have an attribute `replayable`; True declares that `play` takes all its randomness from `rng`, and keeps no state
     between calls. Then copies of it may be played by other threads, processes or machines, if it can be pickled (see
@@ -321,6 +322,20 @@ def environment_identity(env: Environment, id: str | None = None) -> str:
 def declares_deterministic(env: Environment) -> bool:
     """Whether an environment declares that the same actions always show and pay the same."""
     return getattr(env, "deterministic", None) is True
+
+
+def frozen_seed(env: Environment) -> int | None:
+    """Returns the seed with which an environment resets every episode; None where it declares none."""
+    seed = getattr(env, "frozen_seed", None)
+    return int(seed) if isinstance(seed, numbers.Integral) else None
+
+
+def random_steps_words(name: str, actions: Sequence[int], seeds: str = "two seeds") -> str:
+    """Returns the sentence for an environment whose random steps one seed would freeze."""
+    return (
+        f"{name} is random behind its start: with {seeds} the actions {tuple(actions)} led from the same observation to "
+        "different observations, rewards or ends."
+    )
 
 
 def is_replayable(env: Environment) -> bool:

@@ -199,6 +199,10 @@ def _learn(
         if rescaled is not None and not isinstance(stopped, EpisodeLimit | Rejected | WorkerFailed):
             stopped.args = (f"{stopped} Values in this message are {LABEL}: {rescaled.units.words}.",)
         raise
+    except RuntimeError as error:
+        if isinstance(error.__cause__, StopIteration):  # of somebody's code: a generator on its way changed it
+            raise error.__cause__ from None
+        raise
     policy = outcome.policy
     if identity is not None and isinstance(policy, LearnedPolicy) and policy.functions is problem.functions:
         seen = identity.seen if isinstance(identity, Probes) else fixed_probes(problem)  # the class is Python code

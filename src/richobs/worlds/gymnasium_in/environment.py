@@ -11,7 +11,8 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from richobs.core.environment import AT_ONCE, Episodes, checked_range, implied_step_range
+from richobs.core.arguments import LEVELS, whole_number
+from richobs.core.environment import AT_ONCE, Episodes, checked_range, implied_step_range, random_steps_words
 from richobs.core.errors import InvalidInput, Rejected
 from richobs.core.policies import OpenLoop, Policy, live_actions
 from richobs.core.recorded import episodes_digest
@@ -79,11 +80,12 @@ def from_gymnasium(
         env: an id, for `gymnasium.make`; or a callable that makes an environment; or one environment, which is played one
             episode at a time, without that check, and stays yours to close. An environment of bsuite (dm_env) is taken
             where shimmy is installed.
-        horizon: number of levels H.
+        horizon: number of levels H, at most 1,000,000.
         reward_range: smallest and largest possible total of an episode's rewards. By default it follows from `step_range`;
             one of the two must be given.
         step_range: smallest and largest possible reward of one step. By default it follows from `reward_range`.
         seed: every reset uses this seed, so all episodes start alike, and random steps are the same in every episode too.
+            Claims are about such episodes, and say so.
             By default every reset has a fresh seed, drawn from the generator that `play` is given.
         observation: a function of one observation; its result is what policies and function classes see. Needed for Dict
             spaces, useful for images.
@@ -101,7 +103,7 @@ def from_gymnasium(
     declared = Declared(
         _from_dm_env(env) if _is_dm_env(env) else env,
         kwargs,
-        _whole("horizon", horizon, 1),
+        _whole("horizon", horizon, 1, LEVELS),
         None if reward_range is None else checked_range("reward_range", reward_range),
         None if step_range is None else checked_range("step_range", step_range),
         None if seed is None else _whole("seed", seed, 0),
@@ -156,7 +158,7 @@ class GymnasiumEnvironment:
         self._seeded = seeded
         self.horizon, self.n_actions = declared.horizon, actions.n
         self.reward_range, self.step_range = ranges
-        self.seed, self.deterministic = declared.seed, declared.deterministic
+        self.frozen_seed, self.deterministic = declared.seed, declared.deterministic
         self.at_once = copies.size if isinstance(copies, ProcessCopies | NativeCopies) else AT_ONCE
         self._declared, self._copies, self._rows = declared, copies, rows
         self._played = 0
@@ -256,7 +258,7 @@ class GymnasiumEnvironment:
         if self._known is not None:
             return self._known.play(policy, n, rng, depth)
         drawn = rng.integers(2**31, size=n)  # also with a seed of its own, so that `rng` is used alike
-        seeds = [int(s) if self.seed is None else self.seed for s in drawn]
+        seeds = [int(s) if self.frozen_seed is None else self.frozen_seed for s in drawn]
         size = self._copies.size
         return Episodes.concatenate([self._round(policy, seeds[i : i + size], rng, depth) for i in range(0, n, size)])
 
@@ -346,11 +348,11 @@ def _is_seeded(declared: Declared, copies: Copies, rows: Rows, n_actions: int) -
     return False
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    """Returns a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidInput(f"{name} must be a whole number, at least {least}; got {value!r}.")
-    return int(value)
+def _whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """Returns a whole number of at least `least` and at most `most`."""
+    if isinstance(value, bool):
+        raise InvalidInput(f"{name} must be a whole number, at least {least}; got {value}.")
+    return whole_number(name, value, least, most)
 
 
 def _yes_or_no(name: str, value: Any) -> bool:
@@ -384,8 +386,7 @@ def _check_vector(declared: Declared) -> None:
                 'vector="native" starts all copies from one seed, each at another place: leave seed= out, or vector=.'
             )
         return
-    if _whole("vector", vector, 1) > MOST_PROCESSES:
-        raise InvalidInput(f"vector is a number of processes, at most {MOST_PROCESSES:,}; got {vector:,}.")
+    _whole("vector", vector, 1, MOST_PROCESSES)
     if isinstance(given, gymnasium.Env):
         raise InvalidInput("vector= needs copies of the environment: give an id, or a callable that makes one.")
 
@@ -538,8 +539,7 @@ def _check_seed(declared: Declared, copies: Copies, rows: Rows, n_actions: int) 
     actions = noise_behind_a_start(copies, rows, n_actions, declared.horizon)
     if actions is not None:
         raise InvalidInput(
-            f"{declared.name} is random behind its start: with two seeds the actions {tuple(actions)} led from the same "
-            f"observation to different ones. With seed={declared.seed} the random steps would be the same in every episode, "
-            "and a claim would hold for these random numbers alone. Leave seed= out; or give deterministic=True, if the "
-            "environment with these random numbers fixed is what you want."
+            f"{random_steps_words(declared.name, actions)} With seed={declared.seed} the random steps would be the same in "
+            "every episode, and a claim would hold for these random numbers alone. Leave seed= out; or give "
+            "deterministic=True, if the environment with these random numbers fixed is what you want."
         )
