@@ -35,6 +35,7 @@ from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreEr
 from richobs.core.events import Callback, Progress, from_plain, to_plain
 from richobs.core.files import make_folder, parse_json, read_json, remove_abandoned, sync_folder, write_atomically
 from richobs.core.ledger import Ledger
+from richobs.core.locks import held, is_held
 from richobs.core.packing import fold, unfold
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem
@@ -131,7 +132,7 @@ class StoredRun:
                     )
                 stored.ledger.skip(int(certificate.content["result"]["skipped"]))
         state = stored.state if stored.state != "finished" or certificate is not None else "unfinished"
-        if _is_held(place):
+        if is_held(place / LOCK):
             state = "running"
         sizes = {
             "horizon": about["horizon"],
@@ -261,7 +262,7 @@ def discard(folder: str | os.PathLike[str]) -> None:
         StoreError: another process is running in it.
     """
     place = folder_path(folder)
-    with _held(place):
+    with held(place / LOCK):
         _sweep(place)
         database = (DATABASE, *(f"{DATABASE}-{part}" for part in ("wal", "shm", "journal")))
         for name in (*database, CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT):
@@ -346,7 +347,7 @@ class RunFolder:
         place = folder_path(folder).absolute()  # wherever the process goes meanwhile
         with _as_sentence(place):
             make_folder(place)
-        with _held(place):
+        with held(place / LOCK):
             known = (place / CONFIG).exists()
             if known:
                 _check_same(place, _read_config(place), config)
@@ -935,43 +936,3 @@ def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
             # A power cut may cost the last draws, a killed process nothing.
             db.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
         yield db
-
-
-@contextlib.contextmanager
-def _held(place: FilePath) -> Iterator[None]:
-    """Holds the folder's lock; it is released when the process ends, also where that is killed."""
-    with _as_sentence(place):
-        refuse_journal_of_others(place / LOCK)
-        lock = sqlite3.connect(place / LOCK, timeout=2, isolation_level=None)  # readers look at it for an instant
-    try:
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error):
-                raise StoreError(f"the folder {place} cannot be written: {error}.") from error
-            raise StoreError(f"another process is running in {place}. Wait for it, or choose another folder.") from None
-        except sqlite3.DatabaseError as error:
-            raise StoreError(
-                f"{place / LOCK} is damaged ({error}); remove it if no process is running there."
-            ) from error
-        yield
-    finally:
-        lock.close()
-
-
-def _is_held(place: FilePath) -> bool:
-    """Whether a process is running in a folder; looking takes no lock that would keep one from starting."""
-    file = place / LOCK
-    if not file.exists():
-        return False
-    refuse_journal_of_others(file)
-    look = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", timeout=0, uri=True)
-    try:
-        look.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError as error:
-        return "locked" in str(error)
-    except sqlite3.DatabaseError:
-        return False
-    finally:
-        look.close()
-    return False
