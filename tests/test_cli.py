@@ -1,5 +1,6 @@
 """The command line, as a user meets it."""
 
+import contextlib
 import io
 import json
 import math
@@ -18,10 +19,12 @@ from richobs.cli import main
 from richobs.cli.arguments import in_order
 from richobs.cli.main import COMMANDS
 from richobs.core.events import Progress
+from richobs.core.locks import held
 from richobs.learners import LEARNERS
 from richobs.learners.certified.events import PairTested, StageDoubled
 from richobs.learners.rival_events import RoundPlayed
 from richobs.paper import STATEMENTS
+from richobs.runs import session
 from richobs.runs.certificate import Certificate
 from richobs.show import terminal
 from richobs.show.live import Watch, can_draw
@@ -547,6 +550,35 @@ class TestStoredRuns:
         assert listed[0]["episodes"] <= 700
         assert run(capsys, "runs", "nowhere")[0] == 2
 
+    @pytest.mark.parametrize("changed", [False, True])
+    def test_a_second_process_that_waited_does_not_spoil_what_the_first_one_says(self, capsys, monkeypatch, changed):
+        """It has the folder as soon as the first one is done, before that one reads what it wrote."""
+        ran = session.run
+
+        def then_another(*args, **kwargs):
+            ran(*args, **kwargs)
+            stack.enter_context(held(pathlib.Path("d/run.lock")))
+            if changed:
+                pathlib.Path("d/certificate.json").unlink()  # as a run does that goes on
+
+        monkeypatch.setattr(session, "run", then_another)
+        with contextlib.ExitStack() as stack:
+            status, said = run(capsys, "learn", "lock/2", "--quiet", "--out", "d")
+        assert status == (2 if changed else 0)
+        assert said.err == changed * (
+            "richobs: the run in d has ended, and another process has begun to change it since: it is running.\n"
+        )
+
+    @pytest.mark.parametrize("kind", ["folder", "link"])
+    def test_a_lock_that_cannot_be_opened_is_one_line(self, capsys, short, kind):
+        lock = pathlib.Path("runs/b/run.lock")
+        run(capsys, *SEARCH, "--seed", "1", "--out", "runs/b")
+        lock.unlink()
+        lock.mkdir() if kind == "folder" else lock.symlink_to(lock)
+        listed = json.loads(run(capsys, "runs", "--json")[1].out)
+        assert listed[0]["state"] == "finished"
+        assert "run.lock is damaged: it is a link, a folder or a pipe" in listed[1]["error"]
+
     def test_show_prints_the_summary_again(self, capsys, short):
         status, said = run(capsys, "show", "runs/a")
         assert status == 0
@@ -561,7 +593,7 @@ class TestStoredRuns:
         assert run(capsys, "show", "runs")[0] == 2
 
     def test_an_unfinished_run_is_shown_as_far_as_it_is(self, capsys, short):
-        with sqlite3.connect("runs/a/run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect("runs/a/run.sqlite")) as db, db:
             db.executescript("DELETE FROM ends; DELETE FROM heads WHERE name = 'ends'")  # before the first is written
         _, said = run(capsys, "show", "runs/a")
         assert "unfinished" in said.out

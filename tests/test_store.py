@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import types
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar
@@ -266,7 +267,7 @@ def test_a_call_that_was_tampered_with_is_noticed(tmp_path):
     asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400, "out": tmp_path / "run"}
     with pytest.raises(ConnectionError):
         learn(Counter(breaks_after=33), FUNCTIONS, **asked)
-    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(tmp_path / "run" / "run.sqlite")) as db, db:
         assert db.execute("SELECT count(*) FROM calls").fetchone()[0] > 0
         db.execute("UPDATE calls SET answer = CAST(answer || x'00' AS BLOB)")
     with pytest.raises(InvalidFile, match="a call does not match its checksum"):
@@ -308,7 +309,7 @@ class TestLargeAnswers:
         whole = learn(Counter(), functions, **self.asked)
         with pytest.raises(ConnectionError):
             learn(Counter(breaks_after=33), functions, **self.asked, out=tmp_path)
-        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
             owners = {owner.split()[0] for (owner,) in db.execute("SELECT owner FROM pieces")}
             assert db.execute("SELECT max(length(body)) FROM pieces").fetchone()[0] == 40
         assert "call" in owners
@@ -316,7 +317,7 @@ class TestLargeAnswers:
         outcome = learn(played, functions, **self.asked, out=tmp_path)
         assert outcome.trace == whole.trace
         assert played.episodes < whole.episodes == outcome.episodes
-        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
             owners = {owner.split()[0] for (owner,) in db.execute("SELECT owner FROM pieces")}
         assert owners == ({"draw"} if functions is FUNCTIONS else {"draw", "probes"})
         again = Counter()
@@ -335,7 +336,7 @@ class TestLargeAnswers:
     )
     def test_they_are_checked(self, tmp_path, change):
         learn(Counter(), FUNCTIONS, **self.asked, out=tmp_path)
-        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
             db.execute(change)
         with pytest.raises(InvalidFile, match="draw 0 does not match its checksum"):
             learn(Counter(), FUNCTIONS, **self.asked, out=tmp_path)
@@ -343,7 +344,7 @@ class TestLargeAnswers:
     def test_probes_are_checked(self, tmp_path):
         """They have no checksum beside that of their rest, and the link of their row covers that."""
         learn(Counter(), self.python, **self.asked, out=tmp_path)
-        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
             db.execute("UPDATE pieces SET body = zeroblob(length(body)) WHERE owner = 'probes 0'")
         with pytest.raises(InvalidFile, match="probes 0 does not match its checksum"):
             learn(Counter(), self.python, **self.asked, out=tmp_path)
@@ -480,7 +481,7 @@ class TestFoldersThatAreLeftAlone:
         rewritten(folder, table, 0, lambda _: text)
         with pytest.raises(InvalidFile, match="is damaged"):
             StoredRun.read(folder)
-        with sqlite3.connect(folder / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
             db.execute(f"UPDATE {table} SET {store.FOLDED[table]} = 'text' WHERE k = 0")
         resealed(folder)
         with pytest.raises(InvalidFile, match="is damaged"):
@@ -532,13 +533,13 @@ class TestFoldersThatAreLeftAlone:
         assert (folder / "run.sqlite").read_bytes() == bytes(body)
 
     def test_a_draw_that_was_tampered_with(self, folder):
-        with sqlite3.connect(folder / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
             db.execute("UPDATE draws SET answer = CAST(x'00' || answer AS BLOB) WHERE k = 2")
         with pytest.raises(InvalidFile, match=r"draw 2 does not match its checksum"):
             learn(richobs.make("lock/3"), out=folder)
 
     def test_a_draw_that_is_not_even_bytes(self, folder):
-        with sqlite3.connect(folder / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
             db.execute("UPDATE draws SET answer = 'text' WHERE k = 1")
         with pytest.raises(InvalidFile, match=r"run\.sqlite is damaged: draw 1"):
             learn(richobs.make("lock/3"), out=folder)
@@ -624,6 +625,21 @@ class TestFoldersThatAreLeftAlone:
                 learn(richobs.make("lock/3"), out=folder)
         finally:
             folder.chmod(0o755)
+
+    @pytest.mark.parametrize("clock", [-5e9, -0.5, 1e11 + 1, 9e15])
+    def test_a_clock_that_is_wrong_costs_nothing(self, tmp_path, monkeypatch, clock):
+        with monkeypatch.context() as wrong:
+            wrong.setattr(time, "time", lambda: clock)
+            learn(richobs.make("bandit"), out=tmp_path)
+            assert StoredRun.read(tmp_path).state == "finished"
+        assert StoredRun.read(tmp_path).started == (0.0 if clock < 0 else store.LATEST)
+        assert learn(richobs.make("bandit"), out=tmp_path).episodes == StoredRun.read(tmp_path).ledger.total
+
+    def test_a_finished_run_is_finished_whoever_holds_it(self, folder):
+        with held(folder / LOCK):
+            assert StoredRun.read(folder).certificate is not None
+            (folder / "certificate.json").unlink()
+            assert StoredRun.read(folder).state == "running"
 
     def test_discarding_removes_the_run_and_nothing_else(self, folder):
         (folder / "notes.txt").write_text("mine")
@@ -877,7 +893,7 @@ def test_which_call_of_an_interrupted_draw_an_answer_belongs_to_is_checked(tmp_p
     asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400, "out": tmp_path / "run"}
     with pytest.raises(ConnectionError):
         learn(Counter(breaks_after=33), FUNCTIONS, **asked)
-    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(tmp_path / "run" / "run.sqlite")) as db, db:
         (k, key), *_ = db.execute("SELECT k, key FROM calls ORDER BY k DESC").fetchall()
         draw, call = key.rsplit("/", 1)
         db.execute("UPDATE calls SET key = ? WHERE k = ?", (f"{draw}/{int(call) + 1}", k))
@@ -1008,35 +1024,50 @@ class TestAKilledWriter:
         learn(richobs.make("lock/4"), out=killed)
         assert files_of(killed) == files_of(tmp_path / "run")
 
-    def test_a_hot_journal(self, tmp_path):
-        """As left by a database that was not in WAL mode: pages of a transaction that never ended are in the file."""
+    @pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+    def test_who_reads_writes_nothing(self, mode, tmp_path):
         killed = self.interrupted(tmp_path)
-        db = sqlite3.connect(killed / "run.sqlite", isolation_level=None)
-        db.execute("PRAGMA journal_mode = DELETE")
-        db.execute("PRAGMA cache_size = 1")  # pages are written before the transaction ends
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("UPDATE draws SET query = 'lost', answer = zeroblob(20000)")
-        hot = self.copied(killed, tmp_path / "hot")
-        db.execute("ROLLBACK")
-        db.close()
-        assert b"lost" in (hot / "run.sqlite").read_bytes()
-        assert (hot / "run.sqlite-journal").exists()
-        shutil.copytree(hot, tmp_path / "shown")
-        assert StoredRun.read(tmp_path / "shown").ledger.total > 0
-        learn(richobs.make("lock/4"), out=hot)
-        assert files_of(hot) == files_of(tmp_path / "run")
-
-    @pytest.mark.parametrize("journal", ["wal", "journal"])
-    def test_a_folder_that_may_not_be_written_is_read_all_the_same(self, journal, tmp_path, monkeypatch):
-        killed = self.interrupted(tmp_path)
-        if journal == "journal":
+        if mode == "DELETE":
             with contextlib.closing(sqlite3.connect(killed / "run.sqlite")) as db:
                 db.execute("PRAGMA journal_mode = DELETE")
         before = TestFoldersThatAreLeftAlone.contents(killed)
-        monkeypatch.setattr(os, "access", lambda *args, **kwargs: False)
         assert StoredRun.read(killed).state == "unfinished"
         assert StoredRun.read(killed).ledger.total > 0
         assert TestFoldersThatAreLeftAlone.contents(killed) == before
+
+    def test_a_database_that_is_not_in_wal_mode_is_not_written(self, tmp_path):
+        killed = self.interrupted(tmp_path)
+        with contextlib.closing(sqlite3.connect(killed / "run.sqlite")) as db:
+            db.execute("PRAGMA journal_mode = DELETE")
+        with pytest.raises(InvalidFile, match="it is not in WAL mode"):
+            learn(richobs.make("lock/4"), out=killed)
+
+    def test_a_copy_needs_room(self, tmp_path, monkeypatch):
+        killed = self.interrupted(tmp_path)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=1000))
+        with pytest.raises(StoreError, match=r"has 1,000 bytes of room for [\d,]+\. Set TMPDIR"):
+            StoredRun.read(killed)
+
+    def test_a_former_version_s_shared_memory_is_removed(self, tmp_path):
+        killed = self.interrupted(tmp_path)
+        (killed / "run.sqlite-shm").write_bytes(bytes(32768))
+        learn(richobs.make("lock/4"), out=killed)
+        assert files_of(killed) == files_of(tmp_path / "run")
+        assert not list(killed.glob("run.sqlite-*"))
+
+    def test_what_is_read_while_it_changes_is_read_again(self, tmp_path, monkeypatch):
+        learn(richobs.make("bandit"), out=tmp_path)
+        whole, read = (tmp_path / "run.sqlite").read_bytes(), store._read_as_reader
+        (tmp_path / "run.sqlite").write_bytes(whole[:5000])
+
+        def change(place, config):
+            try:
+                return read(place, config)
+            finally:
+                (tmp_path / "run.sqlite").write_bytes(whole)
+
+        monkeypatch.setattr(store, "_read_as_reader", change)
+        assert StoredRun.read(tmp_path).state == "finished"
 
     def test_the_journal_mode_never_changes(self, tmp_path):
         learn(richobs.make("bandit"), out=tmp_path)
@@ -1085,6 +1116,25 @@ def finished(tmp_path_factory):
     return folder
 
 
+def hot_journal(database, to, named):
+    """Copies a database with a rollback journal that names a file, which SQLite removes once it has restored the pages."""
+    to.mkdir()
+    copy = Path(shutil.copy(database, to))
+    db = sqlite3.connect(copy, isolation_level=None)
+    db.execute("PRAGMA journal_mode = DELETE")
+    db.execute("PRAGMA cache_size = 1")
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("UPDATE draws SET answer = zeroblob(20000)")
+    name, magic = os.fsencode(named), b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+    record = (0x40000000 // 4096 + 1).to_bytes(4, "big") + name + len(name).to_bytes(4, "big")
+    whole, journal = copy.read_bytes(), Path(f"{copy}-journal").read_bytes()
+    db.execute("ROLLBACK")
+    db.close()
+    copy.write_bytes(whole)
+    Path(f"{copy}-journal").write_bytes(journal + record + sum(name).to_bytes(4, "big") + magic)
+    return copy
+
+
 class TestDatabasesOfStrangers:
     """Nothing in a database is carried out, and what a run's settings do not need is refused before it is used."""
 
@@ -1118,10 +1168,10 @@ class TestDatabasesOfStrangers:
     def test_another_schema_is_refused_before_anything_is_read(self, folder, sql, named):
         with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db:
             db.executescript(sql)
-        self.refused(folder, f"is damaged, or not the database of a run: it has the {named}")
+        self.refused(folder, f"is damaged, or no database of ours: it has the {named}")
 
     def test_limits_are_set(self, folder):
-        with store._connected(folder, write=True) as db:
+        with store._connected(folder) as db:
             assert db.getlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH) == 10_000
             assert db.getlimit(sqlite3.SQLITE_LIMIT_ATTACHED) == 0
             assert db.execute("PRAGMA trusted_schema").fetchone() == (0,)
@@ -1129,7 +1179,7 @@ class TestDatabasesOfStrangers:
                 db.execute("INSERT INTO ends VALUES (100, 'x', zeroblob(300000000), 0, 'x')")
 
     def test_no_statement_goes_on_for_ever(self, folder, monkeypatch):
-        with store._connected(folder, write=False) as db:
+        with store._connected(folder) as db:
             monkeypatch.setattr(database, "STEPS", 1_000_000)
             with (
                 pytest.raises(InvalidFile, match="takes more steps than a database of"),
@@ -1142,27 +1192,50 @@ class TestDatabasesOfStrangers:
         with pytest.raises(InvalidFile, match="takes more steps"):
             StoredRun.read(folder)
 
-    def test_a_journal_does_not_remove_the_files_of_others(self, folder, tmp_path):
-        """A rollback journal may name a second file, and SQLite removes that one after the pages are restored."""
+    @pytest.mark.parametrize("by", ["a journal", "a link", "a lock"])
+    def test_a_journal_does_not_remove_the_files_of_others(self, folder, tmp_path, by):
+        """A rollback journal may name a second file, and SQLite removes that one after the pages are restored.
+
+        It is looked for beside what a link leads to, and was beside run.lock too, while that was a database.
+        """
         precious = tmp_path / "precious"
         precious.write_bytes(b"not a journal")
-        db = sqlite3.connect(folder / "run.sqlite", isolation_level=None)
-        db.execute("PRAGMA journal_mode = DELETE")
-        db.execute("PRAGMA cache_size = 1")
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("UPDATE draws SET answer = zeroblob(20000)")
-        hot = shutil.copytree(folder, tmp_path / "hot")
-        db.execute("ROLLBACK")
-        db.close()
-        name = os.fsencode(precious)
-        record = (0x40000000 // 4096 + 1).to_bytes(4, "big") + name + len(name).to_bytes(4, "big")
-        record += sum(name).to_bytes(4, "big") + database.JOURNAL_MAGIC
-        with open(hot / "run.sqlite-journal", "ab") as stream:
-            stream.write(record)
-        for use in (lambda: StoredRun.read(hot), lambda: learn(richobs.make("lock/3"), out=hot)):
-            with pytest.raises(InvalidFile, match="names a file beside those of the run"):
-                use()
+        database = hot_journal(folder / "run.sqlite", tmp_path / "made", precious)
+        victim = folder / ("run.lock" if by == "a lock" else "run.sqlite")
+        place = victim
+        if by == "a link":
+            (folder / "below").mkdir()
+            place = folder / "below" / "run.sqlite"
+            victim.unlink()
+            victim.symlink_to("below/run.sqlite")
+        shutil.copyfile(database, place)
+        shutil.copyfile(f"{database}-journal", f"{place}-journal")
+        if by == "a lock":  # nothing in or beside it is read
+            assert StoredRun.read(folder).state == "finished"
+            learn(richobs.make("lock/3"), out=folder)
+        else:
+            for use in (lambda: StoredRun.read(folder), lambda: learn(richobs.make("lock/3"), out=folder)):
+                with pytest.raises(InvalidFile, match=r"is not a file of ours|is damaged: it is a link"):
+                    use()
         assert precious.read_bytes() == b"not a journal"
+
+    def test_a_file_with_a_second_name_is_read_and_not_written(self, folder, tmp_path):
+        os.link(folder / "run.sqlite", tmp_path / "backup.sqlite")
+        before = (tmp_path / "backup.sqlite").read_bytes()
+        assert StoredRun.read(folder).state == "finished"
+        with pytest.raises(StoreError, match="has a second name"):
+            learn(richobs.make("lock/3"), out=folder)
+        assert (tmp_path / "backup.sqlite").read_bytes() == before
+
+    @pytest.mark.parametrize("name", store.FILES)
+    def test_a_link_is_no_file_of_the_run(self, folder, name):
+        file = folder / name
+        file.touch()
+        file.rename(folder / "own")
+        file.symlink_to("own")
+        for use in (lambda: StoredRun.read(folder), lambda: learn(richobs.make("lock/3"), out=folder)):
+            with pytest.raises(InvalidFile, match="is damaged: it is a link"):
+                use()
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
     @pytest.mark.parametrize(
@@ -1175,7 +1248,7 @@ class TestDatabasesOfStrangers:
             learn(richobs.make("lock/3"), out=folder)  # it is left alone
             assert (folder / name).exists()
         else:
-            with pytest.raises(InvalidFile, match=r"is damaged.*not a file"):
+            with pytest.raises(InvalidFile, match=r"is damaged.*not a file|is not a file of ours"):
                 StoredRun.read(folder)
 
     @pytest.mark.parametrize(
@@ -1218,7 +1291,7 @@ class TestDatabasesOfStrangers:
 
     @pytest.mark.parametrize("at", ["'yesterday'", "9e999", "-1", "x'00'"])
     def test_a_time_that_is_no_date(self, folder, at):
-        with sqlite3.connect(folder / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
             db.execute(f"UPDATE draws SET at = {at}")
         resealed(folder)
         with pytest.raises(InvalidFile, match="its draws are of"):
@@ -1278,7 +1351,7 @@ class TestDatabasesOfStrangers:
 def test_a_record_keeps_what_is_new(tmp_path):
     """Queries and events along a path repeat most of those before them."""
     learn(richobs.make("lock/10"), out=tmp_path)
-    with sqlite3.connect(tmp_path / "run.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
         for table, column in store.FOLDED.items():
             kept = db.execute(f"SELECT sum(length({column})) FROM {table}").fetchone()[0]
             whole = sum(map(len, store._unfolded(db, table, 10**6)))

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from richobs.cli.gymnasium_options import trusting
 from richobs.cli.printing import print_claim, print_summary
-from richobs.core.errors import RichObsError
+from richobs.core.errors import RichObsError, StoreError
 from richobs.core.events import Callback, Progress
 from richobs.core.problem import Problem
 from richobs.core.settings import Settings
@@ -49,7 +49,10 @@ def learn_in(
     was_finished = _holds_finished(folder, settings)
     _run(folder, problem, settings, output, executor)
     stored = StoredRun.read(folder)
-    assert stored.certificate is not None, "a run that ended well has a certificate"
+    if stored.certificate is None:
+        raise StoreError(
+            f"the run in {folder} has ended, and another process has begun to change it since: it is {stored.state}."
+        )
     written = [folder / CERTIFICATE, folder / POLICY]
     if not output.no_report:
         written += write_report([stored], folder / REPORT, figures=False)

@@ -7,7 +7,6 @@ holder ends, also where that is killed: forked children close what they inherit,
 
 import contextlib
 import os
-import stat
 import sys
 import time
 import weakref
@@ -16,6 +15,7 @@ from io import FileIO
 from pathlib import Path
 
 from richobs.core.errors import InvalidFile, StoreError
+from richobs.core.files import is_there
 
 if sys.platform == "win32":
     import msvcrt
@@ -85,9 +85,7 @@ def is_held(file: Path) -> bool:
 
 def _opened(file: Path, flags: int) -> FileIO:
     """Opens a file that is no link, pipe, device or folder; whoever is started does not inherit it."""
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.lstat(file).st_mode):
-            raise InvalidFile(f"{file} is damaged: it is a link, a folder or a pipe, not a file. Nothing was written.")
+    is_there(file)
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     writes = flags & os.O_RDWR
     return FileIO(os.open(file, flags, 0o666), "r+b" if writes else "rb")

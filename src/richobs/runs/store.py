@@ -18,9 +18,7 @@ import math
 import os
 import platform
 import re
-import shutil
 import sqlite3
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -34,7 +32,15 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Environment, Episodes, is_replayable, real_episodes
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress, from_plain, to_plain
-from richobs.core.files import make_folder, parse_json, read_json, remove_abandoned, sync_folder, write_atomically
+from richobs.core.files import (
+    is_there,
+    make_folder,
+    parse_json,
+    read_json,
+    remove_abandoned,
+    sync_folder,
+    write_atomically,
+)
 from richobs.core.ledger import Ledger
 from richobs.core.locks import held, is_held
 from richobs.core.packing import fold, unfold
@@ -49,7 +55,17 @@ from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.runs.certificate import Certificate, Verification
-from richobs.runs.database import LARGEST_BODY, bounded, check_database, refuse_journal_of_others, restrict
+from richobs.runs.database import (
+    LARGEST_BODY,
+    bounded,
+    log_of,
+    make_database,
+    opened,
+    opened_by_reader,
+    others_of,
+    refuse_strangers,
+    remove_unfinished,
+)
 from richobs.runs.rescaling import paper_epsilon
 
 FORMAT = "richobs-run"
@@ -57,6 +73,7 @@ VERSION = 4
 CONFIG, DATABASE, LOCK = "config.json", "run.sqlite", "run.lock"
 CERTIFICATE, POLICY, VERIFICATION, REPORT = "certificate.json", "policy.npz", "verification.json", "report.html"
 RECORDED = "recorded.npz"
+FILES = (CONFIG, DATABASE, f"{DATABASE}-wal", LOCK, CERTIFICATE, POLICY, RECORDED, VERIFICATION)  # that are read
 SCHEMA = """
 CREATE TABLE draws (k INTEGER PRIMARY KEY, query BLOB, answer BLOB, checksum TEXT, probes BLOB, at REAL, link TEXT);
 CREATE TABLE calls (k INTEGER PRIMARY KEY, key TEXT UNIQUE, answer BLOB, checksum TEXT, link TEXT);
@@ -74,7 +91,7 @@ CHAINED = {  # what a resume trusts: each row's link is the SHA-256 of the link 
 }
 FOLDED = {"draws": "query", "events": "body"}  # texts of which each row holds what is new since the row before
 LEFTOVERS = re.compile(
-    r"\.(new-|(config\.json|certificate\.json|policy\.npz|recorded\.npz|verification\.json|report\.html)\.)\w{8}"
+    r"\.(config\.json|certificate\.json|policy\.npz|recorded\.npz|verification\.json|report\.html)\.\w{8}"
 )
 STATES = ("finished", "unfinished", "stopped")
 MOST_LEVELS, MOST_ACTIONS = 100_000, 1_000_000  # of a run that is kept
@@ -87,6 +104,8 @@ LONGEST_MESSAGE = 10_000  # characters of the error that stopped a run
 LARGEST_CONFIG = 2**20  # bytes of config.json and verification.json
 EVENT_TOLERANCE = 1e-6  # by which numbers of recorded decisions may differ where a device computes them again elsewhere
 SHA256_BYTES = 32
+PATIENCE = 30.0  # seconds for which a reader tries again, where what it reads changes meanwhile
+PAUSE = 0.05  # seconds between two attempts
 LATEST = 1e11  # seconds since 1970 of a draw, so that they are a date
 
 
@@ -117,14 +136,29 @@ class StoredRun:
         Raises:
             InvalidFile: there is no run there, or it is damaged.
         """
-        place = folder_path(folder)
+        place, until = folder_path(folder), time.monotonic() + PATIENCE
+        while True:
+            before = _times(place)
+            try:
+                return cls._read(place)
+            except RichObsError:
+                if _times(place) == before or time.monotonic() > until:
+                    raise
+            time.sleep(PAUSE)  # it was read while it changed, and may have been half one run and half another
+
+    @classmethod
+    def _read(cls, place: FilePath) -> "StoredRun":
+        """Returns the run in a folder, where nobody changes it meanwhile."""
         config = _read_config(place)
         settings, about = Settings.from_plain(config["settings"]), config["environment"]
         learner(settings.learner)  # its kinds of events are known from here on
         with _readable(place):
-            stored = _read_database(place, config)
+            for name in FILES:
+                is_there(place / name)
+            runs = is_held(place / LOCK)
+            stored = _read_as_reader(place, config)
             certificate = None
-            if stored.state == "finished" and (place / CERTIFICATE).exists():
+            if stored.state == "finished" and is_there(place / CERTIFICATE):
                 certificate = Certificate.load(place / CERTIFICATE)
                 if certificate.digest != stored.message:
                     raise InvalidFile(
@@ -133,7 +167,7 @@ class StoredRun:
                     )
                 stored.ledger.skip(int(certificate.content["result"]["skipped"]))
         state = stored.state if stored.state != "finished" or certificate is not None else "unfinished"
-        if is_held(place / LOCK):
+        if runs and state != "finished":  # who holds a finished run has not changed it yet
             state = "running"
         sizes = {
             "horizon": about["horizon"],
@@ -176,17 +210,41 @@ class _Stored(NamedTuple):
     last: float
 
 
-def _read_database(place: FilePath, config: dict[str, Any], probes: Probes | None = None) -> _Stored:
+def _times(place: FilePath) -> list[tuple[int, ...] | None]:
+    """Returns what tells whether a run's files changed: they are written anew, or grow, in every step of a run."""
+    found: list[tuple[int, ...] | None] = []
+    for name in FILES:
+        try:
+            about = os.lstat(place / name)
+            found.append((about.st_ino, about.st_size, about.st_mtime_ns))
+        except OSError:
+            found.append(None)
+    return found
+
+
+def _read_as_reader(place: FilePath, config: dict[str, Any]) -> _Stored:
+    """Returns what the database says, also while another process writes it."""
+    try:
+        with opened_by_reader(place / DATABASE, SCHEMA) as db:
+            return _read_database(db, place, config)
+    except FileNotFoundError:  # killed before it was made
+        return _Stored("unfinished", "", (), Ledger(), 0.0, 0.0)
+    except sqlite3.Error as error:
+        raise InvalidFile(f"{place / DATABASE} is damaged: {_short(error)}. Nothing was overwritten.") from error
+
+
+def _read_database(
+    db: sqlite3.Connection, place: FilePath, config: dict[str, Any], probes: Probes | None = None
+) -> _Stored:
     """Returns what the database says, once its rows are known to be those that were written.
 
     Args:
+        db: the database.
         place: the folder.
         config: what identifies the run; the links of its rows begin with it.
         probes: where the class is Python code: goes on from the stored ones.
     """
-    if not (place / DATABASE).exists():  # killed before it was made
-        return _Stored("unfinished", "", (), Ledger(), 0.0, 0.0)
-    with _connected(place, write=False) as db, bounded(db, place / DATABASE):
+    with bounded(db, place / DATABASE):
         db.execute("BEGIN")  # one state of the database, whatever is written meanwhile
         _check_amounts(db, place, longest_text(config))
         _check_links(db, place, config)
@@ -265,11 +323,13 @@ def discard(folder: str | os.PathLike[str]) -> None:
     place = folder_path(folder)
     with held(place / LOCK):
         _sweep(place)
-        database = (DATABASE, *(f"{DATABASE}-{part}" for part in ("wal", "shm", "journal")))
-        for name in (*database, CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT):
-            (place / name).unlink(missing_ok=True)
-        sync_folder(place)  # no database without its configuration, also where this is killed
-        (place / CONFIG).unlink(missing_ok=True)
+        database = place / DATABASE
+        results = (place / name for name in (CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT))
+        with _as_sentence(place):
+            for file in (database, log_of(database), *others_of(database), *results):
+                file.unlink(missing_ok=True)
+            sync_folder(place)  # no database without its configuration, also where this is killed
+            (place / CONFIG).unlink(missing_ok=True)
 
 
 def recorded_beside(file: str | os.PathLike[str]) -> Episodes | None:
@@ -349,15 +409,18 @@ class RunFolder:
         with _as_sentence(place):
             make_folder(place)
         with held(place / LOCK):
-            known = (place / CONFIG).exists()
+            with _readable(place):
+                refuse_strangers(place / DATABASE)
+                there = {name for name in FILES if is_there(place / name)}
+            known = CONFIG in there
             if known:
                 _check_same(place, _read_config(place), config)
-            elif (place / DATABASE).exists():
+            elif DATABASE in there:
                 raise InvalidFile(f"{place} holds a {DATABASE} and no {CONFIG}: the run cannot be identified.")
             same = known and _read_config(place)["settings"] == config["settings"]
-            if known and (place / DATABASE).exists():
-                with _readable(place):
-                    spent = _read_database(place, config, probes).ledger.total
+            if DATABASE in there:
+                with _connected(place) as db, _readable(place):
+                    spent = _read_database(db, place, config, probes).ledger.total
                 allowed = config["settings"]["max_episodes"]
                 if allowed is not None and spent > allowed:
                     raise InvalidInput(
@@ -368,9 +431,9 @@ class RunFolder:
                 _sweep(place)
                 if not known:
                     _write_config(place, config)
-                if not (place / DATABASE).exists():
-                    _make_database(place)
-            with _connected(place, write=True) as db:
+                if DATABASE not in there:
+                    make_database(place / DATABASE, SCHEMA)
+            with _connected(place) as db:
                 opened = cls(place, db, config, changed=known and not same)
                 if not opened.ended():
                     opened.end("unfinished", "")
@@ -429,7 +492,7 @@ class RunFolder:
         self._go_on()
         with self._transaction():
             kept = self._split(f"probes {k}", probes)
-            trusted = (k, folded, _sha256(answer), kept, time.time())
+            trusted = (k, folded, _sha256(answer), kept, _now())
             link = self._append("draws", trusted)
             self._db.execute(
                 "INSERT INTO draws VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -622,7 +685,7 @@ class RunFolder:
         self._db.execute("PRAGMA synchronous = FULL")
         with self._transaction():
             k = self._db.execute("SELECT count(*) FROM ends").fetchone()[0]
-            row = (k, state, message[:LONGEST_MESSAGE], time.time())
+            row = (k, state, message[:LONGEST_MESSAGE], _now())
             self._db.execute("INSERT INTO ends VALUES (?, ?, ?, ?, ?)", (*row, self._append("ends", row)))
         self._db.execute("PRAGMA synchronous = NORMAL")
 
@@ -732,12 +795,16 @@ def _read_verification(place: FilePath, certificate: Certificate | None) -> Veri
 
 def _sweep(place: FilePath) -> None:
     """Removes what a killed process left half written; the folder is held, but a report may be written all the same."""
+    others_of(place / DATABASE)[0].unlink(missing_ok=True)  # of a former version
+    remove_unfinished(place)
     for left in place.iterdir():
         if LEFTOVERS.fullmatch(left.name) and not left.is_symlink():
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                remove_abandoned(left)
+            remove_abandoned(left)
+
+
+def _now() -> float:
+    """Returns the seconds since 1970, as near to what the clock says as a run can keep: clocks are wrong now and then."""
+    return min(max(time.time(), 0.0), LATEST)
 
 
 def _sha256(body: bytes) -> str:
@@ -899,47 +966,12 @@ def _short(error: Exception) -> str:
     return text if len(text) <= 300 else f"{text[:300]}..."
 
 
-def _make_database(place: FilePath) -> None:
-    """Makes the database, whole or not at all."""
-    with tempfile.TemporaryDirectory(dir=place, prefix=".new-") as folder:
-        db = sqlite3.connect(FilePath(folder) / DATABASE)
-        db.execute("PRAGMA journal_mode = WAL")  # for the life of the run
-        db.executescript(SCHEMA)
-        db.close()
-        for part in ("wal", "shm", "journal"):  # of a database that is not there any more
-            (place / f"{DATABASE}-{part}").unlink(missing_ok=True)
-        sync_folder(place)  # no log of another database beside the new one, also after a power cut
-        os.replace(FilePath(folder) / DATABASE, place / DATABASE)
-        sync_folder(place)
-
-
 @contextlib.contextmanager
-def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
-    """Opens a run's database; a reader sees whole transactions only, and may read while another process writes.
-
-    Who may write the folder recovers what a killed process left, also where it only reads. Others read a copy.
-    """
-    file = place / DATABASE
+def _connected(place: FilePath) -> Iterator[sqlite3.Connection]:
+    """Opens a run's database, whose folder this process holds; what a killed process left is recovered."""
     with contextlib.ExitStack() as stack:
-        if not write and not (os.access(place, os.W_OK) and os.access(file, os.W_OK)):
-            copy = FilePath(stack.enter_context(tempfile.TemporaryDirectory()))
-            for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal"):
-                with contextlib.suppress(FileNotFoundError):
-                    shutil.copyfile(place / name, copy / name)
-            file = copy / DATABASE
         with _as_sentence(place):
-            refuse_journal_of_others(file)
-            db = sqlite3.connect(
-                f"{file.absolute().as_uri()}?mode=rw",
-                timeout=60,
-                uri=True,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-        stack.callback(db.close)
-        with _as_sentence(place), bounded(db, file):
-            restrict(db)
-            check_database(db, file, SCHEMA)
+            db = stack.enter_context(opened(place / DATABASE, SCHEMA, write=True))
             # A power cut may cost the last draws, a killed process nothing.
-            db.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
+            db.execute("PRAGMA synchronous = NORMAL")
         yield db
