@@ -13,7 +13,6 @@ from decimal import Decimal, localcontext
 from richobs.core.arguments import real_number, whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.problem import LARGEST_FACT, checked_accuracy
-from richobs.core.settings import LARGEST_COUNT
 
 DIGITS = 60  # of the arithmetic that sizes are rounded up from
 
@@ -83,7 +82,7 @@ class PaperConstants:
         epsilon, delta = checked_accuracy(epsilon, delta)
         H = whole_number("horizon", horizon, least=1, most=LARGEST_FACT)
         K = whole_number("n_actions", n_actions, least=1, most=LARGEST_FACT)
-        M = whole_number("n_states", n_states, least=1, most=LARGEST_COUNT)
+        M = whole_number("n_states", n_states, least=1)
         log_size = real_number("log_size", log_size)
         if not 0 <= log_size < math.inf:
             raise InvalidInput(f"log_size must be a finite number, at least 0; got {log_size!r}.")
