@@ -424,7 +424,7 @@ def test_worlds_lists_every_parameter(capsys):
         (["learn", "lock", "--learner", "lsvee", "--noise-bits", "40"], "engine plays them one by one"),
         (["plan", "lock", "--epsilon", "1e-160"], "epsilon must lie between 1e-09 and"),
         (["plan", "lock", "--delta", "1e-322"], "delta must lie between 1e-09 and 1"),
-        (["learn", "lock", "--workers", "0"], "workers must be at least 1"),
+        (["learn", "lock", "--workers", "0"], "workers must be a whole number, at least 1"),
         (["learn", "lock", "--max-episodes", "-5"], "max_episodes must be at least 1"),
         (["learn", "lock", "--noise-bits", "40", "--engine", "counted"], "there is none here"),
         (["learn", "lock", "--engine", "counted"], "the learner 'betting' reads episodes one by one"),

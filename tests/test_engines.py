@@ -512,7 +512,7 @@ class TestLedger:
 
     def test_impossible_engines(self):
         problem = richobs.make("mdp")
-        with pytest.raises(InvalidInput, match="workers must be at least 1; got 0"):
+        with pytest.raises(InvalidInput, match="workers must be a whole number, at least 1, at most 10,000; got 0"):
             StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), workers=0)
 
 

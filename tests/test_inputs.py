@@ -105,7 +105,11 @@ class TestSettings:
         [
             ({"seed": None}, "seed must be a whole number; got None"),
             ({"workers": None}, "workers must be a whole number; got None"),
-            ({"workers": 10**30}, "workers must be at most 9,223,372,036,854,775,807; got a number of about 30 digits"),
+            ({"workers": 2**31}, "workers must be a whole number, at least 1, at most 10,000; got 2147483648"),
+            ({"timeout": 0}, "timeout must be a number of seconds above 0"),
+            ({"timeout": float("nan")}, "timeout must be a number of seconds above 0"),
+            ({"timeout": "5"}, "timeout must be a number of seconds above 0"),
+            ({"workers": 10**30}, "workers must be a whole number, at least 1, at most 10,000; got 1000000"),
             ({"n_states": 10**400, "learner": "lsvee"}, "n_states must be at most"),
             ({"max_episodes": 10**400}, "max_episodes must be at most"),
             ({"epsilon": 10**400}, "epsilon must be a number that a float holds"),

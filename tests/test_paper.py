@@ -445,7 +445,7 @@ def test_requests_that_cannot_be_met(fake, tmp_path, capsys):
     assert paper("fame", "--out", tmp_path) == 2
     assert "there is no statement 'fame'. There are: fake." in capsys.readouterr().err
     assert main(["paper", "--workers", "0"]) == 2
-    assert "--workers must be at least 1" in capsys.readouterr().err
+    assert "workers must be a whole number, at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

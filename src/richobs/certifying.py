@@ -22,8 +22,9 @@ import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.arguments import real_number, whole_number
-from richobs.core.environment import TOLERANCE, Environment, check_rewards, checked_range
+from richobs.core.environment import TOLERANCE, Environment, check_rewards, checked_range, processes_of
 from richobs.core.errors import BrokenPromise, InvalidInput, RewardOutOfRange, RunStopped
+from richobs.core.executors import Workers
 from richobs.core.files import write_atomically
 from richobs.core.ledger import Ledger
 from richobs.core.outcome import LOWER, Claim, exact_words, number_words, probability_words, sampling_assumptions
@@ -78,6 +79,7 @@ class PolicyReport:
     epsilon: float | None = None  # width of the interval that was asked for
     seed: int = 0
     claims: tuple[Claim, ...] = dataclasses.field(default=(), repr=False)  # the two bounds and their shares of delta
+    checks: int = 0  # episodes that were played a second time, to compare copies; the interval does not rest on them
     assumes: tuple[str, ...] = ()  # what else has to be true so that episodes are independent, in words
     deterministic: bool = (
         False  # whether a model was asked for its deterministic actions, which may not be how it trains
@@ -123,7 +125,8 @@ class PolicyReport:
 
     def __str__(self) -> str:
         """The claim, and what it rests on."""
-        return f"{self.claim} ({self.episodes:,} episodes, mean {self.mean:.4g}; {self.verdict.value}.)"
+        more = f", and {self.checks:,} played again to compare copies" if self.checks else ""
+        return f"{self.claim} ({self.episodes:,} episodes{more}, mean {self.mean:.4g}; {self.verdict.value}.)"
 
     def as_json(self) -> dict[str, Any]:
         """Returns the report as plain values."""
@@ -137,6 +140,7 @@ class PolicyReport:
             "upper": self.upper,
             "mean": self.mean,
             "episodes": self.episodes,
+            "checks": self.checks,
             "delta": self.delta,
             "units": self.units,
             "reward_range": list(self.reward_range),
@@ -268,15 +272,20 @@ def certify_policy(
     )
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function of a PolicyReport; got {callback!r:.80}.")
-    play = player(env, policy)
-    with _shown(is_interactive() if progress is None else progress) as watch:
+    ledger = Ledger(int(max_episodes))
+    inner = env.env if isinstance(env, Problem) else env
+    with (
+        Workers(processes_of(inner)) as workers,
+        _shown(is_interactive() if progress is None else progress) as watch,
+    ):
+        play = player(env, policy, workers, ledger)
 
         def listen(report: PolicyReport) -> None:
             watch(report)
             if callback is not None:
                 callback(report)
 
-        return _looks(play, asked, Ledger(int(max_episodes)), int(batch), listen, slack)
+        return _looks(play, asked, ledger, int(batch), listen, slack)
 
 
 def _assumed(env: Any) -> tuple[str, ...]:
@@ -335,7 +344,7 @@ def _looks(play: Play, asked: PolicyReport, ledger: Ledger, batch: int, listen: 
         raise
     below.claim(LOWER, (), report.episodes, report.lower)
     above.claim(ABOVE, (), report.episodes, report.upper)
-    return dataclasses.replace(report, claims=whole.claims())
+    return dataclasses.replace(report, claims=whole.claims(), checks=ledger.checks)
 
 
 def _look(sequence: ConfidenceSequence, asked: PolicyReport, limit: int, slack: float) -> PolicyReport:
@@ -446,12 +455,14 @@ def _scaled(totals: Any, n: int, reward_range: tuple[float, float], slack: float
     return np.clip((array - low) / (high - low), 0.0, 1.0)
 
 
-def player(env: Any, policy: Any) -> Play:
+def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger | None = None) -> Play:
     """Returns what plays n episodes of a policy and returns their totals.
 
     Args:
         env: a richobs environment or problem, or a Gymnasium environment.
         policy: as `certify_policy` takes them.
+        workers: who shares the episodes of a richobs environment.
+        ledger: where episodes are counted that are played a second time to compare workers.
 
     Raises:
         InvalidInput: one of them is something else.
@@ -477,7 +488,7 @@ def player(env: Any, policy: Any) -> Play:
             return [played.returns]
 
         return play_world
-    return _OwnPlayer(checked_environment(inner), acting)
+    return _OwnPlayer(PacedEnvironment(checked_environment(inner), workers=workers, ledger=ledger), acting)
 
 
 def _check_fits(policy: LearnedPolicy, horizon: int, n_actions: int) -> None:
@@ -550,8 +561,8 @@ class _OwnPlayer:
     several calls can show that.
     """
 
-    def __init__(self, env: Environment, policy: Policy):
-        self._env = PacedEnvironment(env)
+    def __init__(self, env: PacedEnvironment, policy: Policy):
+        self._env = env
         self._policy = policy
         self._played = 0
 

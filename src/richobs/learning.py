@@ -35,6 +35,7 @@ def learn(
     threshold: float | None = None,
     workers: int = 1,
     executor: Executor | None = None,
+    timeout: float | None = None,
     device: str | None = None,
     process: TabularProcess | None = None,
     episodes: Episodes | Sequence[Episodes] | None = None,
@@ -71,6 +72,9 @@ def learn(
             and stays in this process where it does not. A built-in world is shared by threads.
         executor: any `concurrent.futures.Executor` that shares the episodes instead: a standard pool, loky, Dask's
             `client.get_executor()`, `richobs.ray.RayExecutor`. It does not change the result, and is not shut down.
+        timeout: seconds that one call of your environment may take; one that takes longer ends the run with `CallTooLong`.
+            Processes started here are ended then. A call in this process is stopped where Python code runs in the main
+            thread; see docs/scale.md.
         device: where functions are evaluated, with PyTorch in float64: "cuda", "cuda:1", or "cpu" for the same code without
             a GPU. None means NumPy. It pays for large classes (docs/scale.md).
         process: the process written down, for the counted engine.
@@ -85,6 +89,7 @@ def learn(
 
     Raises:
         BrokenPromise: the data contradict an assumption.
+        CallTooLong: a call of the environment took longer than `timeout`.
         EpisodeLimit: the next request does not fit into `max_episodes`.
         PrecisionError: epsilon is too small for float64 here.
         Rejected: the environment answered something else than it was asked, or is not replayable although it says so.
@@ -115,6 +120,7 @@ def learn(
         max_episodes=max_episodes,
         threshold=threshold,
         workers=workers,
+        timeout=timeout,
         device=device,
         tuning=write_tuning(tuning),
     )

@@ -89,8 +89,9 @@ class Environment(Protocol):
     It may have an attribute `replayable`; True declares that `play` takes all its randomness from `rng`, and keeps no state
     between calls. Then copies of it may be played by other threads, processes or machines, if it can be pickled (see
     docs/scale.md). A copy that had a generator of its own would play the same episodes everywhere, and a claim that counts
-    them as independent would be false; so the declaration is tested before a copy is sent. An attribute
-    `releases_gil = True` says that `play` mostly works without Python's interpreter lock: workers are threads then.
+    them as independent would be false; so some calls are made twice, by copies and by the environment itself, and
+    compared. An attribute `releases_gil = True` says that `play` mostly works without Python's interpreter lock: workers
+    are threads then.
     """
 
     @property
@@ -347,6 +348,20 @@ def is_replayable(env: Environment) -> bool:
         InvalidInput: the attribute `replayable` is neither True nor False.
     """
     return _declared_flag(env, "replayable") and not declares_deterministic(env)
+
+
+def replays_first(env: Environment) -> int:
+    """Returns how many calls of a policy workers must make again, with the same result, before they share its calls.
+
+    None where somebody has declared the environment replayable; environments that richobs makes of those of others have
+    an attribute `replays_first`.
+    """
+    return int(getattr(env, "replays_first", 0))
+
+
+def processes_of(env: Environment) -> int:
+    """Returns how many processes should play an environment by its attribute `processes`; 1 where it has none."""
+    return int(getattr(env, "processes", 1))
 
 
 def releases_gil(env: Environment) -> bool:

@@ -16,22 +16,27 @@ import io
 import logging
 import multiprocessing
 import pickle
+import queue
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
-from richobs.core.errors import InvalidInput, WorkerFailed
+from richobs.core.arguments import whole_number
+from richobs.core.errors import CallTooLong, InvalidInput, WorkerFailed
 from richobs.core.processes import GUARD, begin_worker, interruptions_held_back, leave_unguarded_script
 from richobs.core.version import __version__
 
 AHEAD = 4  # tasks under way for each worker: the number of episodes of a query may be astronomical
 GUESSED = 16  # workers that an executor is taken to have where it does not say how many
 KEPT = 4  # specs that a worker process keeps
+MOST_WORKERS = 10_000  # of one run
+GRACE = 30.0  # seconds beyond the limit of a call that a worker has to start, or to end the call itself
 
 T = TypeVar("T")
 LOG = logging.getLogger("richobs")
@@ -90,7 +95,13 @@ class Spec:
         """
         self._seal((check, dict(check(self._objects))))
 
+    @property
+    def expects(self) -> bool:
+        """Whether workers compute something before they do a task."""
+        return self._expected is not None
+
     def _seal(self, expected: "tuple[Check, dict[str, str]] | None") -> None:
+        self._expected = expected
         self.body = pickle.dumps((VERSIONS, self._own, self._shared, pickle.dumps(expected)))
         self.digest = hashlib.sha256(self.body).hexdigest()  # what is expected belongs to it: a worker may be old
 
@@ -256,21 +267,66 @@ def _portable(error: Exception) -> Exception:
     return WorkerFailed(f"a task raised an exception that cannot be sent back: {where}")
 
 
+class Threads(Executor):
+    """Threads that this process does not wait for when it ends, as it would for those of `ThreadPoolExecutor`."""
+
+    def __init__(self, n: int):
+        """Takes how many threads there are at most; each is started with a task."""
+        self._max_workers = n
+        self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        """Has a thread make a call."""
+        future: Future[T] = Future()
+        self._tasks.put((future, partial(fn, **kwargs), args))
+        if len(self._threads) < self._max_workers:
+            self._threads.append(threading.Thread(target=self._work, name="richobs", daemon=True))
+            self._threads[-1].start()
+        return future
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            future, fn, args = task
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args))
+                except BaseException as error:
+                    future.set_exception(error)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Ends the threads once they have made their calls; calls that nobody has begun are left out where that is asked."""
+        while cancel_futures and not self._tasks.empty():
+            if (task := self._tasks.get()) is not None:
+                task[0].cancel()
+        for _ in self._threads:
+            self._tasks.put(None)
+        while wait and self._threads:
+            self._threads.pop().join()
+
+
+def checked_workers(n: int) -> int:
+    """Returns a number of workers; raises `InvalidInput` where it is none, or more than can be started."""
+    return whole_number("workers", n, least=1, most=MOST_WORKERS)
+
+
 class Workers:
     """Who does the tasks of one run: an executor that was given, or a pool that is made when it is first needed."""
 
-    def __init__(self, n: int = 1, executor: Executor | None = None):
+    def __init__(self, n: int = 1, executor: Executor | None = None, timeout: float | None = None):
         """Takes how many workers there are.
 
         Args:
             n: size of the pool; 1: this process does everything.
             executor: does the tasks instead; it is not shut down.
+            timeout: seconds that one task may take; None for any number. Workers started here that take longer are ended.
 
         Raises:
             InvalidInput: there is less than one worker, or the executor is none.
         """
-        if n < 1:
-            raise InvalidInput(f"workers must be at least 1; got {n}.")
+        checked_workers(n)
         given: object = executor
         if given is not None and not isinstance(given, Executor):
             raise InvalidInput(
@@ -279,8 +335,8 @@ class Workers:
             )
         if n > 1 and executor is None:
             leave_unguarded_script()
-        self._n, self.executor = n, executor
-        self._pools: dict[bool, Executor] = {}  # of threads, of processes
+        self._n, self.executor, self.timeout = n, executor, timeout
+        self._pools: dict[str, Executor] = {}  # by what they are
         self._carried: collections.Counter[str] = collections.Counter()  # tasks that carried a spec, by digest
         self._said: set[str] = set()
 
@@ -295,9 +351,13 @@ class Workers:
             self._said.add(sentence)
             LOG.warning(sentence)
 
+    def beside(self, function: Callable[..., T], *args: object) -> "Future[T]":
+        """Makes a call in one thread of this process, while others work."""
+        return self._pool("beside").submit(function, *args)
+
     def in_threads(self, function: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
         """Yields what a function of this process returns for each item, in order; threads share the items."""
-        pool = self._pool(threads=True)
+        pool = self._pool("threads")
         yield from _in_order(
             lambda item: pool.submit(function, item), lambda future, _: future.result(), items, self._n
         )
@@ -314,7 +374,7 @@ class Workers:
         Raises:
             WorkerFailed: a worker was lost, or cannot read the task; or what the task raised.
         """
-        pool = self.executor or self._pool(threads=threads)
+        pool = self.executor or self._pool("threads" if threads else "processes")
         width = pool._max_workers if isinstance(pool, _Counted) else GUESSED
 
         def submit(item: int, whole: bool = False) -> "Future[Told]":
@@ -339,9 +399,28 @@ class Workers:
     def _told(self, future: "Future[Told]") -> Told:
         """Returns what a worker said; what a task raises is said too, so whatever is raised here is about the worker."""
         try:
-            return future.result()
+            return self.awaited(future)
+        except CallTooLong:
+            raise
         except Exception as error:
             raise self._lost(error) from error
+
+    def awaited(self, future: "Future[T]") -> T:
+        """Returns what a future of an own pool answers; where it takes too long, the processes are ended.
+
+        An executor that was given may have other work, so its answer is awaited for ever.
+
+        Raises:
+            CallTooLong: it did not answer within the limit.
+        """
+        limit = None if self.timeout is None or self.executor is not None else self.timeout + GRACE
+        try:
+            return future.result(limit)
+        except TimeoutError:
+            if future.done():  # the call itself raised it
+                raise
+            self.end()
+            raise CallTooLong.after(self.timeout) from None
 
     def _lost(self, error: Exception) -> WorkerFailed:
         """Returns the error for a worker that did not answer."""
@@ -352,21 +431,30 @@ class Workers:
             + (f" {GUARD}" if self.executor is None else "")
         )
 
-    def _pool(self, *, threads: bool) -> Executor:
-        """Returns the pool of threads or of processes, made now if it is not there."""
-        if threads not in self._pools:
-            if threads:
-                self._pools[threads] = ThreadPoolExecutor(self._n, thread_name_prefix="richobs")
-            else:
+    def _pool(self, kind: str) -> Executor:
+        """Returns the pool of "threads" or "processes", or the one thread "beside"; made now if it is not there."""
+        if kind not in self._pools:
+            if kind == "processes":
                 spawn = multiprocessing.get_context("spawn")
-                self._pools[threads] = ProcessPoolExecutor(self._n, mp_context=spawn, initializer=begin_worker)
-        return self._pools[threads]
+                self._pools[kind] = ProcessPoolExecutor(self._n, mp_context=spawn, initializer=begin_worker)
+            else:
+                self._pools[kind] = Threads(1 if kind == "beside" else self._n)
+        return self._pools[kind]
 
     def close(self) -> None:
-        """Ends the pools that were made here, once what they are doing is done."""
+        """Ends the pools that were made here, once they have done what they are doing; an interruption ends them at once."""
+        try:
+            for pool in self._pools.values():
+                pool.shutdown(wait=True, cancel_futures=True)
+            self._pools.clear()
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Ends the pools that were made here at once, in the middle of what they are doing."""
         while self._pools:
             _, pool = self._pools.popitem()
-            pool.shutdown(wait=True, cancel_futures=True)
+            end_pool(pool)
 
     def __enter__(self) -> Self:
         return self
@@ -374,7 +462,23 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        """Ends the pools: a first interruption asks, anything else that went wrong ends them at once."""
+        if error is None:
+            self.close()
+        elif isinstance(error, KeyboardInterrupt):
+            if self._pools:
+                self.say("interrupted; calls in progress end first. Interrupt again to end them at once.")
+            self.close()
+        else:
+            self.end()
+
+
+def end_pool(pool: Executor) -> None:
+    """Ends a pool in the middle of what it is doing: processes are killed, threads are left to themselves."""
+    processes = dict(getattr(pool, "_processes", None) or {})
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes.values():
+        process.kill()
 
 
 def _in_order(

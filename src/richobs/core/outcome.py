@@ -103,7 +103,8 @@ class Outcome:
 
     def __str__(self) -> str:
         """The claim, and below it the numbers of the run in one line."""
-        facts = [f"{self.learner}: {self.episodes:,} episodes"]
+        more = f", and {self.ledger.checks:,} played again to compare workers" if self.ledger.checks else ""
+        facts = [f"{self.learner}: {self.episodes:,} episodes{more}"]
         if self.upper is not None:
             facts.append(f"V* is at most {number_words(self.upper, up=True)}")
         known = [] if self.lower is None else [f"at least {number_words(self.lower, up=False)}"]

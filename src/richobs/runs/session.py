@@ -15,11 +15,12 @@ from richobs.core.environment import (
     at_once,
     environment_identity,
     is_replayable,
+    processes_of,
     real_episodes,
     releases_gil,
     step_range,
 )
-from richobs.core.errors import EpisodeLimit, InvalidInput, Rejected, RunStopped, WorkerFailed
+from richobs.core.errors import CallTooLong, EpisodeLimit, InvalidInput, Rejected, RunStopped, WorkerFailed
 from richobs.core.events import Callback, Event, Progress
 from richobs.core.executors import Workers
 from richobs.core.ledger import Ledger, Spent
@@ -69,10 +70,11 @@ def run(
         InvalidFile: something in the folder is damaged, or was made by another version; nothing in it was changed.
         StoreError: the folder cannot be written (read-only, disk full), or another process is running in it.
         RunStopped: the run cannot go on.
+        CallTooLong: a call of the environment took longer than `settings.timeout`; likewise.
         WorkerFailed: a worker was lost; a run in a folder goes on from what it has when it is called again.
     """
     chosen, asked = check(problem, settings)
-    with Workers(asked.workers, executor) as workers:
+    with Workers(max(asked.workers, processes_of(problem.env)), executor, asked.timeout) as workers:
         return _run(problem, chosen, asked, callback, out, workers, repeats)
 
 
@@ -196,7 +198,7 @@ def _learn(
             outcome = rescaled.outcome(answer, ledger.assumes)
     except RunStopped as stopped:
         stopped.ledger, stopped.trace = ledger, tuple(trace)
-        if rescaled is not None and not isinstance(stopped, EpisodeLimit | Rejected | WorkerFailed):
+        if rescaled is not None and not isinstance(stopped, CallTooLong | EpisodeLimit | Rejected | WorkerFailed):
             stopped.args = (f"{stopped} Values in this message are {LABEL}: {rescaled.units.words}.",)
         raise
     except RuntimeError as error:
@@ -237,7 +239,7 @@ def _engine(
         settings = dataclasses.replace(settings, seed=seed)
     world = env.device_world if isinstance(env, WorldEnvironment) and rescaled is None else None
     if not is_simulated(problem):  # somebody's object: a few episodes at a time, and never from two threads at once
-        env = PacedEnvironment(problem.env, record, probes, functions=problem.functions, workers=workers)
+        env = PacedEnvironment(problem.env, record, probes, functions=problem.functions, workers=workers, ledger=ledger)
         workers = Workers()  # calls are shared where they are made
     kind = engine_kind(engine_name(problem, chosen, settings))
     asked = problem if rescaled is None else rescaled.problem

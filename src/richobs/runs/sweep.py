@@ -32,6 +32,7 @@ from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError
+from richobs.core.executors import checked_workers
 from richobs.core.files import write_atomically
 from richobs.core.processes import (
     GUARD,
@@ -344,8 +345,8 @@ def run_cells(
         InvalidInput: the folder holds another sweep.
         OSError: the folder cannot be written.
     """
-    if workers is not None and workers < 1:
-        raise InvalidInput(f"workers must be at least 1; got {workers}.")
+    if workers is not None:
+        checked_workers(workers)
     if executor is None:
         leave_unguarded_script()
     place = FilePath(folder).absolute()
