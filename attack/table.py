@@ -15,8 +15,10 @@ from attack.common import RESULTS
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 BEGIN, END = "<!-- attacks: begin -->", "<!-- attacks: end -->"
 ATTACKS = {  # in the order of the page, with what is attacked
-    "kills": "runs that are killed or lose power",
+    "kills": "runs that are killed, lose power, or fill the disk",
+    "pairs": "two processes at once",
     "files": "files that were damaged or forged",
+    "strangers": "folders from strangers",
     "inputs": "inputs that nobody should give",
     "promises": "claims that must be true",
 }
