@@ -104,8 +104,7 @@ def check_played(
         while steps < STEPS:
             s = reset()
             for level, planned in enumerate(best):
-                least = np.flatnonzero(tried[s] == tried[s].min())
-                a = int(planned[s]) if by_plan else int(rng.choice(least))
+                a = int(planned[s]) if by_plan else int(tried[s].argmin())
                 tried[s, a] += 1
                 steps += 1
                 shown, reward, terminated, truncated, _ = env.step(a + first_action)
