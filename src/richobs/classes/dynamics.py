@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.core.arguments import refuse_unusable
+from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.errors import InvalidInput
 from richobs.core.process import PROBABILITY_TOLERANCE, TabularProcess
 from richobs.core.types import Floats, Ints, Mask, Path
@@ -40,8 +40,9 @@ class Model:
         if self.horizon < 1:
             raise InvalidInput(f"a model needs at least one level; horizon is {self.horizon}.")
         set_ = object.__setattr__
-        set_(self, "start", np.asarray(self.start, dtype=np.float64))
-        set_(self, "probability", np.asarray(self.probability, dtype=np.float64))
+        set_(self, "start", real_array(self.start))
+        set_(self, "probability", real_array(self.probability))
+        set_(self, "reward", real_array(self.reward))
         for name, kind in (("next", np.int64), ("reward", np.float64), ("done", np.bool_)):
             set_(self, name, np.broadcast_to(np.asarray(getattr(self, name), dtype=kind), self.probability.shape))
         n_states = len(self.start)
@@ -118,7 +119,7 @@ class Model:
         padded = padded.reshape(n_states, n_actions, width, 4)
         return cls(
             horizon,
-            np.asarray(start, dtype=np.float64),
+            real_array(start),
             padded[..., 3],
             padded[..., 0].astype(np.int64),
             padded[..., 1],
@@ -148,9 +149,9 @@ class Model:
             done: `[S]` states whose arrival ends the episode, or `[S, K, S]` moves that do; by default none.
             observations: `[S, ...]` what each state shows; by default its number.
         """
-        p = np.asarray(transitions, dtype=np.float64)
-        outcomes = sparse_outcomes(p[None], np.asarray(rewards, dtype=np.float64)[None], done)
-        first = np.eye(len(p))[0] if start is None else np.asarray(start, dtype=np.float64)
+        p = real_array(transitions)
+        outcomes = sparse_outcomes(p[None], real_array(rewards)[None], done)
+        first = np.eye(len(p))[0] if start is None else real_array(start)
         columns: list[NDArray[Any]] = [np.moveaxis(part[:, 0], 0, -1) for part in outcomes]
         probability, to, reward, ends = columns
         return cls(horizon, first, probability, to, reward, ends, observations)

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.on_device import OnDevice
 from richobs.core.device import torch_device
-from richobs.core.environment import at_once, is_replayable, real_episodes, releases_gil
+from richobs.core.environment import at_once, declares_deterministic, is_replayable, real_episodes, releases_gil
 from richobs.core.errors import EpisodeLimit, InvalidInput, Rejected, RunStopped, WorkerFailed
 from richobs.core.events import Callback, Event, Progress
 from richobs.core.executors import Workers
@@ -120,7 +120,7 @@ def check(problem: Problem, settings: Settings) -> tuple[Learner, Settings]:
     if missing is not None:
         raise InvalidInput(missing)
     if not is_simulated(problem):
-        for declared in (at_once, is_replayable, releases_gil):
+        for declared in (at_once, is_replayable, releases_gil, declares_deterministic):
             declared(problem.env)  # refuses what it cannot use
     chosen.check(*as_served(chosen, problem, asked), engine)
     return chosen, asked
