@@ -630,6 +630,7 @@ class TestWhatMayBeSent:
             ({"executor": 3}, r"executor must be a concurrent\.futures\.Executor.*; got int"),
             ({"env": {"replayable": "yes"}}, "replayable is True or False; got 'yes'"),
             ({"env": {"releases_gil": 1}}, "releases_gil is True or False; got 1"),
+            ({"env": {"deterministic": "yes"}}, "deterministic is True or False; got 'yes'"),
         ],
     )
     def test_what_is_no_executor_and_no_flag(self, change, sentence):

@@ -151,6 +151,9 @@ class TestChecks:
         for nothing in ([], "log.npz", [1, 2]):
             with pytest.raises(InvalidInput, match="or a list of them"):
                 richobs.learn(problem, episodes=nothing)
+        wide = dataclasses.replace(log, observations=[np.hstack([x, x[:, :1]]) for x in log.observations])
+        with pytest.raises(InvalidInput, match=r"at level 0 an observation there is \w+ of shape \(\d+,\), and"):
+            richobs.learn(problem, episodes=wide)
         with pytest.raises(InvalidInput, match="a part of 300 of them is twice in the list"):
             richobs.learn(problem, episodes=[log.part(0, 300), log.part(300, 600), log.part(0, 300)])
         richobs.learn(problem, episodes=[log.part(0, 1)] * 9, max_episodes=12)  # equal episodes can come by chance

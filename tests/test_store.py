@@ -28,11 +28,13 @@ from richobs.core.files import write_atomically
 from richobs.core.ledger import Ledger
 from richobs.core.locks import held
 from richobs.core.packing import fold, pack, unpack
+from richobs.core.policies import never_takes
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Query
 from richobs.core.settings import Settings
 from richobs.engines import PacedEnvironment, Probes, StreamEngine
 from richobs.engines.recorded import restore_probes
+from richobs.learners.betting.playing import IdleExploration
 from richobs.learners.lsvee import PaperConstants
 from richobs.runs import database, store
 from richobs.runs.session import run
@@ -785,6 +787,39 @@ def test_an_environment_that_plays_something_better_is_rejected():
         richobs.Rejected, match=r"took action . at level 0; the policy asks for action . at what was seen"
     ):
         engine.ask(Query.rollout(worse, 20, purpose="x"))
+
+
+@pytest.mark.parametrize("learner", ["betting", "certified"])
+def test_an_environment_that_names_other_actions_than_it_was_asked_for_is_rejected(learner):
+    """Functions would be compared with what other actions paid."""
+
+    class Mirrored(Counter):
+        def play(self, policy, n, rng, levels=None):
+            x = rng.integers(0, 2, n)
+            acted = policy.actions(0, x, rng)
+            return richobs.Episodes([x], [1 - acted], [np.where(acted == x, 0.8, 0.2)])
+
+    with pytest.raises(
+        richobs.Rejected, match=r"took action . at level 0; the policy (never takes that|asks for action)"
+    ):
+        learn(Mirrored(), FUNCTIONS, learner=learner)
+
+
+def test_random_actions_at_worthless_observations_are_not_disobedience():
+    policy = IdleExploration(richobs.LearnedPolicy(FUNCTIONS, (0,)), np.array([0.5]), 2)
+    x, actions = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    assert policy.never_takes(0, x, actions).tolist() == [False, True, True, False]
+    idle = IdleExploration(richobs.LearnedPolicy(FUNCTIONS, (0,)), np.array([0.8]), 2)
+    assert not idle.never_takes(0, x, actions).any()
+    tied = IdleExploration(richobs.LearnedPolicy(FUNCTIONS, (2,)), np.array([0.0]), 2)
+    assert not tied.never_takes(0, x, actions).any()
+    assert never_takes(richobs.Switch(richobs.Uniform(2), 0, policy), 0, x, actions).tolist() == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert not never_takes(richobs.Uniform(2), 0, x, actions).any()
 
 
 class Reused(Counter):

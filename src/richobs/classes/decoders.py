@@ -19,7 +19,7 @@ from richobs.classes.device import (
     product_depth,
     roundoff,
 )
-from richobs.core.arguments import refuse_unusable
+from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import UNIT_ROUNDOFF, Batch, Moments
 from richobs.core.types import Floats, Ints, Mask, Observations
@@ -48,7 +48,7 @@ class Decoders(LevelClass):
             rotation: `[D', D']` orthogonal matrix; observations are `rotation @ (D' coordinates)` and are turned back
                 first. None where observations are the coordinates.
         """
-        self.worth = np.asarray(worth, dtype=np.float64)
+        self.worth = real_array(worth)
         if n_coordinates < 2 or self.worth.ndim != 2:
             raise InvalidInput(
                 f"decoders need at least two coordinates and a worth of shape [A, K]; got {n_coordinates} and shape "

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from richobs.classes.published import Outcome, best_actions, check_played, check_wrappers
-from richobs.core.arguments import LEVELS, refuse_unusable, whole_number
+from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.environment import random_steps_words
 from richobs.core.errors import InvalidInput
 from richobs.core.process import PROBABILITY_TOLERANCE, TabularProcess
@@ -44,8 +44,9 @@ class Model:
     def __post_init__(self) -> None:
         set_ = object.__setattr__
         set_(self, "horizon", whole_number("horizon", self.horizon, 1, LEVELS))
-        set_(self, "start", np.asarray(self.start, dtype=np.float64))
-        set_(self, "probability", np.asarray(self.probability, dtype=np.float64))
+        set_(self, "start", real_array(self.start))
+        set_(self, "probability", real_array(self.probability))
+        set_(self, "reward", real_array(self.reward))
         for name, kind in (("next", np.int64), ("reward", np.float64), ("done", np.bool_)):
             set_(self, name, np.broadcast_to(np.asarray(getattr(self, name), dtype=kind), self.probability.shape))
         n_states = len(self.start)
@@ -123,7 +124,7 @@ class Model:
         padded = padded.reshape(n_states, n_actions, width, 4)
         return cls(
             horizon,
-            np.asarray(start, dtype=np.float64),
+            real_array(start),
             padded[..., 3],
             padded[..., 0].astype(np.int64),
             padded[..., 1],
@@ -153,9 +154,9 @@ class Model:
             done: `[S]` states whose arrival ends the episode, or `[S, K, S]` moves that do; by default none.
             observations: `[S, ...]` what each state shows; by default its number.
         """
-        p = np.asarray(transitions, dtype=np.float64)
-        outcomes = sparse_outcomes(p[None], np.asarray(rewards, dtype=np.float64)[None], done)
-        first = np.eye(len(p))[0] if start is None else np.asarray(start, dtype=np.float64)
+        p = real_array(transitions)
+        outcomes = sparse_outcomes(p[None], real_array(rewards)[None], done)
+        first = np.eye(len(p))[0] if start is None else real_array(start)
         columns: list[NDArray[Any]] = [np.moveaxis(part[:, 0], 0, -1) for part in outcomes]
         probability, to, reward, ends = columns
         return cls(horizon, first, probability, to, reward, ends, observations)

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from richobs.core.errors import InvalidInput, RichObsError
+from richobs.core.types import Floats
 
 LEVELS = 1_000_000  # most levels of a class that is given level by level, of a model, and of a Gymnasium environment
 P = ParamSpec("P")
@@ -78,6 +79,18 @@ def real_number(name: str, value: Any) -> float:
         return float(plain)
     except OverflowError:
         raise InvalidInput(f"{name} must be a number that a float holds.") from None
+
+
+def real_array(given: Any) -> Floats:
+    """Returns real numbers as an array of float64; NumPy would drop the imaginary part of complex ones with a warning only.
+
+    Raises:
+        InvalidInput: they are complex.
+    """
+    array = np.asarray(given)
+    if array.dtype.kind == "c":
+        raise InvalidInput(f"values, rewards and probabilities are real numbers; an array of {array.dtype} arrived.")
+    return np.asarray(array, dtype=np.float64)
 
 
 def refuse_unusable(function: Callable[P, R]) -> Callable[P, R]:

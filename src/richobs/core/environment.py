@@ -15,7 +15,7 @@ import numpy as np
 
 from richobs.core.arguments import real_number, whole_number
 from richobs.core.errors import InvalidInput, InvalidPath, Rejected, RewardOutOfRange
-from richobs.core.policies import Policy, fixed_prefix, sure_actions
+from richobs.core.policies import Policy, fixed_prefix, never_takes, sure_actions
 from richobs.core.types import Floats, Ints, Mask, Observations, Path
 
 TOLERANCE = 1e-9  # how far rounding may push a reward or a total out of its range
@@ -208,22 +208,21 @@ def checked_episodes(played: Any, env: Environment, policy: Policy, n: int, leve
 
 
 def check_obeyed(played: Episodes, env: Environment, policy: Policy) -> None:
-    """Refuses episodes in which a policy that is not random would have acted otherwise.
+    """Refuses episodes in which a policy would have acted otherwise, wherever it is not random.
 
     Raises:
         Rejected: an action that the policy does not take at what was seen.
     """
     for level, (x, acted) in enumerate(zip(played.observations, played.actions, strict=True)):
         live = np.flatnonzero(~played.ended[level]) if played.ended else np.arange(played.n)
-        asked = sure_actions(policy, level, x[live]) if len(live) else None
-        if asked is None:
-            continue
-        wrong = acted[live] != asked
+        wrong = never_takes(policy, level, x[live], acted[live]) if len(live) else live
         if wrong.any():
             i = int(wrong.argmax())
+            asked = sure_actions(policy, level, x[live])
+            words = "never takes that" if asked is None else f"asks for action {asked[i]}"
             raise Rejected(
                 f"{type(env).__name__}.play: episode {live[i]} took action {acted[live[i]]} at level {level}; the policy "
-                f"asks for action {asked[i]} at what was seen there."
+                f"{words} at what was seen there."
             )
 
 
@@ -321,8 +320,12 @@ def environment_identity(env: Environment, id: str | None = None) -> str:
 
 
 def declares_deterministic(env: Environment) -> bool:
-    """Whether an environment declares that the same actions always show and pay the same."""
-    return getattr(env, "deterministic", None) is True
+    """Whether an environment declares that the same actions always show and pay the same.
+
+    Raises:
+        InvalidInput: the attribute `deterministic` is neither True nor False.
+    """
+    return _declared_flag(env, "deterministic")
 
 
 def frozen_seed(env: Environment) -> int | None:
@@ -374,10 +377,10 @@ def releases_gil(env: Environment) -> bool:
 
 
 def _declared_flag(env: Environment, name: str) -> bool:
-    """Returns an attribute that an environment may have, True or False; False where it has none."""
-    flag = getattr(env, name, False)
-    if not isinstance(flag, bool | np.bool_):
-        raise InvalidInput(f"an environment's {name} is True or False; got {flag!r}.")
+    """Returns an attribute that an environment may have, True or False; False where it has none, or None."""
+    flag = getattr(env, name, None)
+    if not isinstance(flag, bool | np.bool_ | None):
+        raise InvalidInput(f"an environment's {name} is True or False; got {flag!r:.80}.")
     return bool(flag)
 
 

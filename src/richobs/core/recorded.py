@@ -67,6 +67,21 @@ def checked_recorded(given: Episodes, env: Environment) -> Episodes:
         ) from error
 
 
+def check_alike(recorded: Episodes, played: Episodes) -> None:
+    """Refuses recorded episodes whose observations have another form than those that were played.
+
+    Raises:
+        InvalidInput: another shape, or text instead of numbers.
+    """
+    for level, (before, now) in enumerate(zip(recorded.observations, played.observations, strict=True)):
+        forms = [(x.shape[1:], x.dtype.kind in "fiubc") for x in (before, now)]
+        if forms[0] != forms[1]:
+            raise InvalidInput(
+                f"the recorded episodes are not of this environment: at level {level} an observation there is "
+                f"{before.dtype} of shape {before.shape[1:]}, and {now.dtype} of shape {now.shape[1:]} in those played now."
+            )
+
+
 def episodes_digest(episodes: Episodes) -> str:
     """Returns the SHA-256 of all that was seen, done and earned, with types and shapes."""
     digest = hashlib.sha256()

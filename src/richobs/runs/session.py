@@ -13,6 +13,7 @@ from richobs.classes.on_device import OnDevice
 from richobs.core.device import torch_device
 from richobs.core.environment import (
     at_once,
+    declares_deterministic,
     environment_identity,
     is_replayable,
     processes_of,
@@ -129,7 +130,7 @@ def check(problem: Problem, settings: Settings) -> tuple[Learner, Settings]:
     if missing is not None:
         raise InvalidInput(missing)
     if not is_simulated(problem):
-        for declared in (at_once, is_replayable, releases_gil, step_range, real_episodes):
+        for declared in (at_once, is_replayable, releases_gil, declares_deterministic, step_range, real_episodes):
             declared(problem.env)  # refuses what it cannot use
     environment_identity(problem.env, problem.id)  # likewise
     chosen.check(*as_served(chosen, problem, asked), engine)
