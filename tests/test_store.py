@@ -628,6 +628,30 @@ class TestFoldersThatAreLeftAlone:
         finally:
             folder.chmod(0o755)
 
+    def test_a_database_is_whole_before_it_has_its_name(self, tmp_path, monkeypatch):
+        """On a full disk the log cannot be copied into the file when the database is closed, and SQLite does not say so."""
+        connect = sqlite3.connect
+
+        def full(*args, **kwargs):
+            db = connect(*args, **kwargs)
+            db.execute("PRAGMA wal_autocheckpoint = 0")
+            return types.SimpleNamespace(execute=db.execute, executescript=db.executescript, close=copy_away(db))
+
+        def copy_away(db):
+            def close():  # as it is when closing cannot write: what is in the log stays there
+                place = Path(db.execute("PRAGMA database_list").fetchone()[2])
+                body = place.read_bytes()
+                db.close()
+                place.write_bytes(body)
+
+            return close
+
+        monkeypatch.setattr(sqlite3, "connect", full)
+        database.make_database(tmp_path / "run.sqlite", store.SCHEMA)
+        monkeypatch.undo()
+        with database.opened(tmp_path / "run.sqlite", store.SCHEMA, write=True) as db:
+            assert db.execute("SELECT count(*) FROM draws").fetchone() == (0,)
+
     @pytest.mark.parametrize("clock", [-5e9, -0.5, 1e11 + 1, 9e15])
     def test_a_clock_that_is_wrong_costs_nothing(self, tmp_path, monkeypatch, clock):
         with monkeypatch.context() as wrong:
@@ -1274,7 +1298,8 @@ class TestDatabasesOfStrangers:
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
     @pytest.mark.parametrize(
-        "name", ["config.json", "run.sqlite", "run.sqlite-journal", "run.lock", ".report.html.abcd1234"]
+        "name",
+        ["config.json", "run.sqlite", "run.sqlite-journal", "run.lock", ".report.html.abcd1234", ".new-abcd1234"],
     )
     def test_a_pipe_is_no_file(self, folder, name):
         (folder / name).unlink(missing_ok=True)

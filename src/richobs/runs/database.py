@@ -134,7 +134,7 @@ def make_database(database: FilePath, schema: str) -> None:
 def remove_unfinished(folder: FilePath) -> None:
     """Removes databases that a killed process had begun to make; who calls holds a lock."""
     for left in folder.iterdir():
-        if re.fullmatch(rf"{re.escape(UNFINISHED)}\w{{8}}", left.name) and not left.is_symlink():
+        if re.fullmatch(rf"{re.escape(UNFINISHED)}\w{{8}}", left.name) and left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
 
 
