@@ -362,7 +362,7 @@ def replays_first(env: Environment) -> int:
     return int(getattr(env, "replays_first", 0))
 
 
-def processes_of(env: Environment) -> int:
+def processes_of(env: object) -> int:
     """Returns how many processes should play an environment by its attribute `processes`; 1 where it has none."""
     return int(getattr(env, "processes", 1))
 
@@ -439,7 +439,7 @@ def checked_range(name: str, given: Any) -> tuple[float, float]:
     Raises:
         InvalidInput: it is something else.
     """
-    pair = isinstance(given, tuple | list | np.ndarray) and getattr(given, "ndim", 1) and len(given) == 2
+    pair = isinstance(given, tuple | list | np.ndarray) and getattr(given, "ndim", 1) > 0 and len(given) == 2
     low, high = (real_number(f"each end of {name}", v) for v in given) if pair else (math.nan, math.nan)
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise InvalidInput(f"{name} must be a pair (low, high) of finite numbers, low <= high; got {given!r:.80}.")
