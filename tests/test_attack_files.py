@@ -161,7 +161,7 @@ class TestWhatIsNoticed:
     def test_a_class_that_is_too_large_is_not_evaluated(self, victims):
         content = json.loads(victims["betting"].files[CERTIFICATE])
         huge = richobs.make("lock/3,noise_bits=10000")
-        with pytest.raises(richobs.InvalidInput, match=r"more work than the budget of 20,000,000 allows"):
+        with pytest.raises(richobs.InvalidInput, match=r"more work than the budget of 120,000,000 allows"):
             richobs.verify(richobs.Certificate(content), huge)
 
     @pytest.mark.parametrize("target", ["/dev/zero", "."])

@@ -1,6 +1,7 @@
 """Certificates: the same bytes for the same run, checked again from the file, and every lie found."""
 
 import dataclasses
+import functools
 import json
 import tracemalloc
 
@@ -14,16 +15,21 @@ from richobs.cli import main
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.files import read_json
+from richobs.core.ledger import Spent
 from richobs.core.outcome import LOWER, UPPER, StopReason
 from richobs.core.policies import Greedy
 from richobs.core.problem import Problem, Truth
 from richobs.core.settings import Settings
+from richobs.learners import LEARNERS
 from richobs.learners.base import first_difference
 from richobs.learners.certified import Certified
 from richobs.runs.certificate import Certificate, certify
 from richobs.runs.rescaling import NUMBERS
 from richobs.runs.session import run
-from richobs.runs.verify import BUDGET, claim_findings, device_difference, device_finding, verify, work_of
+from richobs.runs.verify import BUDGET, Work, claim_findings, device_difference, device_finding, verify, work_of
+
+
+world = functools.cache(richobs.make)
 
 
 def certificate_for(id="lock/3", learner="lsvee", **settings):
@@ -394,34 +400,59 @@ class TestBudget:
     def test_the_work_is_what_the_ledger_lists(self):
         certificate, problem, outcome = certificate_for("lock/3", learner="certified")
         work = work_of(certificate, problem)
-        assert work.spent.episodes == outcome.episodes == work.cost
-        assert work.spent.requests == sum(row[3] for row in certificate.content["ledger"])
-        assert f"it plays {outcome.episodes:,} episodes of 3 levels in {work.spent.requests} requests" in work.words
+        values = 3 * problem.functions.level_size(0) * 4
+        requests = sum(row[3] for row in certificate.content["ledger"])
+        assert (work.spent.requests, work.spent.episodes) == (requests, outcome.episodes)
+        assert work.cost == values + requests * (3 * 1000 + values) + outcome.episodes * (3 + values // 500)
+        assert f"it plays {outcome.episodes:,} episodes of 3 levels in {requests} requests" in work.words
 
     def test_counted_episodes_cost_as_many_as_their_draws(self):
         certificate, problem, outcome = certificate_for("lock/3", learner="lsvee")
         work = work_of(certificate, problem)
-        assert outcome.episodes > BUDGET  # which no engine could play one by one in that time
-        assert work.cost == 1000 * work.spent.requests < BUDGET
+        assert outcome.episodes > 10**12  # which no engine could play one by one
+        assert work.episode == 0
+        assert work.cost < BUDGET
         assert verify(certificate, problem).agrees
 
     def test_more_work_is_refused_before_anything_is_played(self):
-        certificate, problem, outcome = certificate_for("lock/3", learner="certified")
-        heard = []
-        with pytest.raises(
-            InvalidInput, match=rf"more work than the budget of 10 allows: .* --budget {outcome.episodes}"
-        ):
+        certificate, problem, _ = certificate_for("lock/3", learner="certified")
+        heard, cost = [], work_of(certificate, problem).cost
+        with pytest.raises(InvalidInput, match=rf"more work than the budget of 10 allows: .* --budget {cost}"):
             verify(certificate, problem, budget=10, callback=heard.append)
         assert heard == []
-        for budget in (outcome.episodes, None):
+        for budget in (cost, None):
             assert verify(certificate, problem, budget=budget).agrees
 
-    def test_levels_count_where_the_learner_computes_long_for_a_request(self):
-        """A few episodes of a world with very many levels."""
-        certificate, problem, outcome = certificate_for("lock/3", learner="betting")
-        work = work_of(certificate, problem)
-        assert work.cost == 2000 * 3 * work.spent.requests > outcome.episodes
-        assert work._replace(horizon=9000).cost > BUDGET
+    @pytest.mark.parametrize("name", LEARNERS)
+    def test_levels_count_for_every_learner(self, name):
+        """A request, and where episodes are played each of them, costs something at every level."""
+        settings = Settings(learner=name).as_plain()
+        rows = [["search", "rollout", [], 1_000, 1_000_000]]
+        certificate = Certificate({"settings": settings, "ledger": rows})
+        short, long = (work_of(certificate, world(f"mdp/{H}")) for H in (2, 100))
+        assert long.cost >= 25 * short.cost
+        assert long.request >= 100 * 200
+        assert (long.episode >= 100) != long.counted
+
+    def test_a_small_certificate_of_very_many_episodes_is_refused(self):
+        """19,000,000 episodes of 100 levels, one request each: 1.5 kB, and a day and a half of work."""
+        problem = richobs.make("mdp/100")
+        settings = Settings(learner="epsilon-greedy", tuning=("episodes=19000000",))
+        rows = [["learning", "episodes", [], 19_000_000, 19_000_000]]
+        certificate = Certificate({"settings": settings.as_plain(), "ledger": rows})
+        with pytest.raises(InvalidInput, match=r"more work than the budget .* that takes \d+ days at most"):
+            verify(certificate, problem)
+
+    def test_where_the_value_can_only_be_estimated_its_episodes_count(self):
+        certificate, problem, _ = certificate_for("lock/3", learner="certified")
+        noisy = dataclasses.replace(problem, process=None)
+        assert work_of(certificate, noisy).once == work_of(certificate, problem).once + 200_000 * 3
+
+    @pytest.mark.parametrize(
+        ("cost", "words"), [(1, "2 seconds"), (119_000_000, "119 seconds"), (1.8e12, "21 days"), (7.3e15, "231 years")]
+    )
+    def test_the_time_is_told_in_words(self, cost, words):
+        assert Work(Spent(0, 0), 1, False, 1, 0, 0, once=cost).time == words
 
     def test_a_certificate_about_another_problem_is_not_run_again(self):
         certificate, _, _ = certificate_for("lock/3")
@@ -448,7 +479,7 @@ class TestBudget:
         content["ledger"][0][column] = value
         content["ledger"][0][7 - column] = 10**6
         heard = []
-        found = {f.what: f for f in verify(Certificate(content), problem, callback=heard.append).findings}
+        found = {f.what: f for f in verify(Certificate(content), problem, callback=heard.append, budget=None).findings}
         assert not found["run"].agrees
         assert "the run that is repeated spent" in found["run"].detail
         assert not heard or heard[-1].episodes <= sum(row[4] for row in content["ledger"])

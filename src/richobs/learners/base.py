@@ -118,7 +118,7 @@ class Learner(ABC):
         False  # whether a guarantee compares with the best action sequence, not with V*
     )
     counts: ClassVar[bool] = False  # whether the engine `auto` counts where the process is written down
-    level_work: ClassVar[int] = 0  # episodes that take about as long as what it computes for a request at each level
+    level_work: ClassVar[int] = 1_000  # microseconds that a request takes at each level, about; `verify` counts them
     keeps_bounds: ClassVar[bool] = False  # whether progress carries U and W
     tests_pairs: ClassVar[bool] = False  # whether a path in its events ends with the action that was tested
     knows_threshold: ClassVar[bool] = False  # whether it can stop once a policy is worth a threshold, or none can be

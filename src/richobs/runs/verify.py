@@ -15,7 +15,7 @@ from richobs.core.ledger import Spent
 from richobs.core.moments import PRECISION, ROUNDINGS, UNIT_ROUNDOFF
 from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Outcome, number_words
 from richobs.core.policies import SavablePolicy
-from richobs.core.problem import Problem, as_problem
+from richobs.core.problem import ROLLOUTS, Problem, as_problem
 from richobs.core.version import __version__
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
@@ -23,29 +23,30 @@ from richobs.runs.certificate import Certificate, Verification, certify, recorde
 from richobs.runs.rescaling import NUMBERS, rescaling
 from richobs.runs.session import engine_name, run
 
-BUDGET = 20_000_000  # episodes, about twenty seconds; `Work.cost` says what else counts as how many
-VALUES = 10  # of the class at one observation, that take about as long as an episode
-DRAW = 1_000  # episodes that take about as long as one draw of an engine that counts
+BUDGET = 120_000_000  # microseconds of work by the estimate in `Work`: two minutes, and mostly less than half of that
+EPISODES_AT_ONCE = 500  # values of the class at one observation that take about a microsecond where episodes are many
+CELLS = 20  # probabilities of a process that a draw of counts reads in about a microsecond
 
 
 class Work(NamedTuple):
-    """What `verify` has to repeat, as a certificate lists it; a repeat that needs more is stopped."""
+    """What `verify` has to repeat, as a certificate lists it; a repeat that needs more is stopped.
+
+    Times are estimates from measurements of every learner, mostly too long: a request takes 75 to 4,000 microseconds at
+    each level, and longer where the class is large.
+    """
 
     spent: Spent  # requests and episodes
     horizon: int
     counted: bool  # whether episodes are drawn as counts, so that a request takes as long for few as for many
     values: int  # of the class at one observation of each level
-    level_work: int  # episodes that take about as long as what the learner computes for a request at each level
+    request: int  # microseconds for each request
+    episode: int  # microseconds for each episode
+    once: int  # microseconds for what is done once: reading the class, and playing the policy where V* is known
 
     @property
     def cost(self) -> int:
-        """What it counts in a budget.
-
-        That is the most of three: its episodes, or a thousand for each request where the engine counts; what the learner
-        computes for each request; and its class.
-        """
-        played = DRAW * self.spent.requests if self.counted else self.spent.episodes
-        return max(played, self.spent.requests * self.horizon * self.level_work, self.values // VALUES)
+        """What it counts in a budget: microseconds, about."""
+        return self.once + self.spent.requests * self.request + self.spent.episodes * self.episode
 
     @property
     def words(self) -> str:
@@ -53,8 +54,18 @@ class Work(NamedTuple):
         how = "draws counts of" if self.counted else "plays"
         return (
             f"it {how} {self.spent.episodes:,} episodes of {self.horizon:,} levels in {self.spent.requests:,} requests, and "
-            f"the class has {self.values:,} values at one observation of each level"
+            f"the class has {self.values:,} values at one observation of each level; that takes {self.time} at most, by a "
+            "rough estimate"
         )
+
+    @property
+    def time(self) -> str:
+        """The cost in words: `2 minutes`."""
+        seconds = self.cost / 10**6
+        for unit, size in (("year", 365 * 86_400), ("day", 86_400), ("hour", 3_600), ("minute", 60)):
+            if seconds >= 2 * size:
+                return f"{round(seconds / size):,} {unit}s"
+        return f"{max(math.ceil(seconds), 2)} seconds"
 
 
 def work_of(certificate: Certificate, problem: Problem | Environment, functions: FunctionClass | None = None) -> Work:
@@ -68,10 +79,22 @@ def work_of(certificate: Certificate, problem: Problem | Environment, functions:
     given, settings = as_problem(problem, functions), certificate.settings
     rows = certificate.content["ledger"]
     spent = Spent(sum(row[3] for row in rows), sum(row[4] for row in rows))
-    values = sum(given.functions.level_size(h) for h in range(given.horizon)) * given.n_actions
+    H, process = given.horizon, given.process
+    values = sum(given.functions.level_size(h) for h in range(H)) * given.n_actions
     chosen = learner(settings.learner)
     counted = engine_name(given, chosen, settings) == "counted"
-    return Work(spent, given.horizon, counted, values, chosen.level_work)
+    read = values
+    if counted and process is not None:  # each draw is about one level
+        read = values // H + sum(part.size for part in (*process.transitions, *process.emissions)) // CELLS
+    return Work(
+        spent,
+        H,
+        counted,
+        values,
+        request=H * chosen.level_work + read,
+        episode=0 if counted else H + values // EPISODES_AT_ONCE,
+        once=values + (ROLLOUTS * H if process is None and given.knows_optimum else 0),
+    )
 
 
 CLAIM_TOLERANCE = 1e-9  # share of the rewards' range by which what is true and what is claimed may differ by rounding
@@ -131,9 +154,9 @@ def verify(
         functions: the class, where an environment is given.
         policy: the policy that was handed over with the certificate, to see that it is the certified one.
         callback: called with a `Progress` after every event of the new run.
-        budget: episodes that may be played. A certificate may come from anybody and ask for any number. Where the engine
-            draws counts, a request counts as a thousand, and where a learner computes long for a request, that counts as the
-            episodes that take as long. None: as many as the certificate lists.
+        budget: microseconds of work that may be done, by an estimate from the requests, episodes and levels that the
+            certificate lists and from the size of the class (`work_of`). A certificate may come from anybody and ask for
+            any number. An environment of your own may take longer than the estimate. None: as much as the certificate lists.
 
     Raises:
         InvalidInput: it would take more than the budget; nothing was played.
