@@ -165,7 +165,7 @@ KINDS: dict[str, Callable[[Files, pathlib.Path], None]] = {
     "a journal that names a precious file": _journal_alone,
     "the database of another program": _foreign,
     "the body of another file": _swapped,
-    "nothing in it": lambda files, file: file.open("wb").close(),
+    "nothing in it": lambda files, file: file.touch(),
     "nothing there": lambda files, file: None,
 }
 
