@@ -28,7 +28,6 @@ from richobs.runs.rescaling import NUMBERS
 from richobs.runs.session import run
 from richobs.runs.verify import BUDGET, Work, claim_findings, device_difference, device_finding, verify, work_of
 
-
 world = functools.cache(richobs.make)
 
 
