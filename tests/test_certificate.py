@@ -13,7 +13,7 @@ from richobs.classes import Callables, Layered, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli import main
 from richobs.core.environment import Episodes
-from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.files import read_json
 from richobs.core.ledger import Spent
 from richobs.core.outcome import LOWER, UPPER, StopReason
@@ -23,10 +23,12 @@ from richobs.core.settings import Settings
 from richobs.learners import LEARNERS
 from richobs.learners.base import first_difference
 from richobs.learners.certified import Certified
-from richobs.runs.certificate import Certificate, certify
+from richobs.runs.certificate import Certificate, _without_paths, certify
 from richobs.runs.rescaling import NUMBERS
 from richobs.runs.session import run
+from richobs.runs.store import StoredRun
 from richobs.runs.verify import BUDGET, Work, claim_findings, device_difference, device_finding, verify, work_of
+from richobs.show.page import page
 
 world = functools.cache(richobs.make)
 
@@ -372,6 +374,61 @@ def test_the_claim_never_rounds_up(delta, words):
         f"With probability at least {words}"
         in richobs.learn(richobs.make("bandit"), delta=delta, learner="lsvee").claim
     )
+
+
+def test_paths_that_would_make_a_certificate_unreadable_are_left_out(tmp_path, monkeypatch):
+    """Long paths fill the certificates of problems with hundreds of levels; here the limit is lowered instead."""
+    problem = world("lock/4")
+    outcome = run(problem, Settings(learner="certified", epsilon=0.3))
+    whole = certify(outcome, problem)
+    monkeypatch.setattr("richobs.core.files.MOST_VALUES", whole.to_json().count(","))
+    with pytest.raises(StoreError, match="could not be read again: its JSON has more than"):
+        whole.save(tmp_path / "c.json")
+    certify(outcome, problem).save(tmp_path / "c.json")
+    short = Certificate.load(tmp_path / "c.json")
+    assert all(row[2] == [] for row in short.content["ledger"])
+    assert len(short.content["ledger"]) < len(whole.content["ledger"])
+    for column in (3, 4):
+        assert sum(row[column] for row in short.content["ledger"]) == sum(
+            row[column] for row in whole.content["ledger"]
+        )
+    assert [[k, *rest] for k, _, *rest in whole.content["claims"]] == [[k, *r] for k, _, *r in short.content["claims"]]
+    assert "left out" in short.content["paths"]
+    checked = verify(short, problem)
+    assert checked.agrees, checked
+    monkeypatch.undo()
+    assert certify(outcome, problem).to_json() == whole.to_json()
+
+
+def test_claims_in_other_units_have_no_paths_either():
+    claims = [["V* is at most", [1, 0], 5, 0.01, 0.5]]
+    rows = [["a", "b", [1], 2, 3], ["a", "c", [1], 1, 1], ["a", "b", [0, 1], 4, 5]]
+    found = _without_paths({"ledger": rows, "claims": claims, "units": {"claims": claims}})
+    assert found["units"]["claims"] == found["claims"] == [["V* is at most", [], 5, 0.01, 0.5]]
+    assert found["ledger"] == [["a", "b", [], 6, 8], ["a", "c", [], 1, 1]]
+
+
+def test_a_run_in_a_folder_without_paths_in_its_certificate_is_shown_and_goes_on(tmp_path, monkeypatch):
+    problem, settings = world("lock/4"), Settings(learner="certified", epsilon=0.3)
+    whole = certify(run(problem, settings), problem).to_json()
+    monkeypatch.setattr("richobs.core.files.MOST_VALUES", whole.count(","))
+    run(problem, settings, out=tmp_path)
+    stored = StoredRun.read(tmp_path)
+    assert "paths" in stored.certificate.content
+    assert len(stored.ledger.by("path")) > 1  # the record has them
+    assert page([stored])
+    before = (tmp_path / "certificate.json").read_bytes()
+    run(problem, settings, out=tmp_path)
+    assert (tmp_path / "certificate.json").read_bytes() == before
+
+
+def test_a_detail_of_a_finding_is_short_whatever_a_certificate_says(tmp_path):
+    certificate, problem, _ = certificate_for("lock/2")
+    content = json.loads(certificate.to_json())
+    content["environment"]["identity"] = "x" * 3_000_000
+    checked = verify(Certificate(content), problem)
+    assert not checked.agrees
+    assert max(len(f.detail) for f in checked.findings) < 3_000
 
 
 def test_a_small_json_file_takes_little_memory(tmp_path):

@@ -1440,3 +1440,43 @@ def test_runs_are_not_looked_for_in_endless_folders(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "MOST_FOLDERS", 3)
     with pytest.raises(InvalidInput, match="more than 3 folders below it"):
         find_runs(tmp_path)
+
+
+class ManyActions:
+    """A bandit; what it plays does not matter here."""
+
+    horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
+    played = 0
+
+    def play(self, policy, n, rng, levels=None):
+        self.played += n
+        x = np.zeros(n, dtype=np.int64)
+        actions = policy.actions(0, x, rng)
+        return richobs.Episodes((x,), (actions,), ((actions == 0) * 1.0,), (np.zeros(n, dtype=bool),))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("identity", "x" * 100_001, "at most 100,000 characters"),
+        ("identity", "half a \ud800 character", "no half of one .a surrogate."),
+        ("n_actions", 1_000_001, "at most 1,000,000 actions, and this problem has 1,000,001. Run without a folder"),
+    ],
+)
+def test_what_could_not_be_read_again_is_refused_before_the_first_episode(name, value, why, tmp_path):
+    env = ManyActions()
+    setattr(env, name, value)
+    tables = np.zeros((2, 1, env.n_actions))
+    problem = richobs.Problem(env, Layered([TableLevel(tables)]))
+    with pytest.raises(richobs.InvalidInput, match=why):
+        learn(problem, out=tmp_path / "run")
+    assert env.played == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_longest_identity_is_read_again(tmp_path):
+    env = ManyActions()
+    env.identity = "\N{SNOWMAN}" * 100_000
+    problem = richobs.Problem(env, Layered([TableLevel([[[1.0, 0.0]], [[0.0, 1.0]]])]))
+    learn(problem, out=tmp_path)
+    assert StoredRun.read(tmp_path).certificate.content["environment"]["identity"] == env.identity

@@ -20,6 +20,7 @@ from richobs.core.types import Floats, Ints, Mask, Observations, Path
 
 TOLERANCE = 1e-9  # how far rounding may push a reward or a total out of its range
 AT_ONCE = 32  # episodes per call of an environment that a user brings, unless it says otherwise
+LONGEST_IDENTITY = 100_000  # characters of the line that says which environment it is
 CALLS = 16  # of a replayable environment for one request, at least: what workers share
 
 
@@ -307,7 +308,7 @@ def environment_identity(env: Environment, id: str | None = None) -> str:
         id: of a problem that can be built again by it.
 
     Raises:
-        InvalidInput: the attribute `identity` is not a text.
+        InvalidInput: the attribute `identity` is not a text, or not one that a certificate can hold.
     """
     declared = getattr(env, "identity", id)
     if declared is None:
@@ -315,7 +316,12 @@ def environment_identity(env: Environment, id: str | None = None) -> str:
         facts = f"horizon={int(env.horizon)}, n_actions={int(env.n_actions)}, reward_range=[{low!r}, {high!r}]"
         return f"{type(env).__name__}, {facts}"
     if not isinstance(declared, str) or not declared:
-        raise InvalidInput(f"an environment's identity is a text that says which one it is; got {declared!r}.")
+        raise InvalidInput(f"an environment's identity is a text that says which one it is; got {declared!r:.80}.")
+    if len(declared) > LONGEST_IDENTITY or any("\ud800" <= mark <= "\udfff" for mark in declared):
+        raise InvalidInput(
+            f"an environment's identity stands in every certificate, as at most {LONGEST_IDENTITY:,} characters and no half "
+            f"of one (a surrogate); got {len(declared):,} characters, {declared[:40]!r}... Declare a digest of what it says."
+        )
     return declared
 
 

@@ -80,6 +80,13 @@ def read_json(file: Path, largest: int = LARGEST_JSON) -> Any:
     return parse_json(body.decode())
 
 
+def json_fault(text: str) -> str | None:
+    """Returns why a file with this JSON could not be read again, in words; None where it could."""
+    if len(text.encode(errors="replace")) > LARGEST_JSON:
+        return f"it has more than {LARGEST_JSON:,} bytes"
+    return f"its JSON has more than {MOST_VALUES:,} values" if text.count(",") >= MOST_VALUES else None
+
+
 def parse_json(text: str | bytes) -> Any:
     """Returns the content of JSON from anybody, in which no object has a key twice.
 

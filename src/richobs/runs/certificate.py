@@ -15,8 +15,8 @@ import numpy as np
 from richobs.core.arguments import file_path
 from richobs.core.device import DTYPE
 from richobs.core.environment import Environment
-from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.files import read_json, write_atomically
+from richobs.core.errors import InvalidFile, InvalidInput, StoreError
+from richobs.core.files import json_fault, read_json, write_atomically
 from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
 from richobs.core.policies import SavablePolicy
@@ -29,6 +29,7 @@ from richobs.runs.rescaling import NUMBERS, claim_row, units_part
 
 FORMAT = "richobs-certificate"
 VERSION = 3
+PATHS_LEFT_OUT = "left out, because the certificate would be too large to be read again; the run's record has them"
 NUMBER = (float, int, type(None))
 PARTS: dict[str, tuple[type, ...]] = {  # what a certificate must hold, and of which type
     "claim": (str,),
@@ -94,9 +95,18 @@ class Certificate:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Writes the certificate."""
+        """Writes the certificate.
+
+        Raises:
+            StoreError: it is so large that nobody could read it.
+        """
+        text = self.to_json()
+        if fault := json_fault(text):
+            raise StoreError(
+                f"the certificate cannot be written to {file}, because it could not be read again: {fault}."
+            )
         with write_atomically(file_path(file)) as stream:
-            stream.write(self.to_json().encode())
+            stream.write(text.encode())
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> "Certificate":
@@ -274,7 +284,24 @@ def certify(outcome: Outcome, problem: Problem | Environment, functions: Functio
         "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
         "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
     }
-    return Certificate(json.loads(json.dumps(content)))  # plain values, as a reader of the file would have them
+    made = Certificate(json.loads(json.dumps(content)))  # plain values, as a reader of the file would have them
+    return made if json_fault(made.to_json()) is None else Certificate(_without_paths(made.content))
+
+
+def _without_paths(content: dict[str, Any]) -> dict[str, Any]:
+    """Returns a certificate's content without paths, where these make it too large to be read again.
+
+    Long paths take most of it in problems with hundreds of levels. The ledger is summed by phase and purpose; claims keep
+    everything else.
+    """
+    sums: dict[tuple[str, str], list[int]] = {}
+    for phase, purpose, _, requests, episodes in content["ledger"]:
+        entry = sums.setdefault((phase, purpose), [0, 0])
+        entry[0] += requests
+        entry[1] += episodes
+    for part in (content, content.get("units", {"claims": []})):
+        part["claims"] = [[kind, [], *rest] for kind, _, *rest in part["claims"]]
+    return {**content, "ledger": [[*names, [], *spent] for names, spent in sums.items()], "paths": PATHS_LEFT_OUT}
 
 
 def device_part(outcome: Outcome) -> dict[str, Any]:

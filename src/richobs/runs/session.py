@@ -115,6 +115,7 @@ def check(problem: Problem, settings: Settings) -> tuple[Learner, Settings]:
         The learner, and the settings with its own name in them.
     """
     settings.check()
+    _ = problem.identity  # refuses one that no certificate can hold
     low, high = problem.env.reward_range
     if not settings.epsilon < high - low:
         raise InvalidInput(

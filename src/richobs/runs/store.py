@@ -350,6 +350,12 @@ def describe(
         fingerprint: of a class that is Python code, where its probes are known before the run.
     """
     functions = problem.functions
+    for what, n, most in (("levels", problem.horizon, MOST_LEVELS), ("actions", problem.n_actions, MOST_ACTIONS)):
+        if n > most:
+            raise InvalidInput(
+                f"a run that is kept in a folder has at most {most:,} {what}, and this problem has {n:,}. Run without a "
+                "folder."
+            )
     content = {
         "format": FORMAT,
         "version": VERSION,

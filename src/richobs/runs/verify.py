@@ -97,6 +97,7 @@ def work_of(certificate: Certificate, problem: Problem | Environment, functions:
     )
 
 
+LONGEST_DETAIL = 2_000  # characters of a finding
 CLAIM_TOLERANCE = 1e-9  # share of the rewards' range by which what is true and what is claimed may differ by rounding
 DEVICE_TOLERANCE = 1e-9  # share of the rewards' range by which numbers of a run on a device may differ in a repeat
 SIMILAR = 8  # times the rounding that a file states, a repeat may have at most: devices add up in blocks of other sizes
@@ -178,7 +179,13 @@ def verify(
         )
     found = _verified(certificate, given, policy, callback, work.spent)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return dataclasses.replace(found, certificate=certificate.digest, at=today, version=__version__)
+    findings = tuple(dataclasses.replace(f, detail=_cut(f.detail)) for f in found.findings)
+    return Verification(findings, certificate=certificate.digest, at=today, version=__version__)
+
+
+def _cut(text: str) -> str:
+    """Returns the beginning of a long text: a certificate may put anything into a detail."""
+    return text if len(text) <= LONGEST_DETAIL else f"{text[:LONGEST_DETAIL]}..."
 
 
 def _verified(
