@@ -555,7 +555,8 @@ class TestStoredRuns:
         assert "struggled" in said.out  # it says what is missing
         verified = run(capsys, "verify", "runs/a/certificate.json")
         assert verified[0] == 0
-        assert f"by richobs {richobs.__version__}: everything agreed" in run(capsys, "show", "runs/a")[1].out
+        said = " ".join(run(capsys, "show", "runs/a")[1].out.split())
+        assert f"by richobs {richobs.__version__}, that everything agreed" in said
         whole = json.loads(run(capsys, "show", "runs/a", "--json")[1].out)
         assert whole["certificate"]["claim"] == short.strip()
         assert run(capsys, "show", "runs")[0] == 2
