@@ -85,6 +85,7 @@ def test_an_honest_certificate_is_verified(id):
         "constants",
         "delta",
         "ledger",
+        "versions",
         "run",
         "claim gap",
     ]
@@ -177,6 +178,42 @@ def test_every_lie_is_found(what, found):
     lie_about(content, what)
     checked = verify(Certificate(content), problem)
     assert {f.what for f in checked.findings if not f.agrees} == found
+
+
+def test_the_sign_of_a_zero_is_compared():
+    certificate, problem, _ = certificate_for("lock/2", learner="certified", max_episodes=200)
+    content = json.loads(certificate.to_json())
+    assert content["result"]["lower"] == 0.0
+    content["result"]["lower"] = -0.0
+    checked = verify(Certificate(content), problem)
+    (wrong,) = [f for f in checked.findings if not f.agrees]
+    assert wrong.detail == "certificate.result.lower is -0.0 in the file and 0.0 again"
+    assert first_difference([float("nan")], [float("nan")], "a") is None
+
+
+def test_the_order_of_parts_is_compared():
+    certificate, problem, _ = certificate_for("lock/2")
+    content = dict(reversed(certificate.content.items()))
+    (wrong,) = [f for f in verify(Certificate(content), problem).findings if not f.agrees]
+    assert "in another order" in wrong.detail
+
+
+@pytest.mark.parametrize(
+    ("versions", "agrees", "detail"),
+    [
+        ({}, True, "the same"),
+        ({"numpy": "1.0"}, True, "made with numpy 1.0, and this is "),
+        ({"numpy": 3}, False, "the certificate names "),
+        ({"torch": "3"}, False, "and a run names richobs, numpy, python"),
+    ],
+)
+def test_other_versions_are_said_and_are_no_fault(versions, agrees, detail):
+    certificate, problem, _ = certificate_for("lock/2")
+    content = {**certificate.content, "versions": {**certificate.content["versions"], **versions}}
+    checked = verify(Certificate(content), problem)
+    found = {f.what: f for f in checked.findings}
+    assert (found["versions"].agrees, checked.agrees) == (agrees, agrees)
+    assert detail in found["versions"].detail
 
 
 def test_the_wrong_policy_is_found():

@@ -24,7 +24,7 @@ from richobs.show.terminal import is_interactive, watched
 
 @dataclasses.dataclass(frozen=True)
 class VerifyCommand:
-    """Derive a certificate's constants again, run its draws again, and say whether every byte agrees."""
+    """Derive a certificate's constants again, run its draws again, and say whether everything agrees."""
 
     file: tyro.conf.Positional[pathlib.Path]
     """The certificate, or the folder it is in; a policy.npz beside it is checked too."""

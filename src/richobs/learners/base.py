@@ -213,14 +213,13 @@ unit_rewards = Need("nonnegative rewards whose totals lie in [0, 1], or a range 
 
 
 def first_difference(a: Any, b: Any, where: str, tolerance: float = 0.0) -> str | None:
-    """Returns the first place where two plain values differ, in words, or None.
+    """Returns the first place where two plain values differ, in words, or None; 0.0 and -0.0 differ, and NaN equals NaN.
 
     Args:
         a: derived again.
         b: as a file has it.
         where: what they are called.
-        tolerance: how far apart two floating-point numbers may be, times the larger of them where that exceeds 1. Where it
-            is not 0, two numbers that are both NaN are equal.
+        tolerance: how far apart two floating-point numbers may be, times the larger of them where that exceeds 1.
     """
     if isinstance(a, dict) and isinstance(b, dict):
         for key in {**a, **b}:
@@ -234,8 +233,9 @@ def first_difference(a: Any, b: Any, where: str, tolerance: float = 0.0) -> str 
             if (found := first_difference(x, y, f"{where}[{i}]", tolerance)) is not None:
                 return found
         return None
-    if tolerance and type(a) is type(b) is float:
-        near = abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) < math.inf
-        if near or (math.isnan(a) and math.isnan(b)):
-            return None
-    return None if a == b and type(a) is type(b) else f"{where} is {b!r} in the file and {a!r} again"
+    if type(a) is type(b) is float:
+        near = tolerance > 0 and abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) < math.inf
+        same = near or repr(a) == repr(b)
+    else:
+        same = a == b and type(a) is type(b)
+    return None if same else f"{where} is {b!r} in the file and {a!r} again"

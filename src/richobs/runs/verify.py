@@ -145,9 +145,15 @@ def verify(
     callback: Callback | None = None,
     budget: int | None = BUDGET,
 ) -> Verification:
-    """Derives the constants again, runs the draws again from the seed, and compares every byte.
+    """Derives the constants again, runs the draws again from the seed, and compares the certificate to the last byte.
 
-    Where V* is known it also says whether the claim was true.
+    Compared is the text that `Certificate.to_json` writes: every value, the sign of a zero, the order of parts. Not compared
+    are the white space of a file, the versions that it names (a finding says which are others), and how many episodes a
+    deterministic environment really played, which depends on what it had in its memory (only that the number is possible).
+    Numbers of a run on a device may differ by rounding (docs/scale.md). docs/reliability.md has the whole list.
+
+    Where V* is known it also compares U, W and the gap with the truth. A claim may be false with probability delta; a false
+    one does not agree all the same.
 
     Args:
         certificate: what to check.
@@ -252,9 +258,12 @@ def _verified(
         findings.append(Finding("values of the class", same, agreed))
     if real is not None and again["result"]["real_episodes"] is not None:
         again["result"]["real_episodes"] = real  # depends on what the environment had in its memory before
+    findings.append(versions_finding(again["versions"], content["versions"]))
     again["versions"] = content["versions"]
     if device is None:
         wrong, agreed = first_difference(again, content, "certificate"), "to the last byte"
+        if wrong is None and Certificate(again).to_json() != certificate.to_json():
+            wrong = "the parts of the certificate are in another order than a run writes them"
     else:  # where it is computed may differ, decisions may not
         again["settings"]["device"] = again["device"]["name"] = device
         findings.append(device_finding(again["device"], content.get("device")))
@@ -301,6 +310,22 @@ def claim_findings(
         Finding(f"claim {name}", over <= slack, f"{words} is claimed. {truth}.{'' if over <= slack else false}")
         for name, words, over in stated
     ]
+
+
+def versions_finding(again: dict[str, str], file: dict[str, Any]) -> Finding:
+    """Returns whether a certificate names versions of the same software; that they are others is said, and is no fault.
+
+    Args:
+        again: that part of the repeat's certificate.
+        file: that part of the certificate.
+    """
+    plain = {*again} == {*file} and all(isinstance(version, str) for version in file.values())
+    if not plain:
+        return Finding("versions", False, f"the certificate names {file!r:.80}, and a run names {', '.join(again)}")
+    others = [
+        f"{name} {file[name]:.40}, and this is {version}" for name, version in again.items() if file[name] != version
+    ]
+    return Finding("versions", True, f"made with {'; '.join(others)}: not compared" if others else "the same")
 
 
 def device_finding(again: dict[str, Any], file: Any) -> Finding:
