@@ -19,6 +19,7 @@ ATTACKS = {  # in the order of the page, with what is attacked
     "files": "files that were damaged or forged",
     "inputs": "inputs that nobody should give",
     "promises": "claims that must be true",
+    "workers": "workers that hang, raise, die or answer twice",
 }
 
 
