@@ -75,7 +75,7 @@ def write_results(name: str, content: Mapping[str, Any], folder: Path = RESULTS)
     """Writes an attack's results to `FOLDER/NAME.json`, with commit, versions and day, and returns the file's path.
 
     Args:
-        name: of the attack: "kills", "files", "inputs", "promises".
+        name: of the attack: "kills", "files", "inputs", "promises", "workers".
         content: plain values; `failures` should be there, the number of cases that must not happen.
         folder: where to.
     """

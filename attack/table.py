@@ -21,6 +21,7 @@ ATTACKS = {  # in the order of the page, with what is attacked
     "strangers": "folders from strangers",
     "inputs": "inputs that nobody should give",
     "promises": "claims that must be true",
+    "workers": "workers that hang, raise, die or answer twice",
 }
 
 

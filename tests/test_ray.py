@@ -4,12 +4,14 @@ import os
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import richobs
+import richobs.ray
 from richobs.classes import Layered, TableLevel
 from richobs.core.errors import InvalidInput
 from richobs.ray import LARGE, RayExecutor, WorkerLost
@@ -69,6 +71,24 @@ def refused(value):
 
 def size(body):
     return len(body)
+
+
+@pytest.mark.parametrize(("where", "warned"), [("127.0.0.1", False), ("10.0.0.7", True)])
+def test_ray_on_this_machine_listens_at_the_loopback_alone(monkeypatch, caplog, where, warned):
+    """A stand-in for Ray notes how it is started; with Ray 2.60 itself all of its sockets were bound to 127.0.0.1 then."""
+    name, started = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", []
+    ray = types.ModuleType("ray")
+    ray._private = types.SimpleNamespace(ray_constants=types.SimpleNamespace(ENABLE_RAY_CLUSTER=True))
+    ray.util = types.SimpleNamespace(get_node_ip_address=lambda: where)
+    ray.is_initialized, ray.__version__ = (lambda: False), "9"
+    constants = ray._private.ray_constants
+    ray.init = lambda **given: started.append((given["address"], os.environ[name], constants.ENABLE_RAY_CLUSTER))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.delenv(name, raising=False)
+    assert richobs.ray._connected(None, 2) == (ray, True)
+    assert started == [("local", "0", False)]
+    assert (name in os.environ, constants.ENABLE_RAY_CLUSTER) == (False, True)
+    assert ("other machines can reach it" in caplog.text) is warned
 
 
 def test_without_ray_the_error_says_how_to_install_it(monkeypatch):

@@ -20,7 +20,7 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
@@ -147,6 +147,7 @@ class Told(NamedTuple):
 
     state: str  # DONE, UNKNOWN: the worker does not have the spec, or FAILED
     value: Any  # what the function returned, or the exception that it raised
+    task: tuple[str, int]  # which one: digest of its body, and its item
 
 
 DONE, UNKNOWN, FAILED = "done", "unknown", "failed"
@@ -173,19 +174,25 @@ def do_task(digest: str, spec: bytes | None, body: bytes, item: int) -> Told:
         body: the function and its first arguments, as `Spec.task` wrote them.
         item: the last argument of the function.
     """
+    task = _name(body, item)
     try:
         objects = _objects(digest, spec)
         if objects is None:
-            return Told(UNKNOWN, None)
+            return Told(UNKNOWN, None, task)
         function, args = _Unpickler(body, objects).load()
     except WorkerFailed as error:
-        return Told(FAILED, error)
+        return Told(FAILED, error, task)
     except Exception as error:
-        return Told(FAILED, WorkerFailed(_cannot_read(error)))
+        return Told(FAILED, WorkerFailed(_cannot_read(error)), task)
     try:
-        return Told(DONE, function(*args, item))
+        return Told(DONE, function(*args, item), task)
     except Exception as error:
-        return Told(FAILED, _portable(error))
+        return Told(FAILED, _portable(error), task)
+
+
+def _name(body: bytes, item: int) -> tuple[str, int]:
+    """Returns what a task is called: an answer to another one must not count twice."""
+    return hashlib.sha256(body).hexdigest(), item
 
 
 def _cannot_read(error: Exception) -> str:
@@ -387,23 +394,29 @@ class Workers:
                 raise self._lost(error) from error
 
         def value(future: "Future[Told]", item: int) -> Any:
-            told = self._told(future)
+            told = self._told(future, _name(body, item))
             if told.state == UNKNOWN:
-                told = self._told(submit(item, whole=True))
+                told = self._told(submit(item, whole=True), _name(body, item))
             if told.state == FAILED:
                 raise told.value
             return told.value
 
         yield from _in_order(submit, value, items, width)
 
-    def _told(self, future: "Future[Told]") -> Told:
+    def _told(self, future: "Future[Told]", task: tuple[str, int]) -> Told:
         """Returns what a worker said; what a task raises is said too, so whatever is raised here is about the worker."""
         try:
-            return self.awaited(future)
+            told: object = self.awaited(future)
         except CallTooLong:
             raise
-        except Exception as error:
+        except (Exception, CancelledError) as error:
             raise self._lost(error) from error
+        if not isinstance(told, Told) or told.task != task:
+            raise WorkerFailed(
+                "a worker answered something else than it was asked: the answer to another task, or none of this version of "
+                "richobs. Nothing of it counts; a stored run goes on from what it has."
+            )
+        return told
 
     def awaited(self, future: "Future[T]") -> T:
         """Returns what a future of an own pool answers; where it takes too long, the processes are ended.

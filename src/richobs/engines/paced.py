@@ -152,9 +152,7 @@ class PacedEnvironment:
         spec = self._sendable() if self._workers.are_many else None
         body = None if spec is None else self._task(spec, asked)
         if spec is not None and body is not None and self._may_share(spec, asked, calls):
-            if (
-                not self._seen
-            ):  # else a copy with a generator of its own could agree with a worker that begins as it does
+            if not self._seen:  # a copy that keeps something between calls would agree with a worker that begins too
                 yield self._here(asked, calls[0])
                 calls = calls[1:]
             self._expect(spec)
@@ -313,6 +311,15 @@ def _same(one: Any, other: Any) -> bool:
     return are_episodes and episodes_digest(one) == episodes_digest(other)
 
 
+@contextlib.contextmanager
+def _no_stop_iteration(env: Environment) -> Iterator[None]:
+    """Names what an environment raises that would only end an iteration here."""
+    try:
+        yield
+    except StopIteration as error:
+        raise Rejected(f"{type(env).__name__}.play raised StopIteration: what it iterates over has ended.") from error
+
+
 def play_call(
     timeout: float | None, env: Environment, policy: Policy, n: int, levels: int, size: int, draw: int, call: int
 ) -> Episodes:
@@ -328,7 +335,7 @@ def play_call(
         draw: names the draw.
         call: number of the call.
     """
-    with time_limit(timeout):
+    with time_limit(timeout), _no_stop_iteration(env):
         return env.play(policy, min(size, n - call * size), keyed_generator(draw, "call", call), levels)
 
 

@@ -130,9 +130,7 @@ class GymnasiumEnvironment:
     used.
     """
 
-    replays_first = (
-        8  # calls that must be the same when made again: returns that ignore seeds are with probability 1/256
-    )
+    replays_first = 8  # calls that must agree when made again: those that ignore seeds do with probability 1/256
 
     def __init__(
         self,
