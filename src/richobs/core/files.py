@@ -46,6 +46,22 @@ def is_regular(file: Path) -> bool:
     return stat.S_ISREG(file.stat().st_mode)
 
 
+def is_there(file: Path) -> bool:
+    """Whether a folder has a file of its own: what a link names may lie anywhere, and is not ours to read or write.
+
+    Raises:
+        InvalidFile: a link, a folder, a pipe or a device stands in its place.
+        OSError: it may not be looked at.
+    """
+    try:
+        mode = os.lstat(file).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if not stat.S_ISREG(mode):
+        raise InvalidFile(f"{file} is damaged: it is a link, a folder or a pipe, not a file. Nothing was overwritten.")
+    return True
+
+
 def read_json(file: Path, largest: int = LARGEST_JSON) -> Any:
     """Returns the content of a JSON file from anybody, in which no object has a key twice.
 
