@@ -338,6 +338,14 @@ def test_plan(capsys):
         assert one == {"id": both["id"], "lsvee": both["lsvee"]}
 
 
+def test_a_plan_for_a_tiny_epsilon_is_printed_and_says_who_cannot_serve(capsys):
+    status, said = run(capsys, "plan", "lock/2", "--epsilon", "1e-7")
+    assert status == 0
+    assert "left out: epsilon must be at least 1.6e-06 here" in said.out
+    assert "Theorem 1" in said.out
+    assert run(capsys, "plan", "lock/2", "--epsilon", "1e-7", "--learner", "betting")[0] == 2
+
+
 def test_learners_lists_all_with_a_line_each(capsys):
     status, said = run(capsys, "learners")
     assert status == 0

@@ -383,7 +383,7 @@ def test_calls_play_as_many_episodes_at_once_as_the_environment_says():
     StreamEngine(PacedEnvironment(env), FUNCTIONS, seed=0, ledger=Ledger()).ask(Query.step((), 120, 2, purpose="x"))
     assert sizes == [50, 50, 20]
     env.at_once = 0
-    with pytest.raises(InvalidInput, match="at_once is a number of episodes"):
+    with pytest.raises(InvalidInput, match="at_once, a number of episodes, must be"):
         PacedEnvironment(env)
 
 
@@ -1424,7 +1424,9 @@ def test_a_record_keeps_what_is_new(tmp_path):
 @pytest.mark.parametrize("out", ["a\0b", 3, b"bytes", ["a"], 2.5])
 def test_a_folder_that_is_no_name(out):
     for use in (lambda: learn(richobs.make("bandit"), out=out), lambda: StoredRun.read(out), lambda: discard(out)):
-        with pytest.raises(InvalidInput, match="folder is given as text or a path, without NUL; got"):
+        with pytest.raises(
+            InvalidInput, match="folder is given as text or a path, in characters that a name can hold; got"
+        ):
             use()
 
 

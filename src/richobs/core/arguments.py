@@ -31,8 +31,12 @@ UNUSABLE = (
 )  # raised by arguments of other kinds
 
 
-def file_path(file: Any) -> Path:
-    """Returns the path of a file.
+def file_path(file: Any, what: str = "a file") -> Path:
+    """Returns the path of a file or of a folder.
+
+    Args:
+        file: its name.
+        what: what is meant, in words.
 
     Raises:
         InvalidInput: it is not the name of one.
@@ -43,8 +47,23 @@ def file_path(file: Any) -> Path:
     except UnicodeEncodeError:
         is_name = False
     if not is_name or not isinstance(name, str):
-        raise InvalidInput(f"a file is given as text or a path, in characters that a name can hold; got {file!a:.80}.")
+        raise InvalidInput(f"{what} is given as text or a path, in characters that a name can hold; got {file!a:.80}.")
     return Path(name)
+
+
+def absolute_path(path: Path) -> Path:
+    """Returns where a path lies, wherever the process goes later.
+
+    Raises:
+        InvalidInput: the path begins at the working folder, and that was deleted.
+    """
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise InvalidInput(
+            f"the folder in which this process works was deleted, so {path} lies nowhere. Go to a folder that exists, or "
+            "give a whole path."
+        ) from None
 
 
 def whole_number(name: str, value: Any, least: int | None = 0, most: int | None = None) -> int:

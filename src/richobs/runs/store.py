@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.arguments import absolute_path, file_path
 from richobs.core.environment import Environment, Episodes, is_replayable, real_episodes
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress, from_plain, to_plain
@@ -275,9 +276,7 @@ def folder_path(folder: object) -> FilePath:
     Raises:
         InvalidInput: it is not the name of one.
     """
-    if not isinstance(folder, str | os.PathLike) or not isinstance(name := os.fspath(folder), str) or "\0" in name:
-        raise InvalidInput(f"a run's folder is given as text or a path, without NUL; got {folder!r}.")
-    return FilePath(name)
+    return file_path(folder, "a run's folder")
 
 
 def find_runs(folder: str | os.PathLike[str]) -> list[FilePath]:
@@ -411,7 +410,7 @@ class RunFolder:
             config: what identifies the run.
             probes: where the class is Python code and its probes are gathered: goes on from the stored ones.
         """
-        place = folder_path(folder).absolute()  # wherever the process goes meanwhile
+        place = absolute_path(folder_path(folder))  # wherever the process goes meanwhile
         with _as_sentence(place):
             make_folder(place)
         with held(place / LOCK):
