@@ -85,7 +85,7 @@ class Settings:
         if threshold is not None and not is_number:
             raise InvalidInput(f"threshold must be a finite number; got {threshold!r}.")
         seconds: object = self.timeout
-        if seconds is not None and not (isinstance(seconds, numbers.Real) and 0 < seconds <= LONGEST_CALL):
+        if seconds is not None and not (isinstance(seconds, numbers.Real) and 0 < float(seconds) <= LONGEST_CALL):
             raise InvalidInput(
                 f"timeout must be a number of seconds above 0, at most {LONGEST_CALL:g}; got {seconds!r}."
             )

@@ -71,7 +71,7 @@ class _Asked:
         return min(self.size, self.n - call * self.size)
 
     @property
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[Policy, int, int, int, int]:
         """What `play_call` is given besides the environment and the number of the call."""
         return self.policy, self.n, self.levels, self.size, self.draw
 
