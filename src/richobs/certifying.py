@@ -273,7 +273,7 @@ def certify_policy(
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function of a PolicyReport; got {callback!r:.80}.")
     ledger = Ledger(int(max_episodes))
-    inner = env.env if isinstance(env, Problem) else env
+    inner: Any = env.env if isinstance(env, Problem) else env
     with (
         Workers(processes_of(inner)) as workers,
         _shown(is_interactive() if progress is None else progress) as watch,

@@ -13,16 +13,18 @@ somebody else is not unpickled anywhere.
 import collections
 import hashlib
 import io
+import itertools
 import logging
 import multiprocessing
 import pickle
 import queue
+import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from functools import partial
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -344,6 +346,7 @@ class Workers:
             leave_unguarded_script()
         self._n, self.executor, self.timeout = n, executor, timeout
         self._pools: dict[str, Executor] = {}  # by what they are
+        self._handler: Any = None  # of interruptions, before
         self._carried: collections.Counter[str] = collections.Counter()  # tasks that carried a spec, by digest
         self._said: set[str] = set()
 
@@ -455,43 +458,52 @@ class Workers:
         return self._pools[kind]
 
     def close(self) -> None:
-        """Ends the pools that were made here, once they have done what they are doing; an interruption ends them at once."""
-        try:
-            for pool in self._pools.values():
-                pool.shutdown(wait=True, cancel_futures=True)
-            self._pools.clear()
-        finally:
-            self.end()
+        """Ends the pools that were made here, once they have done what they are doing."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._pools.clear()
 
     def end(self) -> None:
-        """Ends the pools that were made here at once, in the middle of what they are doing."""
+        """Ends the pools that were made here in the middle of what they are doing; threads are left to themselves."""
+        self._kill()
         while self._pools:
             _, pool = self._pools.popitem()
-            end_pool(pool)
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _kill(self) -> None:
+        """Kills the processes of the pool; no lock is taken, so an interruption may do it wherever it comes."""
+        processes = getattr(self._pools.get("processes"), "_processes", None) or {}
+        for process in list(processes.values()):
+            process.kill()
 
     def __enter__(self) -> Self:
+        """Lets the second interruption, and every one after it, kill the processes of the pool, wherever this process is."""
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread() and callable(before):
+            came = itertools.count(1)
+
+            def interrupted(number: int, frame: FrameType | None) -> None:
+                if next(came) > 1:
+                    self._kill()
+                before(number, frame)
+
+            self._handler = before
+            signal.signal(signal.SIGINT, interrupted)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Ends the pools: a first interruption asks, anything else that went wrong ends them at once."""
-        if error is None:
-            self.close()
-        elif isinstance(error, KeyboardInterrupt):
-            if self._pools:
+        try:
+            if isinstance(error, KeyboardInterrupt) and self._pools:
                 self.say("interrupted; calls in progress end first. Interrupt again to end them at once.")
-            self.close()
-        else:
+            if error is None or isinstance(error, KeyboardInterrupt):
+                self.close()
+        finally:
             self.end()
-
-
-def end_pool(pool: Executor) -> None:
-    """Ends a pool in the middle of what it is doing: processes are killed, threads are left to themselves."""
-    processes = dict(getattr(pool, "_processes", None) or {})
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes.values():
-        process.kill()
+            if self._handler is not None:
+                signal.signal(signal.SIGINT, self._handler)
 
 
 def _in_order(
