@@ -72,18 +72,9 @@ class Settings:
             if not isinstance(text, str):
                 raise InvalidInput(f"{name} must be the name of one; got {text!r}.")
         check_device_name(self.device)
-<<<<<<< HEAD
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise InvalidInput(f"threshold must be a finite number; got {self.threshold!r}.")
         if self.timeout is not None and not 0 < self.timeout <= LONGEST_CALL:
-=======
-        threshold: object = self.threshold
-        is_number = isinstance(threshold, numbers.Real) and math.isfinite(threshold)
-        if threshold is not None and not is_number:
-            raise InvalidInput(f"threshold must be a finite number; got {threshold!r}.")
-        seconds: object = self.timeout
-        if seconds is not None and not (isinstance(seconds, numbers.Real) and 0 < float(seconds) <= LONGEST_CALL):
->>>>>>> edges-workers
             raise InvalidInput(
                 f"timeout must be a number of seconds above 0, at most {LONGEST_CALL:g}; got {self.timeout!r}."
             )
