@@ -564,10 +564,11 @@ class TestStoredRuns:
         ran = session.run
 
         def then_another(*args, **kwargs):
-            ran(*args, **kwargs)
+            outcome = ran(*args, **kwargs)
             stack.enter_context(held(pathlib.Path("d/run.lock")))
             if changed:
                 pathlib.Path("d/certificate.json").unlink()  # as a run does that goes on
+            return outcome
 
         monkeypatch.setattr(session, "run", then_another)
         with contextlib.ExitStack() as stack:
