@@ -137,7 +137,7 @@ class TestSettings:
 
     @pytest.mark.parametrize("wrong", [{"n_states": 0}, {"n_states": -1}, {"workers": 0}, {"max_episodes": 0}])
     def test_impossible_numbers_are_refused_before_anything_is_played(self, wrong):
-        with pytest.raises(InvalidInput, match="must be (a whole number, )?at least 1"):
+        with pytest.raises(InvalidInput, match=r"must be (a whole number, )?at least 1"):
             richobs.learn(richobs.make("lock/3"), **wrong)
 
     def test_tuning_is_written_and_read(self):
