@@ -224,7 +224,7 @@ def test_a_run_on_a_cluster_that_loses_a_node_and_gains_another_gives_the_same_b
             target=lambda: found.append(richobs.learn(env, FUNCTIONS, out=there, executor=executor, **asked))
         )
         task.start()
-        wait_until(lambda: lines(log) >= 20)  # 16 of them are trials of this process
+        wait_until(lambda: lines(log) >= 8)
         cluster.remove_node(second)
         before = lines(log)
         cluster.add_node(num_cpus=1, **SMALL)
@@ -235,6 +235,5 @@ def test_a_run_on_a_cluster_that_loses_a_node_and_gains_another_gives_the_same_b
     for file in ("certificate.json", "policy.npz"):
         assert (here / file).read_bytes() == (there / file).read_bytes()
     assert list(found[0].ledger) == list(alone.ledger)
-    trials = 16 + 4 * 4  # calls in this process that test whether copies play the same, and those of each worker
-    assert calls + 16 <= played <= calls + trials + 8  # with those that were made again
+    assert calls < played <= 1.1 * calls + 8  # a tenth compares workers, and the lost node's calls were made again
     assert len(set(log.read_text().split())) >= 3  # this process, and at least two workers
