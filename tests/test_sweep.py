@@ -350,6 +350,12 @@ class TestTornLines:
         assert (len(file.read_bytes().splitlines()), begun) == (2, [])
         assert again.results["seed=0"].cpu_seconds > 0
 
+    def test_a_line_that_claims_something_else_than_the_certificate_is_corrected(self, tmp_path):
+        done, _ = small_sweep(tmp_path, 1)
+        line = dataclasses.replace(done.results["seed=0"], episodes=1, epsilon=1e-6, lower=1.0).line
+        (tmp_path / "results.jsonl").write_bytes(line)
+        assert small_sweep(tmp_path, 1) == (done, [])
+
     def test_a_list_of_cells_that_was_being_written_is_begun_again(self, tmp_path):
         (tmp_path / ".sweep.json.abc").write_text("{")
         assert small_sweep(tmp_path)[1] == ["seed=0", "seed=1"]

@@ -10,11 +10,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from richobs.classes.base import Chosen, LevelClass
+from richobs.classes.base import Chosen, LevelClass, checked_range
 from richobs.classes.codecs import digest_of, from_arrays, read_parts, to_arrays, write_parts
 from richobs.core.arguments import refuse_unusable, whole_number
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch, Moments
+from richobs.core.problem import LARGEST_FACT
 from richobs.core.types import Floats, Ints, Member, Observations
 
 FORMAT = "richobs-functions"
@@ -38,8 +39,9 @@ class ByLevel:
                     f"level {level} is a {type(c).__name__}; the functions of a level are a richobs.classes.LevelClass. "
                     "Make yours a subclass of it, as docs/skeletons/level_class.py does."
                 )
-            if whole_number(f"the size of the class of level {level}", c.size) < 1:
+            if whole_number(f"the size of the class of level {level}", c.size, most=LARGEST_FACT) < 1:
                 raise InvalidInput(f"the class of level {level} is empty; every level needs at least one function.")
+            checked_range(c.value_range)
             if whole_number(f"n_actions of the class of level {level}", c.n_actions, least=1) != self.n_actions:
                 raise InvalidInput(
                     f"the class of level {level} has {c.n_actions} actions and that of level 0 has {self.n_actions}."
@@ -106,8 +108,7 @@ class ByLevel:
 
     def value_range(self, level: int, /) -> tuple[float, float]:
         """Returns the smallest and the largest value that the members of `level` may take, as declared."""
-        low, high = self.levels[level].value_range
-        return float(low), float(high)
+        return checked_range(self.levels[level].value_range)
 
 
 def read_levels(file: str | os.PathLike[str], *, is_product: bool) -> list[LevelClass]:

@@ -295,8 +295,6 @@ def check_rewards(rewards: Floats, ended: Mask | None, env: Environment, policy:
 def at_once(env: Environment) -> int:
     """Returns how many episodes one call of an environment that a user brings plays at most."""
     number = getattr(env, "at_once", AT_ONCE)
-    if isinstance(number, bool):
-        raise InvalidInput(f"an environment's at_once is a number of episodes, at least 1; got {number!r}.")
     return min(whole_number("an environment's at_once, a number of episodes,", number, least=1), sys.maxsize)
 
 
@@ -445,7 +443,8 @@ def checked_range(name: str, given: Any) -> tuple[float, float]:
     Raises:
         InvalidInput: it is something else.
     """
-    pair = isinstance(given, tuple | list | np.ndarray) and getattr(given, "ndim", 1) > 0 and len(given) == 2
+    is_array = isinstance(given, np.ndarray)
+    pair = given.shape == (2,) if is_array else isinstance(given, tuple | list) and len(given) == 2
     low, high = (real_number(f"each end of {name}", v) for v in given) if pair else (math.nan, math.nan)
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise InvalidInput(f"{name} must be a pair (low, high) of finite numbers, low <= high; got {given!r:.80}.")

@@ -278,10 +278,6 @@ def checked_environment(env: Environment) -> Environment:
     if isinstance(env, type):
         raise InvalidInput(f"{env.__name__} is a class; give an environment of it, {env.__name__}().")
     declared: list[Any] = [env.horizon, env.n_actions]
-    if any(isinstance(number, bool) for number in declared):
-        raise InvalidInput(
-            f"{name}.horizon and {name}.n_actions must be whole numbers; got {declared[0]!r}, {declared[1]!r}."
-        )
     horizon, n_actions = (
         whole_number(f"{name}.{fact}", number, least=1, most=LARGEST_FACT)
         for fact, number in zip(("horizon", "n_actions"), declared, strict=True)

@@ -317,7 +317,11 @@ def plan_arena(
     """
     budget = whole_number("budget", budget, least=1, most=LARGEST_COUNT)
     for texts in (worlds, learners):
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        if (
+            isinstance(texts, str)
+            or not isinstance(texts, Sequence)
+            or not all(isinstance(text, str) for text in texts)
+        ):
             raise InvalidInput(f"worlds and learners of an arena are lists of texts; got {texts!r:.80}.")
     entered = [contestant(text) for text in (learners or contestants())]
     asked = Settings(epsilon=epsilon, delta=delta)

@@ -62,6 +62,7 @@ from richobs.core.processes import (
 from richobs.core.settings import Settings
 from richobs.learners import learner
 from richobs.runs import session
+from richobs.runs.certificate import Certificate
 from richobs.runs.store import CERTIFICATE, LOCK, StoredRun
 from richobs.worlds.gymnasium_ids import is_gymnasium_id
 from richobs.worlds.registry import config_class, configure, full_id, make
@@ -347,7 +348,12 @@ def read_cell(cell: Cell, folder: str | os.PathLike[str]) -> CellResult:
     same = (stored.world, dataclasses.replace(stored.settings, workers=1)) == (cell.world, cell.settings)
     if stored.certificate is None or not same:
         raise InvalidFile(f"{os.fspath(folder)} does not hold the finished run of {cell.setting}, {cell.run}.")
-    found = stored.certificate.content["result"]
+    return _certified(cell, stored.certificate, file_digest(FilePath(folder) / CERTIFICATE))
+
+
+def _certified(cell: Cell, certificate: Certificate, digest: str) -> CellResult:
+    """Returns what a certificate says about its cell."""
+    found = certificate.content["result"]
     claimed = float(found["epsilon"]) if found["guaranteed"] else None
     return CellResult(
         run=cell.run,
@@ -358,7 +364,7 @@ def read_cell(cell: Cell, folder: str | os.PathLike[str]) -> CellResult:
         as_asked=claimed is not None and claimed <= cell.settings.epsilon,
         lower=found["lower"],
         upper=found["upper"],
-        certificate=file_digest(FilePath(folder) / CERTIFICATE),
+        certificate=digest,
     )
 
 
@@ -452,8 +458,14 @@ def _run_missing(
     """Runs the cells that are not finished, as `run_cells` does, in a folder that nobody else runs."""
     token = _keep_plan(place, cells)
     results = _read_results(place, {cell.run for cell in cells})
+    missing = []
+    for cell in cells:
+        finished = _finished(place, cell, results.get(cell.run), kept)
+        if finished is None:
+            missing.append(cell)
+        else:
+            results[cell.run] = finished
     _keep_results(place, results)
-    missing = [cell for cell in cells if not _is_done(place, results.get(cell.run), kept)]
     state = {cell.run: "finished" for cell in cells}
     state.update({cell.run: "waiting" for cell in missing})
 
@@ -708,12 +720,17 @@ def _keep_results(place: FilePath, results: Mapping[str, CellResult]) -> None:
             stream.write(text)
 
 
-def _is_done(place: FilePath, result: CellResult | None, kept: str) -> bool:
-    """Returns whether a cell is finished, and the file that it left is the one of that time."""
+def _finished(place: FilePath, cell: Cell, result: CellResult | None, kept: str) -> CellResult | None:
+    """Returns the result of a cell that is finished, as its certificate has it; None where the cell must be run."""
     if result is None or result.state != "finished":
-        return False
-    file = place / result.run / kept
-    return is_there(file) and file_digest(file) == result.certificate
+        return None
+    file = place / cell.run / kept
+    if not is_there(file) or file_digest(file) != result.certificate:
+        return None
+    if kept != CERTIFICATE:
+        return result
+    derived = _certified(cell, Certificate.load(file), result.certificate)
+    return dataclasses.replace(derived, cpu_seconds=result.cpu_seconds, seconds=result.seconds)
 
 
 def file_digest(file: FilePath) -> str:
