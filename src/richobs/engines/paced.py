@@ -311,15 +311,6 @@ def _same(one: Any, other: Any) -> bool:
     return are_episodes and episodes_digest(one) == episodes_digest(other)
 
 
-@contextlib.contextmanager
-def _no_stop_iteration(env: Environment) -> Iterator[None]:
-    """Names what an environment raises that would only end an iteration here."""
-    try:
-        yield
-    except StopIteration as error:
-        raise Rejected(f"{type(env).__name__}.play raised StopIteration: what it iterates over has ended.") from error
-
-
 def play_call(
     timeout: float | None, env: Environment, policy: Policy, n: int, levels: int, size: int, draw: int, call: int
 ) -> Episodes:
@@ -335,7 +326,7 @@ def play_call(
         draw: names the draw.
         call: number of the call.
     """
-    with time_limit(timeout), _no_stop_iteration(env):
+    with time_limit(timeout):
         return env.play(policy, min(size, n - call * size), keyed_generator(draw, "call", call), levels)
 
 
