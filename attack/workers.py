@@ -200,6 +200,7 @@ def chosen(seed: int, number: int) -> Case:
 def learned(case: Case, place: Path) -> int:
     """Runs a case in a folder; returns an exit status."""
     logging.disable()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started this in the background
     executors.GRACE = 1.0
     functions = richobs.Layered([richobs.TableLevel(ROOTS), richobs.TableLevel(ENDS)])
     env = Faulty(place, case.fault, case.where, case.call)
@@ -222,7 +223,9 @@ def learned(case: Case, place: Path) -> int:
     except RichObsError as error:
         print(f"{type(error).__name__}: {error}")
         return SENTENCE
-    except (MotorBroke, CannotTravel, MemoryError, StopIteration) as error:
+    except (MotorBroke, CannotTravel, MemoryError, StopIteration, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not isinstance(error.__cause__, StopIteration):
+            raise
         print(f"{type(error).__name__}: {error}")
         return OWN_ERROR
     return 0

@@ -23,7 +23,7 @@ def wanted(tmp_path_factory):
     [
         (IN_PROCESSES, "is killed", Fate.SENTENCE),
         (IN_THREADS, "raises", Fate.OWN),
-        (HERE, "stops iterating", Fate.SENTENCE),
+        (HERE, "sleeps for ever", Fate.SENTENCE),
         ("an executor", "does every task twice", Fate.UNNOTICED),
         ("an executor", "gives its last answer again", Fate.SENTENCE),
     ],
