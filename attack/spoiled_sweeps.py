@@ -73,7 +73,12 @@ def _made(kind: str) -> tuple[Files, object]:
 
 
 def _written(name: str, change: Callable[[bytes], bytes]) -> Spoil:
-    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes())) and None
+    """Changes the bytes of a file."""
+
+    def spoil(folder: Path) -> None:
+        (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+    return spoil
 
 
 def _instead(name: str, make: Callable[[Path], object]) -> Spoil:
@@ -97,6 +102,11 @@ def _linked_run(folder: Path) -> None:
     run.symlink_to(folder.parent / "run")
 
 
+def _huge(file: Path) -> None:
+    file.touch()
+    os.truncate(file, HUGE)
+
+
 KINDS: dict[str, Callable[[Path], object]] = {
     "a link": _linked,
     "a link to nothing": lambda file: file.symlink_to("nothing"),
@@ -104,7 +114,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
     "a pipe": os.mkfifo,
     "a folder": Path.mkdir,
     "nothing": lambda file: None,
-    "a huge file": lambda file: (file.touch(), os.truncate(file, HUGE)),
+    "a huge file": _huge,
     "a file that may not be read": lambda file: file.touch(0),
 }
 

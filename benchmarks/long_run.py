@@ -63,8 +63,8 @@ def noted(episodes: int, folder: Path) -> Note:
 def learned(env: Arms, episodes: int, folder: Path) -> None:
     """Learns until the episodes are spent: the candidates differ by less than epsilon allows to tell."""
     functions = richobs.Layered([richobs.Constants([MEANS, MEANS[::-1]])])
-    options = {"max_episodes": episodes, "out": folder / "run", "progress": False}
-    richobs.learn(env, functions, epsilon=1e-4, delta=1e-6, **options)
+    out = folder / "run"
+    richobs.learn(env, functions, epsilon=1e-4, delta=1e-6, max_episodes=episodes, out=out, progress=False)
 
 
 def certified(env: Arms, episodes: int, folder: Path) -> None:

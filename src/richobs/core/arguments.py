@@ -75,7 +75,9 @@ def whole_number(name: str, value: Any, least: int | None = 0, most: int | None 
     at_least = "" if least is None else f", at least {least}"
     at_most = "" if most is None else f", at most {most:,}"
     try:
-        number = operator.index(value if not isinstance(value, bool) else None)  # True is no number
+        if isinstance(value, bool):
+            raise TypeError("True is no number")
+        number = operator.index(value)
         text = str(number)  # Python writes no more than some 4,300 digits
     except (TypeError, ValueError):
         text = type(value).__name__
@@ -92,7 +94,7 @@ def real_number(name: str, value: Any) -> float:
         InvalidInput: it is something else, or too large for a float.
     """
     plain = value.item() if isinstance(value, np.ndarray) and not value.ndim else value
-    if not isinstance(plain, numbers.Real) or isinstance(plain, bool):
+    if isinstance(plain, bool) or not isinstance(plain, numbers.Real):
         raise InvalidInput(f"{name} must be a number; got {value!r:.80}.")
     try:
         return float(plain)
