@@ -15,7 +15,6 @@ from richobs.classes.codecs import digest_of, from_arrays, read_parts, to_arrays
 from richobs.core.arguments import refuse_unusable, whole_number
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch, Moments
-from richobs.core.problem import LARGEST_FACT
 from richobs.core.types import Floats, Ints, Member, Observations
 
 FORMAT = "richobs-functions"
@@ -39,7 +38,7 @@ class ByLevel:
                     f"level {level} is a {type(c).__name__}; the functions of a level are a richobs.classes.LevelClass. "
                     "Make yours a subclass of it, as docs/skeletons/level_class.py does."
                 )
-            if whole_number(f"the size of the class of level {level}", c.size, most=LARGEST_FACT) < 1:
+            if whole_number(f"the size of the class of level {level}", c.size) < 1:
                 raise InvalidInput(f"the class of level {level} is empty; every level needs at least one function.")
             checked_range(c.value_range)
             if whole_number(f"n_actions of the class of level {level}", c.n_actions, least=1) != self.n_actions:
