@@ -1,5 +1,6 @@
 """Inputs that nobody should give, as strategies of hypothesis: command lines, ids, values, environments, classes."""
 
+import operator
 import warnings
 from collections.abc import Callable
 from decimal import Decimal
@@ -210,6 +211,14 @@ ODD_VALUES: SearchStrategy[Any] = st.one_of(
     st.integers(2**40, 2**70),
     st.text(max_size=4),
 )  # no numbers in between: they may ask for work that takes long, and is meant
+
+
+def is_meant(value: Any) -> bool:
+    """Whether a value is a number of functions that takes much memory, and is allowed to."""
+    try:
+        return 10**6 < operator.index(value) <= 10**12
+    except TypeError:
+        return False
 
 
 def episodes(*columns: Any) -> richobs.Episodes:

@@ -671,6 +671,8 @@ def squared(offset, item):
         raise RewardWasStrange("at 13")
     if item == 14:
         raise CannotTravel(lambda: 3)
+    if item == 15:
+        raise SystemExit(0)
     return (offset + item) ** 2
 
 
@@ -708,8 +710,8 @@ class TestWorkers:
 
     def test_answers_come_in_order_and_few_tasks_are_under_way(self):
         slow = Slow()
-        answers = Workers(1, slow).send(self.spec, self.spec.task(squared, 1), range(15, 15 + 10**9))
-        assert [next(answers) for _ in range(30)] == [(1 + i) ** 2 for i in range(15, 45)]
+        answers = Workers(1, slow).send(self.spec, self.spec.task(squared, 1), range(16, 16 + 10**9))
+        assert [next(answers) for _ in range(30)] == [(1 + i) ** 2 for i in range(16, 46)]
         assert slow.most == 4 * slow._max_workers
 
     def test_a_worker_that_does_not_have_the_spec_gets_it(self, threads):
@@ -728,6 +730,8 @@ class TestWorkers:
         assert "Raised in a worker" in raised.value.__notes__[0]
         with pytest.raises(WorkerFailed, match="cannot be sent back"):
             list(workers.send(self.spec, body, [14]))
+        with pytest.raises(WorkerFailed, match=r"a worker's task raised SystemExit\(0\)"):
+            list(workers.send(self.spec, body, [15]))
 
     @pytest.mark.parametrize("kind", [RepeatsItself, AnswersNothing])
     def test_an_answer_to_another_task_is_refused(self, kind):

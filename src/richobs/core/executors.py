@@ -190,6 +190,8 @@ def do_task(digest: str, spec: bytes | None, body: bytes, item: int) -> Told:
         return Told(DONE, function(*args, item), task)
     except Exception as error:
         return Told(FAILED, _portable(error), task)
+    except BaseException as error:  # it would end the process that asks, without a word
+        return Told(FAILED, WorkerFailed(f"a worker's task raised {error!r}. Nothing of it counts."), task)
 
 
 def _name(body: bytes, item: int) -> tuple[str, int]:

@@ -212,10 +212,11 @@ class Arena:
         Raises:
             InvalidFile: there is none.
         """
+        place = file_path(file)
         try:
-            return cls.from_plain(read_json(file_path(file)))
+            return cls.from_plain(read_json(place))
         except (OSError, ValueError) as error:
-            raise InvalidFile(f"{os.fspath(file)} holds no arena: {error}.") from error
+            raise InvalidFile(f"{place} holds no arena: {error}.") from error
 
     def merged(self, *others: "Arena") -> "Arena":
         """Returns this arena with the runs of others, which asked for the same accuracy.
