@@ -5,6 +5,7 @@ import datetime
 import json
 import platform
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -58,11 +59,23 @@ def as_records(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[di
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
+def code() -> str:
+    """Returns which code is attacked: the commit, with a word where the package was changed since; "" outside of git."""
+
+    def told(*command: str) -> str:
+        done = subprocess.run(["git", *command], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    commit = told("rev-parse", "--short=10", "HEAD")
+    changed = told("status", "--porcelain", "--", "../src", "../attack/*.py")
+    return f"{commit} with changes" if commit and changed else commit
+
+
 def write_results(name: str, content: Mapping[str, Any], folder: Path = RESULTS) -> Path:
-    """Writes an attack's results to `FOLDER/NAME.json`, with the versions and the day, and returns the file's path.
+    """Writes an attack's results to `FOLDER/NAME.json`, with commit, versions and day, and returns the file's path.
 
     Args:
-        name: of the attack: "kills", "files", "inputs", "promises".
+        name: of the attack: "kills", "files", "inputs", "promises", "workers".
         content: plain values; `failures` should be there, the number of cases that must not happen.
         folder: where to.
     """
@@ -71,6 +84,7 @@ def write_results(name: str, content: Mapping[str, Any], folder: Path = RESULTS)
         "attack": name,
         **content,
         "richobs": richobs.__version__,
+        "code": code(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -199,15 +199,18 @@ def _file_put(name: str, body: Callable[[], bytes], *, make_fit: bool) -> Alter:
 
 
 def fitted(files: Files) -> Files:
-    """Returns the files with a verdict that names the certificate that is there, where it can be read."""
-    if VERIFICATION not in files:
+    """Returns the files with a verdict and an end of the run that name the certificate there, where it can be read."""
+    try:
+        text = Certificate(json.loads(files[CERTIFICATE])).to_json()
+    except (ValueError, RecursionError):
         return files
-    verdict = json.loads(files[VERIFICATION])
-    with contextlib.suppress(ValueError, RecursionError):
-        content = json.loads(files[CERTIFICATE])
-        text = Certificate(content).to_json()
-        verdict["certificate"] = hashlib.sha256(text.encode(errors="replace")).hexdigest()
-    return {**files, VERIFICATION: json.dumps(verdict).encode()}
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    end = "UPDATE ends SET message = ? WHERE k = (SELECT max(k) FROM ends)"
+    changed = database_changed(_sql(end, digest), relink=True)(files)
+    if VERIFICATION in changed:
+        verdict = {**json.loads(changed[VERIFICATION]), "certificate": digest}
+        changed = {**changed, VERIFICATION: json.dumps(verdict).encode()}
+    return changed
 
 
 ROW_VALUES: tuple[tuple[str, Any], ...] = (

@@ -7,6 +7,7 @@ passed on unchanged. Anything else is a failure.
 """
 
 import collections
+import dataclasses
 import functools
 import inspect
 import os
@@ -16,7 +17,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given
@@ -27,9 +28,11 @@ from hypothesis.strategies import SearchStrategy
 
 import richobs
 from attack import strategies
+from attack.calls import Call, in_short
 from attack.common import arguments, as_records, write_results
 from attack.common import show as show_table
 from attack.isolation import MEMORY, SECONDS, Attempt, Kind, attempted, command, is_supported, refused
+from attack.spoiled_sweeps import FAST, Here, sweep_calls
 from attack.strategies import (
     CLASS_FAULTS,
     FAULTS,
@@ -39,8 +42,10 @@ from attack.strategies import (
     RAISING,
     SMALL,
     WORLD_IDS,
+    DeclaredLevel,
     Faulty,
     FaultyClass,
+    is_meant,
 )
 from richobs.classes.learned_policy import open_loop_policy
 from richobs.learners import LEARNERS, learner
@@ -48,6 +53,7 @@ from richobs.runs.certificate import Certificate, certify
 from richobs.runs.store import StoredRun
 from richobs.worlds import WORLDS
 from richobs.worlds.registry import config_class
+from richobs_lab.arena.contest import Arena, plan_arena, run_arena
 
 COLUMNS = (
     "what was given",
@@ -61,14 +67,6 @@ COLUMNS = (
 KEPT = 60  # failures that a results file describes
 FEW = 200  # episodes that an attempt may play
 MIB = 2**20
-
-
-class Call(NamedTuple):
-    """One input: what is called, with what, in words and as a function."""
-
-    group: str
-    about: str
-    act: Callable[[], object]
 
 
 @functools.cache
@@ -177,7 +175,20 @@ def _functions() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         ),
         "from_gymnasium": (richobs.from_gymnasium, {"env": "CartPole-v1", "horizon": 3, "reward_range": (0.0, 3.0)}),
         "TensorBoard": (richobs.TensorBoard, {"folder": "x"}),
+        "sweep": (richobs.sweep, {"world": SMALL, "out": "x", "seeds": "0:1", **FAST, "executor": Here()}),
+        "plan_arena": (plan_arena, {"worlds": [SMALL], "learners": ["betting"], "seeds": [0]}),
+        "run_arena": (_arena_run, {"folder": "x", "executor": Here()}),
+        "Arena.read": (_arena_read, {"file": "x"}),
     }
+
+
+def _arena_run(folder: Any, executor: Any, workers: Any = None, seconds: Any = None) -> object:
+    contest = plan_arena([SMALL], ["betting"], seeds=[0], budget=20)
+    return run_arena(contest, folder, executor=executor, workers=workers, seconds=seconds)
+
+
+def _arena_read(file: Any) -> object:
+    return Arena.read(file)
 
 
 def _checked_settings(**given: Any) -> None:
@@ -215,17 +226,8 @@ def _played(kind: Callable[..., Any]) -> Callable[..., Any]:
 
 def _replaced(name: str, changes: dict[str, Any]) -> Call:
     function, good = _functions()[name]
-    words = ", ".join(f"{k}={_short(v)}" for k, v in changes.items())
+    words = ", ".join(f"{k}={in_short(v)}" for k, v in changes.items())
     return Call("arguments", f"{name}({words})", lambda: function(**{**good, **changes}))
-
-
-def _short(value: Any) -> str:
-    """Returns a value as text, in few characters and on one line."""
-    try:
-        text = ascii(value)
-    except Exception:  # a number that is too long to write
-        text = type(value).__name__
-    return " ".join(text.split())[:40]
 
 
 def _argument_calls() -> SearchStrategy[Call]:
@@ -239,6 +241,8 @@ def _argument_calls() -> SearchStrategy[Call]:
         if function is _recorded:
             found = list(inspect.signature(richobs.Episodes).parameters)
         found = found or list(good)
+        if function is richobs.sweep:
+            found += [f.name for f in dataclasses.fields(richobs.Settings)] + ["horizon"]
         names += [(name, parameter) for parameter in found]
     one = st.builds(lambda at, value: _replaced(at[0], {at[1]: value}), st.sampled_from(names), ODD_VALUES)
     of_one: dict[str, list[str]] = collections.defaultdict(list)
@@ -260,11 +264,11 @@ def _world_calls() -> SearchStrategy[Call]:
 
     def build(at: tuple[str, str], value: Any) -> Call:
         return Call(
-            "worlds", f"make({at[0]!r}, {at[1]}={_short(value)})", lambda: richobs.make(at[0], **{at[1]: value})
+            "worlds", f"make({at[0]!r}, {at[1]}={in_short(value)})", lambda: richobs.make(at[0], **{at[1]: value})
         )
 
     def by_id(id: str) -> Call:
-        return Call("worlds", f"make({_short(id)})", lambda: richobs.make(id))
+        return Call("worlds", f"make({in_short(id)})", lambda: richobs.make(id))
 
     numbers = st.one_of(ODD_VALUES, st.integers(-3, 40), st.floats(-1, 2))
     return st.one_of(st.builds(build, st.sampled_from(places), numbers), st.builds(by_id, WORLD_IDS))
@@ -315,8 +319,19 @@ def _environment_calls() -> SearchStrategy[Call]:
 
         return Call("classes", f"learn({learner}) with values that are {fault}", act)
 
+    def declared(facts: dict[str, Any], out: bool) -> Call:
+        def act() -> object:
+            functions = richobs.Layered([DeclaredLevel(**facts), DeclaredLevel(**facts)])
+            given: dict[str, Any] = {"epsilon": 0.4, "max_episodes": FEW, "out": "x" if out else None}
+            return richobs.learn(Faulty("none"), functions, progress=False, **given)
+
+        return Call("classes", f"learn() with a class that declares {in_short(facts)}", act)
+
     faults, values = st.sampled_from(FAULTS), st.sampled_from(list(CLASS_FAULTS))
+    small = ODD_VALUES.filter(lambda v: not is_meant(v))
+    facts = st.dictionaries(st.sampled_from(["size", "n_actions", "value_range"]), small, min_size=1)
     return st.one_of(
+        st.builds(declared, facts, st.booleans()),
         st.builds(learn, faults, LEARNER_NAMES, st.booleans()),
         st.builds(certified, faults),
         st.builds(audited, faults),
@@ -336,14 +351,16 @@ def _line_calls() -> SearchStrategy[Call]:
                 raise refused(said)
             return said.text
 
-        return Call("command lines", f"richobs {' '.join(map(_short, line))}", act)
+        return Call("command lines", f"richobs {' '.join(map(in_short, line))}", act)
 
     return st.builds(build, LINES)
 
 
 def calls() -> SearchStrategy[Call]:
     """Returns all inputs."""
-    return st.one_of(_argument_calls(), _argument_calls(), _world_calls(), _environment_calls(), _line_calls())
+    return st.one_of(
+        *(_argument_calls(), _argument_calls(), _world_calls(), _environment_calls(), _line_calls(), sweep_calls())
+    )
 
 
 def tried(call: Call) -> Attempt:

@@ -232,6 +232,7 @@ class Recovery:
     trouble: str = ""  # what made it unusable
     twice: int = 0  # calls that were played again though a later one had been made
     killed: bool = False  # whether the last attempt was
+    refusals: int = 0  # attempts that ended in a sentence, where that was expected
 
     def attempt(
         self,
@@ -241,6 +242,7 @@ class Recovery:
         with_signal: int = signal.SIGKILL,
         fresh: bool = False,
         armed: Callable[[], None] | None = None,
+        may_be_refused: bool = False,
     ) -> bool:
         """Starts the run once, and returns whether there was one to start; notes what must not happen.
 
@@ -249,7 +251,8 @@ class Recovery:
             kill_after: seconds until it is sent a signal.
             with_signal: which one.
             fresh: whether in a fresh interpreter.
-            armed: called in the child before the run begins; it may let it kill itself.
+            armed: called in the child before the run begins; it may let it kill itself, or fill the disk.
+            may_be_refused: whether it may end in a sentence.
         """
         stored, known = (self.place / RUN / CONFIG).exists(), plays(self.place)
         command = self.target.resume if by_resume else self.target.learn
@@ -271,6 +274,8 @@ class Recovery:
         elif ended.status == REFUSED and by_resume and not stored and "there is no run" in ended.output:
             self.refused = True
             return False
+        elif ended.status == REFUSED and may_be_refused and "richobs: " in ended.output:
+            self.refusals += 1
         elif ended.status and not by_signal:
             self.trouble = f"status {ended.status} by {'resume' if by_resume else 'learn'}: {ended.output[-2_000:]}"
         return True

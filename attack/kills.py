@@ -1,15 +1,17 @@
-"""Kills and power cuts: a run that is disturbed ends with the same bytes as one that is not.
+"""Kills, power cuts and full disks: a run that is disturbed ends with the same bytes as one that is not.
 
-Run with `python -m attack.kills --n 1000 --seed 0` from the repository. Three parts:
+Run with `python -m attack.kills --n 1000 --seed 0` from the repository. Four parts:
 
 1. random moments: short runs get SIGKILL, SIGTERM or SIGINT at a random moment, are started again or resumed, are killed
    again, until they end; a few of them in a fresh interpreter, which is also killed while it imports;
 2. every file-system call: the process dies in place of its k-th write, fsync, rename and so on, for every k; then the same
    with writes that are half done, and with a second kill while it recovers;
-3. power cuts: after every call, what POSIX lets a power cut leave of the files is built anew and resumed.
+3. power cuts: after every call, what POSIX lets a power cut leave of the files is built anew and resumed;
+4. full disks: from the k-th call on everything that needs room fails, for every k, or the k-th call alone does, or half of
+   it is written. The run is refused in a sentence; once there is room it goes on.
 
 Certificate, policy and page are compared with those of an undisturbed run, names of files too. An environment of one's own
-logs its calls, and no call whose answer was kept may be made again. Parts 2 and 3 need Linux and a C compiler.
+logs its calls, and no call whose answer was kept may be made again. Parts 2 to 4 need Linux and a C compiler.
 """
 
 import os
@@ -61,11 +63,18 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 FRESH = 41  # one run of so many is started in a fresh interpreter
 AGAIN = 0.4  # probability that a run that goes on is killed again
 MOST = 8  # kills of one run
-PARTS = ("moments", "calls", "cuts")
-COLUMNS = ("part", "run", "cases", "kills", *(fate.value for fate in Fate), "calls played again by a power cut")
+PARTS = ("moments", "calls", "cuts", "disks")
+COLUMNS = (
+    "part",
+    "run",
+    "cases",
+    "kills or refusals",
+    *(fate.value for fate in Fate),
+    "calls played again by a power cut",
+)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Row:
     """What became of one part of the attack on one target."""
 
@@ -153,6 +162,34 @@ def at_every_call(target: Target, scratch: Path, wanted: Undisturbed, every: int
     return [whole, torn]
 
 
+def on_full_disks(target: Target, scratch: Path, wanted: Undisturbed, every: int, seed: int) -> list[Row]:
+    """Refuses room to a run from each of its file-system calls on, and returns what became of it once there is room.
+
+    Args:
+        target: which run.
+        scratch: a folder.
+        wanted: what it gives undisturbed.
+        every: 1 for every call, 25 for every 25th.
+        seed: chooses how it goes on.
+    """
+    total = _number_of_calls(target, prepare(target, scratch / "full"))
+    rng = keyed_generator(seed, "full disks", target.name)
+    rows = {
+        Row("full from a call on", target.name): (shim.How.FULL, False),
+        Row("full from half a write on", target.name): (shim.How.FULL, True),
+        Row("one call fails", target.name): (shim.How.FAILS_ONCE, False),
+    }
+    for k in range(1, total + 1, every):
+        for row, (how, torn) in rows.items():
+            recovery = Recovery(target, prepare(target, scratch / "full"), wanted)
+            armed = functools.partial(shim.arm, recovery.place / RUN, kill_at=k, torn=torn, how=how)
+            recovery.attempt(False, armed=armed, may_be_refused=True)
+            if not recovery.trouble:  # still full, or another process fills it
+                recovery.attempt(bool(rng.random() < 0.5), armed=armed, may_be_refused=True)
+            row.add(recovery, recovery.finish(bool(rng.random() < 0.5)), recovery.refusals, f"call {k} of {total}")
+    return list(rows)
+
+
 def _number_of_calls(target: Target, place: Path) -> int:
     """Returns how many file-system calls a run makes in its folder."""
 
@@ -236,6 +273,8 @@ def tasks(given: argparse.Namespace, without_shim: bool) -> list[Task]:
     short = [target for target in SHORT if given.only in target.name and not without_shim]
     if "calls" in given.parts:
         found += [Task(at_every_call, target, (given.every, given.seed)) for target in short]
+    if "disks" in given.parts:
+        found += [Task(on_full_disks, target, (given.every, given.seed)) for target in short]
     if "cuts" in given.parts:
         found += [Task(by_power_cuts, target, (given.orders, given.cuts, given.seed)) for target in short]
     return found
@@ -243,11 +282,15 @@ def tasks(given: argparse.Namespace, without_shim: bool) -> list[Task]:
 
 def main() -> int:
     """Runs the attack, prints the table, writes the results, and returns 1 where something failed."""
-    parser = arguments("Kills runs at random moments and at every file-system call, and cuts the power.", 1_000)
+    parser = arguments(
+        "Kills runs at random moments and at every file-system call, cuts the power, fills the disk.", 1_000
+    )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="which parts (default all)")
-    parser.add_argument("--only", default="", help="of calls and cuts: only runs whose names contain this")
+    parser.add_argument("--only", default="", help="of calls, cuts and disks: only runs whose names contain this")
     parser.add_argument("--workers", type=int, default=1, help="processes that share the work (default 1)")
-    parser.add_argument("--every", type=int, default=1, help="kill at every k-th file-system call only (default 1)")
+    parser.add_argument(
+        "--every", type=int, default=1, help="of calls and disks: at every k-th file-system call only (default 1)"
+    )
     parser.add_argument(
         "--cuts", type=int, default=0, help="moments of power cuts per run (default 0: after every call)"
     )
@@ -274,7 +317,7 @@ def publish(rows: list[Row], given: argparse.Namespace, lacking: str, spent: flo
     """Prints the table and writes the results; returns 1 where something failed, else 0."""
     plain = [row.plain() for row in rows]
     troubles = [trouble for row in rows for trouble in row.troubles]
-    show("Runs that were killed: how they ended", COLUMNS, plain, lacking)
+    show("Runs that were disturbed: how they ended", COLUMNS, plain, lacking)
     parts = " ".join(given.parts)
     content = {
         "command": f"python -m attack.kills --n {given.n} --seed {given.seed} --orders {given.orders} --parts {parts}",

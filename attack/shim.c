@@ -1,9 +1,9 @@
-/* Counts, logs and cuts the file-system calls of a process; loaded with LD_PRELOAD (see shim.py).
+/* Counts, logs, cuts and refuses the file-system calls of a process; loaded with LD_PRELOAD (see shim.py).
  *
  * Only calls that change something below one folder count: opens for writing, writes, truncations, fsyncs, renames,
- * unlinks, mkdirs and rmdirs. The process kills itself with SIGKILL in place of the k-th of them; where it is torn, the
+ * unlinks, mkdirs and rmdirs. The process kills itself with SIGKILL in place of the k-th of them, or that one fails with
+ * ENOSPC, alone or with all that come later: a full disk refuses all but what removes something. Where it is torn, the
  * first half of a write is done before. With a log, every call is written down with its data, for the replay of power cuts.
- * What SQLite writes through mmap, its -shm file, is not seen: it is made anew when a database is recovered.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,11 +25,13 @@ static char folder[PATH_MAX]; /* calls at and below it count; empty: none do */
 static size_t folder_length;
 static long counted, kill_at;
 static int torn, log_fd = -1;
+enum { KILLED, FAILS_ONCE, FULL } end_of_disk; /* what happens at call kill_at */
 
-void shim_arm(const char *below, long k, int half, const char *log) {
+void shim_arm(const char *below, long k, int half, const char *log, int how) {
     counted = 0;
     kill_at = k;
     torn = half;
+    end_of_disk = how;
     log_fd = log == NULL ? -1 : (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     folder_length = strlen(below);
     memcpy(folder, below, folder_length + 1);
@@ -81,10 +83,23 @@ static void die(void) {
     for (;;) pause();
 }
 
-static int is_last(void) { return ++counted == kill_at; }
+/* Counts a call, and returns whether it is the one that is cut or refused. */
+static int is_last(void) {
+    counted++;
+    return counted == kill_at || (end_of_disk == FULL && kill_at > 0 && counted > kill_at);
+}
 
+/* Counts a call that needs room: dies in place of it, or returns whether it is refused. */
+static int refused(void) {
+    if (!is_last()) return 0;
+    if (end_of_disk == KILLED) die();
+    errno = ENOSPC;
+    return 1;
+}
+
+/* Counts a call that needs no room. */
 static void count(void) {
-    if (is_last()) die();
+    if (is_last() && end_of_disk == KILLED) die();
 }
 
 static uint64_t number_of(int fd) {
@@ -97,7 +112,10 @@ static int opened(int at, const char *name, int flags, mode_t mode) {
     int writes = (flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)) && !(flags & O_DIRECTORY) && of_name(at, name, path);
     struct stat about;
     int existed = writes && stat(path, &about) == 0;
-    if (writes) count();
+    if (writes) {
+        if (existed || !(flags & O_CREAT)) count();
+        else if (refused()) return -1;
+    }
     int fd = (int)syscall(SYS_openat, at, name, flags, mode);
     if (writes && fd >= 0) {
         int error = errno;
@@ -128,11 +146,12 @@ static ssize_t written(int fd, const void *data, size_t n, off_t place, int plac
     char path[PATH_MAX];
     int counts = folder_length > 0 && of_descriptor(fd, path);
     if (counts && is_last()) {
-        if (torn && n > 1) {
-            if (placed) syscall(SYS_pwrite64, fd, data, n / 2, place);
-            else syscall(SYS_write, fd, data, n / 2);
-        }
-        die();
+        ssize_t part = 0;
+        if (torn && n > 1) part = placed ? syscall(SYS_pwrite64, fd, data, n / 2, place) : syscall(SYS_write, fd, data, n / 2);
+        if (end_of_disk == KILLED) die();
+        if (part > 0) return part;
+        errno = ENOSPC;
+        return -1;
     }
     ssize_t done = placed ? syscall(SYS_pwrite64, fd, data, n, place) : syscall(SYS_write, fd, data, n);
     if (counts && done > 0) {
@@ -169,7 +188,7 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int n, off64_t place) { ret
 static int synced(int fd, long call) {
     char path[PATH_MAX];
     int counts = folder_length > 0 && of_descriptor(fd, path);
-    if (counts) count();
+    if (counts && refused()) return -1;
     int done = (int)syscall(call, fd);
     if (counts && done == 0) {
         struct stat about;
@@ -185,7 +204,9 @@ int fdatasync(int fd) { return synced(fd, SYS_fdatasync); }
 static int cut(int fd, off_t length) {
     char path[PATH_MAX];
     int counts = folder_length > 0 && of_descriptor(fd, path);
-    if (counts) count();
+    struct stat about;
+    if (counts && fstat(fd, &about) == 0 && length < about.st_size) count();
+    else if (counts && refused()) return -1;
     int done = (int)syscall(SYS_ftruncate, fd, length);
     if (counts && done == 0) note('t', number_of(fd), (uint64_t)length, path, NULL, 0);
     return done;
@@ -197,7 +218,7 @@ int ftruncate64(int fd, off64_t length) { return cut(fd, length); }
 static int renamed(int at, const char *old, int to_at, const char *new, unsigned flags) {
     char from[PATH_MAX], to[PATH_MAX], both[2 * PATH_MAX];
     int counts = of_name(at, old, from) | of_name(to_at, new, to);
-    if (counts) count();
+    if (counts && refused()) return -1;
     int done = (int)syscall(SYS_renameat2, at, old, to_at, new, flags);
     if (counts && done == 0) {
         snprintf(both, sizeof both, "%s\n%s", from, to);
@@ -226,7 +247,7 @@ int rmdir(const char *name) { return removed(AT_FDCWD, name, AT_REMOVEDIR); }
 static int made(int at, const char *name, mode_t mode) {
     char path[PATH_MAX];
     int counts = of_name(at, name, path);
-    if (counts) count();
+    if (counts && refused()) return -1;
     int done = (int)syscall(SYS_mkdirat, at, name, mode);
     if (counts && done == 0) note('m', 0, 0, path, NULL, 0);
     return done;

@@ -1,6 +1,7 @@
 """The file-system shim: compiled with the machine's C compiler, preloaded into this process, armed in forked children."""
 
 import ctypes
+import enum
 import os
 import shutil
 import struct
@@ -59,17 +60,28 @@ def preload(module: str, arguments: Sequence[str]) -> str:
     raise AssertionError("execve does not return")
 
 
-def arm(folder: Path, *, kill_at: int = 0, torn: bool = False, log: Path | None = None) -> None:
+class How(enum.IntEnum):
+    """What happens at a call that was chosen, in the numbers of shim.c."""
+
+    KILLED = 0
+    FAILS_ONCE = 1  # with ENOSPC
+    FULL = 2  # it fails with ENOSPC, and so do all later calls that need room
+
+
+def arm(folder: Path, *, kill_at: int = 0, torn: bool = False, log: Path | None = None, how: How = How.KILLED) -> None:
     """Counts this process's calls at and below a folder from now on.
 
     Args:
         folder: which one; its path holds no symbolic links.
-        kill_at: the process dies in place of this call; 0 for none.
+        kill_at: the process dies in place of this call, or it fails; 0 for none.
         torn: whether half of it is done before, where it is a write.
         log: file outside the folder that calls are appended to.
+        how: what happens at that call.
     """
     place = None if log is None else os.fsencode(log)
-    ctypes.CDLL(None).shim_arm(os.fsencode(folder), ctypes.c_long(kill_at), ctypes.c_int(torn), place)
+    ctypes.CDLL(None).shim_arm(
+        os.fsencode(folder), ctypes.c_long(kill_at), ctypes.c_int(torn), place, ctypes.c_int(how)
+    )
 
 
 def counted() -> int:

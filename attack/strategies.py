@@ -1,5 +1,7 @@
 """Inputs that nobody should give, as strategies of hypothesis: command lines, ids, values, environments, classes."""
 
+import operator
+import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 import richobs
+from richobs.classes.base import LevelClass
 from richobs.core.policies import Policy
 from richobs.learners import LEARNERS
 
@@ -20,6 +23,18 @@ ESCAPE = "\x1b[31mred"  # a terminal would obey it
 ODD = st.sampled_from(
     [
         *("0", "-1", "2", "3", "1e5", "9" * 30, "9" * 5000, "nan", "inf", "-inf", "1e-400", "0.3", "1000000"),
+        *(
+            "1e-7",
+            "1e-9",
+            "1e300",
+            "-0.0",
+            "99999999999",
+            "9223372036854775808",
+            "0:2",
+            "0:99999999999",
+            "5:1",
+            "0:3,,",
+        ),
         *("", " ", "[/]", "[red]", ESCAPE, "a\0b", "\udc80", "\ud800", "\u202e", "None", "True", "true", "()"),
         *("-", "--", "=", ",", "/", "?", "&", "gym:"),
     ]
@@ -39,15 +54,69 @@ WORLD_IDS = st.one_of(
 )
 OPTION_NAMES = (
     *("epsilon", "delta", "learner", "n-states", "max-episodes", "tuning", "seed", "horizon", "x", "json", "engine"),
-    *("workers", "threshold", "out", "policy", "episodes"),
+    *("workers", "threshold", "out", "policy", "episodes", "seeds", "first-seed", "budget", "seconds", "max-runs"),
+    *("sequences", "error-rate", "confidence", "device", "worlds", "learners"),
 )
 OPTIONS = st.lists(st.builds("--{}={}".format, st.sampled_from(OPTION_NAMES), TEXT), max_size=2)
-ON_WORLDS = st.sampled_from([["plan"], ["value"], ["check"], ["learn", "--max-episodes=40", "--quiet", "--no-report"]])
+ON_WORLDS = st.sampled_from(
+    [
+        *(["plan"], ["value"], ["check"], ["audit", "--sequences=1", "--episodes=8"]),
+        ["learn", "--max-episodes=40", "--quiet", "--no-report"],
+    ]
+)
+SWEEPS = st.sampled_from(
+    [
+        ["sweep", SMALL, "--max-episodes=20", "--seeds=0:1", "--workers=1", "--json"],
+        ["arena", "--worlds", SMALL, "--learners=betting", "--budget=20", "--seeds=1", "--workers=1", "--json"],
+    ]
+)
 ON_FILES = st.sampled_from(["show", "resume", "verify", "report", "runs", "worlds", "learners", "nothing"])
 LINES = st.one_of(
     st.builds(lambda command, world, options: [*command, world, *options], ON_WORLDS, WORLD_IDS, OPTIONS),
     st.builds(lambda command, text, options: [command, text, *options], ON_FILES, TEXT, OPTIONS),
+    st.builds(lambda command, options: [*command, *options], SWEEPS, OPTIONS),
     st.lists(TEXT, max_size=3),
+)
+
+NUMBER_KINDS: tuple[Callable[[Any], Any], ...] = (
+    *(np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float16, np.float32, np.float64, np.longdouble, np.bool_),
+    *(np.complex128, np.array, lambda v: np.array(v, np.float32), lambda v: np.array([v])),
+)
+
+
+def as_kind(kind: Callable[[Any], Any], number: Any) -> Any:
+    """Returns a number as one of NumPy's kinds, where that kind holds it; else as it is."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return kind(number)
+        except (OverflowError, ValueError, TypeError):
+            return number
+
+
+PLAIN_NUMBERS = st.one_of(
+    st.sampled_from([0, 1, 2, 3, -1, 100, 0.3, 0.5, 1.0, 1e-7, 1e-9, 1e-300, 1e300, 2**31, 2**63 - 1, 10**18]),
+    st.sampled_from([float("nan"), float("inf"), -float("inf"), -0.0]),
+)
+SCALARS: SearchStrategy[Any] = st.builds(as_kind, st.sampled_from(NUMBER_KINDS), PLAIN_NUMBERS)
+PATHS: tuple[Any, ...] = (
+    *(
+        "a\ud800",
+        "a\udcff",
+        "\0",
+        "",
+        ".",
+        "/",
+        "~",
+        "a/../b",
+        "x" * 300,
+        "x/" * 3000,
+        "a\nb",
+        "\u202e",
+        b"\xff",
+        "nul\0/x",
+    ),
+    *("/dev/null", "/dev/full", "/proc/self/mem", "/proc/1/x", Path("a\ud800"), Path("x" * 300), Path("/")),
 )
 
 VALUES: tuple[Any, ...] = (  # for any parameter of any function; what has a state is made anew in each process
@@ -133,10 +202,23 @@ LEVELS: tuple[Any, ...] = (
     richobs.TableLevel(np.full((3, 2, 3), 0.5)),
     richobs.Constants([[0.1, 0.9]]),
 )
-MORE_VALUES = (*VALUES, *LEVELS, [LEVELS[0]] * 2, [LEVELS[0], LEVELS[1]], [LEVELS[2], None])
+MORE_VALUES = (*VALUES, *PATHS, *LEVELS, [LEVELS[0]] * 2, [LEVELS[0], LEVELS[1]], [LEVELS[2], None])
 ODD_VALUES: SearchStrategy[Any] = st.one_of(
-    st.sampled_from(MORE_VALUES), st.floats(), st.integers(-5, 20), st.integers(2**40, 2**70), st.text(max_size=4)
+    st.sampled_from(MORE_VALUES),
+    SCALARS,
+    st.floats(),
+    st.integers(-5, 20),
+    st.integers(2**40, 2**70),
+    st.text(max_size=4),
 )  # no numbers in between: they may ask for work that takes long, and is meant
+
+
+def is_meant(value: Any) -> bool:
+    """Whether a value is a number of functions that takes much memory, and is allowed to."""
+    try:
+        return 10**6 < operator.index(value) <= 10**12
+    except TypeError:
+        return False
 
 
 def episodes(*columns: Any) -> richobs.Episodes:
@@ -196,6 +278,17 @@ DECLARED: dict[str, dict[str, Any]] = {  # other facts than those that hold
         for name in ("deterministic", "real_episodes", "step_range")
         for value in OTHERS
     },
+    **{
+        f"{name} is {kind.__name__} of {value}": {name: kind(value)}
+        for name, value in (("horizon", 2), ("n_actions", 2), ("at_once", 4), ("deterministic", 0), ("replayable", 0))
+        for kind in (np.int8, np.uint8, np.int64, np.uint64, np.float32, np.bool_, np.array)
+    },
+    **{
+        f"{name} is {kind.__name__}": {name: (kind(0), kind(1))}
+        for name in ("reward_range", "step_range")
+        for kind in (np.int8, np.uint64, np.float16, np.float32, np.longdouble, np.bool_, np.array)
+    },
+    "reward_range is an array": {"reward_range": np.array([0.0, 1.0])},
     "more levels than it plays": {"horizon": 3},
     "more actions than it has": {"n_actions": 5},
     "rewards above the range": {"reward_range": (0.0, 0.25)},
@@ -283,5 +376,23 @@ CLASS_FAULTS: dict[str, Callable[[Any, int], Any]] = {
     "an array of its own": lambda v, calls: np.asfortranarray(v),
     "read only": lambda v, calls: np.broadcast_to(v[:1], v.shape),
 }
-RAISING = ("answer", "_fails")  # functions here that raise errors of their own, as a user's code may
+
+
+class DeclaredLevel(LevelClass):
+    """Two functions of one level that declares numbers of any kind."""
+
+    size, n_actions = 2, 2
+
+    def __init__(self, **declared: Any):
+        """Takes what is declared: size, n_actions, value_range."""
+        vars(self).update(declared)
+
+    def values(self, x: Any, members: Any = None, /) -> Any:
+        """Returns `[N, n, 2]` values: the first function is right of `Faulty`, the second knows nothing."""
+        right = np.full((len(x), 2), 0.5)
+        right[np.arange(len(x)), np.asarray(x, dtype=int).reshape(len(x), -1)[:, 0] % 2] = 1.0
+        return np.stack([right, np.full((len(x), 2), 0.5)])[[0, 1] if members is None else members]
+
+
+RAISING = ("answer", "_fails", "values")  # functions here that raise errors of their own, as a user's code may
 LEARNER_NAMES = st.sampled_from([*LEARNERS, "x"])

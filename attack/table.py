@@ -15,10 +15,13 @@ from attack.common import RESULTS
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 BEGIN, END = "<!-- attacks: begin -->", "<!-- attacks: end -->"
 ATTACKS = {  # in the order of the page, with what is attacked
-    "kills": "runs that are killed or lose power",
+    "kills": "runs that are killed, lose power, or fill the disk",
+    "pairs": "two processes at once",
     "files": "files that were damaged or forged",
+    "strangers": "folders from strangers",
     "inputs": "inputs that nobody should give",
     "promises": "claims that must be true",
+    "workers": "workers that hang, raise, die or answer twice",
 }
 
 
@@ -31,7 +34,8 @@ def table(folder: Path = RESULTS) -> str:
             lines.append(f"| {about} | `python -m attack.{name}` | | | not yet run |")
             continue
         found = json.loads(file.read_text(encoding="utf-8"))
-        made = f"{found['date']}, richobs {found['richobs']}, Python {found['python']}, SQLite {found['sqlite']}"
+        code = f"commit {found['code']}" if found.get("code") else f"richobs {found['richobs']}"
+        made = f"{found['date']}, {code}, Python {found['python']}, SQLite {found['sqlite']}"
         lines.append(
             f"| {about} | `{found.get('command', f'python -m attack.{name}')}` | {_number(found.get('cases'))} | "
             f"{_number(found.get('failures'))} | {made} |"

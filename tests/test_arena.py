@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import os
+import shutil
 import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
@@ -362,6 +363,55 @@ class TestRuns:
         (tmp_path / "arena.json").write_text("{}")
         with pytest.raises(InvalidFile, match="no arena"):
             Arena.read(tmp_path / "arena.json")
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"horizon": "x"},
+            {"fate": "x"},
+            {"gap": float("nan")},
+            {"seed": None},
+            {"more": 1},
+        ],
+    )
+    def test_a_run_with_a_value_of_another_type_is_said(self, small, tmp_path, change):
+        contest, folder, _ = small
+        shutil.copytree(folder, tmp_path / "copy")
+        file = tmp_path / "copy" / contest.cells[0].run / "arena.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+        with pytest.raises(InvalidFile, match="is damaged"):
+            read_runs(contest, tmp_path / "copy")
+
+    @pytest.mark.parametrize(
+        "change", [{"runs": [3]}, {"epsilon": "x"}, {"budget": 1e400}, {"given": []}, {"silent": 3}, {"absent": [[]]}]
+    )
+    def test_an_arena_with_values_of_other_types_is_said(self, small, tmp_path, change):
+        content = json.loads((small[1] / "arena.json").read_text())
+        (tmp_path / "arena.json").write_text(json.dumps({**content, **change}))
+        with pytest.raises(InvalidFile, match="no arena"):
+            Arena.read(tmp_path / "arena.json")
+
+    def test_a_pipe_is_no_arena(self, tmp_path):
+        os.mkfifo(tmp_path / "arena.json")
+        with pytest.raises(InvalidFile, match="it is not a file"):
+            Arena.read(tmp_path / "arena.json")
+
+    @pytest.mark.parametrize("seconds", ["nan", "-inf", "0", "-1"])
+    def test_seconds_in_which_nothing_can_run_are_refused(self, tmp_path, capsys, seconds):
+        asked = ["arena", "--worlds", "lock/2", "--learners", "betting", "--seeds", "1", "--out", str(tmp_path / "x")]
+        assert main([*asked, f"--seconds={seconds}"]) == 2
+        assert "more than 0 must be allowed" in " ".join(capsys.readouterr().err.split())
+        assert not (tmp_path / "x").exists()
+
+    def test_runs_are_counted_before_they_are_listed(self, capsys):
+        asked = ["arena", "--worlds", "lock/2 lock/3", "--learners", "betting", "--list", "--seeds"]
+        assert main([*asked, "99999999999"]) == 2
+        assert "2 settings with at least 20,001 seeds" in " ".join(capsys.readouterr().err.split())
+        assert main([*asked, "-3"]) == 2
+        assert "at least one seed is needed" in capsys.readouterr().err
+        for wrong in ({"worlds": "lock/2"}, {"learners": [3]}, {"budget": 0.5}):
+            with pytest.raises(InvalidInput):
+                plan_arena(**{"worlds": ["lock/2"], "learners": ["betting"], "seeds": [0], **wrong})
 
     def test_of_two_runs_the_one_with_more_episodes_counts(self, small):
         *_, done = small

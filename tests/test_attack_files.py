@@ -11,16 +11,18 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 from attack import hostile
-from attack.damage import Case, altered_fields, altered_rows, damaged_bytes, database_changed, sampled
+from attack.damage import Case, altered_fields, altered_rows, damaged_bytes, database_changed, fitted, sampled
 from attack.files import attempts
 from attack.isolation import Changed, Kind, attempted, is_supported
 from attack.table import PAGE, table, with_table
 from attack.victims import build
 
 import richobs
+from richobs.cli import main
 from richobs.core.errors import InvalidFile
 from richobs.core.events import from_plain, to_plain
 from richobs.learners.lsvee.events import ConsensusTested
+from richobs.runs.rescaling import NUMBERS
 from richobs.runs.store import CERTIFICATE, StoredRun
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="attempts take forks, RLIMIT_AS and /proc")
@@ -60,6 +62,36 @@ class TestShares:
         cases = [c for c in cases if not any(word in c.about for word in heavy)]
         assert len(cases) > 200
         assert bad(sampled(np.random.default_rng(3), cases, 6), victims, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"result": {"remarks": [1]}},
+        {"environment": {"reward_range": [0.5, 0.5]}},
+        {"units": {"shift": 0.0, "scale": 1.0, "result": dict.fromkeys(NUMBERS), "claims": []}},
+        {"units": {"shift": 0.0, "scale": 1.0, "result": dict.fromkeys(NUMBERS), "claims": [], "words": 7}},
+    ],
+)
+def test_one_forged_folder_is_one_line_among_the_others(part, victims, tmp_path, capsys):
+    """Digests and links fit, and a part that the page reads is missing or of another type."""
+    good, files = tmp_path / "good", dict(victims["betting"].files)
+    good.mkdir()
+    victims["betting"].lay_out(good, files)
+    content = json.loads(files[CERTIFICATE])
+    for name, values in part.items():
+        content[name] = {**content.get(name, {}), **values}
+    forged = victims["betting"].lay_out(tmp_path, fitted({**files, CERTIFICATE: json.dumps(content).encode()}))
+    page = tmp_path / "page.html"
+    assert main(["report", str(tmp_path), "--no-figures", "--out", str(page)]) == 0
+    said = capsys.readouterr()
+    assert f"left out {forged}: {forged / CERTIFICATE} is damaged: " in said.err
+    assert "at most 0.3 above the policy" in page.read_text()
+    assert [file.name for file in tmp_path.iterdir() if file.suffix in (".png", ".svg")] == []
+    assert main(["runs", str(tmp_path), "--json"]) == 0
+    assert ["error" in run for run in json.loads(capsys.readouterr().out)] == [False, True]
+    assert main(["show", str(forged)]) == 2
+    assert "is damaged: " in capsys.readouterr().err
 
 
 class TestKinds:
@@ -129,7 +161,7 @@ class TestWhatIsNoticed:
     def test_a_class_that_is_too_large_is_not_evaluated(self, victims):
         content = json.loads(victims["betting"].files[CERTIFICATE])
         huge = richobs.make("lock/3,noise_bits=10000")
-        with pytest.raises(richobs.InvalidInput, match=r"more work than the budget of 20,000,000 allows"):
+        with pytest.raises(richobs.InvalidInput, match=r"more work than the budget of 120,000,000 allows"):
             richobs.verify(richobs.Certificate(content), huge)
 
     @pytest.mark.parametrize("target", ["/dev/zero", "."])

@@ -29,6 +29,7 @@ from richobs.learners.betting.candidates import AGREED, Accounts, Candidate, los
 from richobs.learners.betting.closing import best_interval, closed
 from richobs.learners.betting.closing import outcome as outcome_of
 from richobs.learners.betting.listed import ListedSurvivors
+from richobs.learners.betting.plan import least_by_agreement
 from richobs.learners.betting.playing import Followed, IdleExploration, followed
 from richobs.learners.betting.product import ProductSurvivors
 from richobs.learners.betting.ranges import Ranges
@@ -953,3 +954,11 @@ class TestRuns:
         assert olive is not None
         assert olive.delta == pytest.approx(0.0005)  # what is kept of delta
         assert plan.max_episodes == 2 * olive.max_episodes + olive.max_episodes // 16
+
+    @pytest.mark.parametrize(("epsilon", "least"), [(0.4, 10), (1e-3, 3_245), (5e-6, 1_079_103)])
+    def test_the_least_by_agreement_is_found_without_trying_every_number(self, epsilon: float, least: int) -> None:
+        assert least_by_agreement(richobs.make("lock/5"), Settings(epsilon=epsilon)) == least
+
+    def test_a_plan_refuses_an_epsilon_that_rounding_hides(self) -> None:
+        with pytest.raises(InvalidInput, match=r"epsilon must be at least 1\.6e-06 here"):
+            Betting().plan(richobs.make("lock/2"), Settings(epsilon=1e-7))

@@ -1,25 +1,36 @@
 """Certificates: the same bytes for the same run, checked again from the file, and every lie found."""
 
 import dataclasses
+import functools
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
 
 import richobs
-from richobs.classes import Callables
+from richobs.classes import Callables, Layered, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli import main
 from richobs.core.environment import Episodes
-from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.errors import InvalidFile, InvalidInput, StoreError
+from richobs.core.files import read_json
+from richobs.core.ledger import Spent
 from richobs.core.outcome import LOWER, UPPER, StopReason
-from richobs.core.problem import Problem
+from richobs.core.policies import Greedy
+from richobs.core.problem import Problem, Truth
 from richobs.core.settings import Settings
+from richobs.learners import LEARNERS
 from richobs.learners.base import first_difference
-from richobs.runs.certificate import Certificate, certify
+from richobs.runs.certificate import Certificate, _without_paths, certify
+from richobs.runs.rescaling import NUMBERS
 from richobs.runs.session import run
-from richobs.runs.verify import BUDGET, device_difference, device_finding, verify, work_of
+from richobs.runs.store import StoredRun
+from richobs.runs.verify import BUDGET, Work, claim_findings, device_difference, device_finding, verify, work_of
+from richobs.show.page import page
 from richobs_lab.certified import Certified
+
+world = functools.cache(richobs.make)
 
 
 def certificate_for(id="lock/3", learner="lsvee", **settings):
@@ -74,8 +85,9 @@ def test_an_honest_certificate_is_verified(id):
         "constants",
         "delta",
         "ledger",
+        "versions",
         "run",
-        "claim",
+        "claim gap",
     ]
 
 
@@ -94,7 +106,7 @@ def test_a_certified_answer_can_be_recomputed_from_its_claims(id):
     ("lie", "found"),
     [
         (lambda c: c["result"].update(lower=c["result"]["lower"] + 0.01), {"bounds", "run"}),
-        (lambda c: c["result"].update(upper=0.0), {"bounds", "run"}),
+        (lambda c: c["result"].update(upper=0.0), {"bounds", "run", "claim U"}),
         (lambda c: c["claims"][0].__setitem__(3, 0.5), {"delta", "run"}),
         (lambda c: c["claims"].pop(), {"bounds", "run"}),
     ],
@@ -168,6 +180,42 @@ def test_every_lie_is_found(what, found):
     assert {f.what for f in checked.findings if not f.agrees} == found
 
 
+def test_the_sign_of_a_zero_is_compared():
+    certificate, problem, _ = certificate_for("lock/2", learner="certified", max_episodes=200)
+    content = json.loads(certificate.to_json())
+    assert content["result"]["lower"] == 0.0
+    content["result"]["lower"] = -0.0
+    checked = verify(Certificate(content), problem)
+    (wrong,) = [f for f in checked.findings if not f.agrees]
+    assert wrong.detail == "certificate.result.lower is -0.0 in the file and 0.0 again"
+    assert first_difference([float("nan")], [float("nan")], "a") is None
+
+
+def test_the_order_of_parts_is_compared():
+    certificate, problem, _ = certificate_for("lock/2")
+    content = dict(reversed(certificate.content.items()))
+    (wrong,) = [f for f in verify(Certificate(content), problem).findings if not f.agrees]
+    assert "in another order" in wrong.detail
+
+
+@pytest.mark.parametrize(
+    ("versions", "agrees", "detail"),
+    [
+        ({}, True, "the same"),
+        ({"numpy": "1.0"}, True, "made with numpy 1.0, and this is "),
+        ({"numpy": 3}, False, "the certificate names "),
+        ({"torch": "3"}, False, "and a run names richobs, numpy, python"),
+    ],
+)
+def test_other_versions_are_said_and_are_no_fault(versions, agrees, detail):
+    certificate, problem, _ = certificate_for("lock/2")
+    content = {**certificate.content, "versions": {**certificate.content["versions"], **versions}}
+    checked = verify(Certificate(content), problem)
+    found = {f.what: f for f in checked.findings}
+    assert (found["versions"].agrees, checked.agrees) == (agrees, agrees)
+    assert detail in found["versions"].detail
+
+
 def test_the_wrong_policy_is_found():
     certificate, problem, _ = certificate_for()
     other = LearnedPolicy(problem.functions, (0, 0, 0))
@@ -179,7 +227,62 @@ def test_a_false_claim_is_called_false():
     certificate, problem, _ = certificate_for()
 
     better = dataclasses.replace(problem, truth=dataclasses.replace(problem.truth, optimal_value=0.9))
-    assert {f.what for f in verify(certificate, better).findings if not f.agrees} == {"claim"}
+    assert {f.what for f in verify(certificate, better).findings if not f.agrees} == {"claim gap"}
+
+
+def test_a_certified_u_below_the_known_optimum_is_called_false():
+    """The only function of the class has the right policy and values that are too low: the gap is 0, and U is false."""
+    bandit = richobs.make("bandit")
+    q = bandit.process.q_tables[0]
+    low = np.where(q == q.max(axis=1, keepdims=True), 0.75, 0.1)
+    problem = Problem(bandit.env, Layered([TableLevel(low[None], bandit.process.codebooks[0])]), bandit.process)
+    checked = verify(certify(run(problem, Settings()), problem), problem)
+    assert not checked.agrees
+    (wrong,) = [f for f in checked.findings if not f.agrees]
+    assert wrong.what == "claim U"
+    assert wrong.detail == (
+        "V* is at most 0.750001 is claimed. V* is 0.822278 and the policy's value 0.822278 (exact). This is false. It may "
+        "be with probability 0.05, and where an assumption of the claim does not hold."
+    )
+
+
+@pytest.mark.parametrize(
+    ("best", "value", "wrong"),
+    [
+        (0.5, 0.5, set()),
+        (0.6 + 1e-12, 0.6, set()),  # rounding
+        (0.6 + 1e-6, 0.6, {"claim U"}),
+        (0.6, 0.3, {"claim W", "claim gap"}),
+        (0.45, 0.4 - 1e-6, {"claim W"}),
+        (0.59, 0.45, {"claim gap"}),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_each_number_of_a_claim_is_compared_with_the_truth(best, value, wrong, known):
+    """U = 0.6, W = 0.4 and a gap of 0.1 are claimed. Where V* itself is not known, the policy's value refutes all it can."""
+    truth = Truth(best, 0 if known else None, exact_value=lambda policy: value)
+    problem = dataclasses.replace(richobs.make("bandit"), process=None, truth=truth)
+    result = {"upper": 0.6, "lower": 0.4, "epsilon": 0.1, "guaranteed": True}
+    policy = problem.functions.member((0,))
+    findings = claim_findings(result, problem, Greedy(policy), 0.05, best_sequence=False)
+    assert [f.what for f in findings] == ["claim U", "claim W", "claim gap"]
+    found = {f.what for f in findings if not f.agrees}
+    assert found == (wrong if known else wrong & {"claim W"})
+
+
+def test_a_policy_worth_more_than_u_refutes_it_where_the_optimum_is_not_known():
+    truth = Truth(0.9, None, exact_value=lambda policy: 0.7)
+    problem = dataclasses.replace(richobs.make("bandit"), process=None, truth=truth)
+    result = {"upper": 0.6, "lower": None, "epsilon": 0.1, "guaranteed": False}
+    (found,) = claim_findings(result, problem, Greedy(problem.functions.member((0,))), 0.05, best_sequence=False)
+    assert (found.what, found.agrees) == ("claim U", False)
+    assert "V* is at most 0.9 and" in found.detail
+
+
+def test_a_claim_about_the_best_action_sequence_is_not_refuted_by_the_best_policy():
+    certificate, problem, outcome = certificate_for("bandit", learner="median-elimination", epsilon=0.05)
+    assert problem.optimal_value - problem.value(outcome.policy) > 0.05
+    assert verify(certificate, problem).agrees
 
 
 def test_a_run_that_stops_is_reported_not_raised():
@@ -243,6 +346,9 @@ def test_files_that_are_no_certificates(text, tmp_path):
         ("ledger", [["a", "b", [0], 1, "2"]]),
         ("result", {}),
         ("result.episodes", "a"),
+        ("result.remarks", [1]),
+        ("environment.reward_range", [0.5, 0.5]),
+        ("units", {"shift": 0.0, "scale": 1.0, "result": dict.fromkeys(NUMBERS), "claims": [], "words": 7}),
     ],
 )
 def test_damaged_parts_are_refused(part, value, tmp_path):
@@ -307,6 +413,73 @@ def test_the_claim_never_rounds_up(delta, words):
     )
 
 
+def test_paths_that_would_make_a_certificate_unreadable_are_left_out(tmp_path, monkeypatch):
+    """Long paths fill the certificates of problems with hundreds of levels; here the limit is lowered instead."""
+    problem = world("lock/4")
+    outcome = run(problem, Settings(learner="certified", epsilon=0.3))
+    whole = certify(outcome, problem)
+    monkeypatch.setattr("richobs.core.files.MOST_VALUES", whole.to_json().count(","))
+    with pytest.raises(StoreError, match="could not be read again: its JSON has more than"):
+        whole.save(tmp_path / "c.json")
+    certify(outcome, problem).save(tmp_path / "c.json")
+    short = Certificate.load(tmp_path / "c.json")
+    assert all(row[2] == [] for row in short.content["ledger"])
+    assert len(short.content["ledger"]) < len(whole.content["ledger"])
+    for column in (3, 4):
+        assert sum(row[column] for row in short.content["ledger"]) == sum(
+            row[column] for row in whole.content["ledger"]
+        )
+    assert [[k, *rest] for k, _, *rest in whole.content["claims"]] == [[k, *r] for k, _, *r in short.content["claims"]]
+    assert "left out" in short.content["paths"]
+    checked = verify(short, problem)
+    assert checked.agrees, checked
+    monkeypatch.undo()
+    assert certify(outcome, problem).to_json() == whole.to_json()
+
+
+def test_claims_in_other_units_have_no_paths_either():
+    claims = [["V* is at most", [1, 0], 5, 0.01, 0.5]]
+    rows = [["a", "b", [1], 2, 3], ["a", "c", [1], 1, 1], ["a", "b", [0, 1], 4, 5]]
+    found = _without_paths({"ledger": rows, "claims": claims, "units": {"claims": claims}})
+    assert found["units"]["claims"] == found["claims"] == [["V* is at most", [], 5, 0.01, 0.5]]
+    assert found["ledger"] == [["a", "b", [], 6, 8], ["a", "c", [], 1, 1]]
+
+
+def test_a_run_in_a_folder_without_paths_in_its_certificate_is_shown_and_goes_on(tmp_path, monkeypatch):
+    problem, settings = world("lock/4"), Settings(learner="certified", epsilon=0.3)
+    whole = certify(run(problem, settings), problem).to_json()
+    monkeypatch.setattr("richobs.core.files.MOST_VALUES", whole.count(","))
+    run(problem, settings, out=tmp_path)
+    stored = StoredRun.read(tmp_path)
+    assert "paths" in stored.certificate.content
+    assert len(stored.ledger.by("path")) > 1  # the record has them
+    assert page([stored])
+    before = (tmp_path / "certificate.json").read_bytes()
+    run(problem, settings, out=tmp_path)
+    assert (tmp_path / "certificate.json").read_bytes() == before
+
+
+def test_a_detail_of_a_finding_is_short_whatever_a_certificate_says(tmp_path):
+    certificate, problem, _ = certificate_for("lock/2")
+    content = json.loads(certificate.to_json())
+    content["environment"]["identity"] = "x" * 3_000_000
+    checked = verify(Certificate(content), problem)
+    assert not checked.agrees
+    assert max(len(f.detail) for f in checked.findings) < 3_000
+
+
+def test_a_small_json_file_takes_little_memory(tmp_path):
+    (tmp_path / "small.json").write_text('{"a": 1}')
+    tracemalloc.start()
+    try:
+        assert read_json(tmp_path / "small.json") == {"a": 1}
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(ValueError, match="more than 7 bytes"):
+        read_json(tmp_path / "small.json", 7)
+
+
 def test_files_are_as_readable_as_the_umask_says(tmp_path):
     certificate, _, _ = certificate_for("lock/2")
     certificate.save(tmp_path / "c.json")
@@ -320,34 +493,59 @@ class TestBudget:
     def test_the_work_is_what_the_ledger_lists(self):
         certificate, problem, outcome = certificate_for("lock/3", learner="certified")
         work = work_of(certificate, problem)
-        assert work.spent.episodes == outcome.episodes == work.cost
-        assert work.spent.requests == sum(row[3] for row in certificate.content["ledger"])
-        assert f"it plays {outcome.episodes:,} episodes of 3 levels in {work.spent.requests} requests" in work.words
+        values = 3 * problem.functions.level_size(0) * 4
+        requests = sum(row[3] for row in certificate.content["ledger"])
+        assert (work.spent.requests, work.spent.episodes) == (requests, outcome.episodes)
+        assert work.cost == values + requests * (3 * 1000 + values) + outcome.episodes * (3 + values // 500)
+        assert f"it plays {outcome.episodes:,} episodes of 3 levels in {requests} requests" in work.words
 
     def test_counted_episodes_cost_as_many_as_their_draws(self):
         certificate, problem, outcome = certificate_for("lock/3", learner="lsvee")
         work = work_of(certificate, problem)
-        assert outcome.episodes > BUDGET  # which no engine could play one by one in that time
-        assert work.cost == 1000 * work.spent.requests < BUDGET
+        assert outcome.episodes > 10**12  # which no engine could play one by one
+        assert work.episode == 0
+        assert work.cost < BUDGET
         assert verify(certificate, problem).agrees
 
     def test_more_work_is_refused_before_anything_is_played(self):
-        certificate, problem, outcome = certificate_for("lock/3", learner="certified")
-        heard = []
-        with pytest.raises(
-            InvalidInput, match=rf"more work than the budget of 10 allows: .* --budget {outcome.episodes}"
-        ):
+        certificate, problem, _ = certificate_for("lock/3", learner="certified")
+        heard, cost = [], work_of(certificate, problem).cost
+        with pytest.raises(InvalidInput, match=rf"more work than the budget of 10 allows: .* --budget {cost}"):
             verify(certificate, problem, budget=10, callback=heard.append)
         assert heard == []
-        for budget in (outcome.episodes, None):
+        for budget in (cost, None):
             assert verify(certificate, problem, budget=budget).agrees
 
-    def test_levels_count_where_the_learner_computes_long_for_a_request(self):
-        """A few episodes of a world with very many levels."""
-        certificate, problem, outcome = certificate_for("lock/3", learner="betting")
-        work = work_of(certificate, problem)
-        assert work.cost == 2000 * 3 * work.spent.requests > outcome.episodes
-        assert work._replace(horizon=9000).cost > BUDGET
+    @pytest.mark.parametrize("name", LEARNERS)
+    def test_levels_count_for_every_learner(self, name):
+        """A request, and where episodes are played each of them, costs something at every level."""
+        settings = Settings(learner=name).as_plain()
+        rows = [["search", "rollout", [], 1_000, 1_000_000]]
+        certificate = Certificate({"settings": settings, "ledger": rows})
+        short, long = (work_of(certificate, world(f"mdp/{H}")) for H in (2, 100))
+        assert long.cost >= 25 * short.cost
+        assert long.request >= 100 * 200
+        assert (long.episode >= 100) != long.counted
+
+    def test_a_small_certificate_of_very_many_episodes_is_refused(self):
+        """19,000,000 episodes of 100 levels, one request each: 1.5 kB, and a day and a half of work."""
+        problem = richobs.make("mdp/100")
+        settings = Settings(learner="epsilon-greedy", tuning=("episodes=19000000",))
+        rows = [["learning", "episodes", [], 19_000_000, 19_000_000]]
+        certificate = Certificate({"settings": settings.as_plain(), "ledger": rows})
+        with pytest.raises(InvalidInput, match=r"more work than the budget .* that takes \d+ days at most"):
+            verify(certificate, problem)
+
+    def test_where_the_value_can_only_be_estimated_its_episodes_count(self):
+        certificate, problem, _ = certificate_for("lock/3", learner="certified")
+        noisy = dataclasses.replace(problem, process=None)
+        assert work_of(certificate, noisy).once == work_of(certificate, problem).once + 200_000 * 3
+
+    @pytest.mark.parametrize(
+        ("cost", "words"), [(1, "2 seconds"), (119_000_000, "119 seconds"), (1.8e12, "21 days"), (7.3e15, "231 years")]
+    )
+    def test_the_time_is_told_in_words(self, cost, words):
+        assert Work(Spent(0, 0), 1, False, 1, 0, 0, once=cost).time == words
 
     def test_a_certificate_about_another_problem_is_not_run_again(self):
         certificate, _, _ = certificate_for("lock/3")
@@ -374,7 +572,7 @@ class TestBudget:
         content["ledger"][0][column] = value
         content["ledger"][0][7 - column] = 10**6
         heard = []
-        found = {f.what: f for f in verify(Certificate(content), problem, callback=heard.append).findings}
+        found = {f.what: f for f in verify(Certificate(content), problem, callback=heard.append, budget=None).findings}
         assert not found["run"].agrees
         assert "the run that is repeated spent" in found["run"].detail
         assert not heard or heard[-1].episodes <= sum(row[4] for row in content["ledger"])

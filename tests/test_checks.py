@@ -93,6 +93,35 @@ def test_the_order_within_a_batch_does_not_matter() -> None:
     assert not account.is_refuted
 
 
+def test_batches_that_are_alike_are_noticed() -> None:
+    """Something is drawn once per batch: the numbers of a batch are alike, and nothing drifts from batch to batch."""
+    for seed in range(5):
+        account, rng = one_law(seed), np.random.default_rng([seed, 1])
+        for _ in range(24):
+            account.add((rng.random(8) < rng.choice([0.1, 0.9])).astype(float))
+        assert account.is_refuted
+
+
+def test_bets_that_a_batch_is_alike_follow_its_own_ranks() -> None:
+    """After the ranks 0.9 and 0.8 the tilts are 12 * 0.7 / 3, cut to 1.8, and 12 * 0.7 / 10; a new batch starts at 0."""
+    account = one_law()
+    for rank in (0.9, 0.8):
+        account.rank(0, 0.0)
+        account.bet(rank)
+    before = account._wealth
+    account.rank(0, 0.0)
+    account.bet(1.0)
+    share = (0.01 * sum(before) + 0.0) / 7
+    grown = [after / (0.99 * own + share) for own, after in zip(before, account._wealth, strict=True)]
+    assert grown[5:] == pytest.approx([1.9, 1.42])
+    account.add(np.zeros(0))
+    before = account._wealth
+    account.rank(0, 0.0)
+    account.bet(1.0)  # the fourth number brings money: 1/12
+    share = (0.01 * sum(before) + 1 / 12) / 7
+    assert account._wealth[5:] == pytest.approx([0.99 * own + share for own in before[5:]])
+
+
 def test_of_long_sequences_fewer_are_looked_at() -> None:
     account = one_law()
     account.add(np.random.default_rng(0).random(4 * checks.ALL))
@@ -158,6 +187,10 @@ class Strange:
         self.played += n
         if self.kind == "starts drift" and self.played > 40:
             return dataclasses.replace(played, observations=(played.observations[0] + 1, *played.observations[1:]))
+        if self.kind == "pay per call":
+            return dataclasses.replace(
+                played, rewards=(np.full(n, float(rng.integers(2))), *(0 * r for r in played.rewards[1:]))
+            )
         if self.kind == "pay drifts" and self.played > 40:
             return dataclasses.replace(played, rewards=tuple(0 * r for r in played.rewards))
         return played
@@ -174,6 +207,7 @@ def look_often(watch: Checks, env: Environment, rng: np.random.Generator) -> Non
         ("starts drift", "first observations changed in the course of"),
         ("pay drifts", "the same policy earned .* in the first half"),
         ("repeats", "batches repeat each other"),
+        ("pay per call", "draws something once per call of `play` and not per episode"),
     ],
 )
 def test_a_strange_environment_stops_the_checks(kind: str, words: str) -> None:

@@ -8,6 +8,9 @@ import pytest
 from rich.console import Console
 
 import richobs
+from richobs.classes.constants import Constants
+from richobs.core.environment import Episodes
+from richobs.core.errors import InvalidInput
 from richobs.core.events import Progress
 from richobs.core.outcome import claim_words, exact_words, number_words
 from richobs.core.units import UnitsChosen
@@ -85,6 +88,74 @@ def test_what_the_policy_earns_and_what_others_could_are_two_sentences():
         "episodes are independent and rewards in the declared ranges. And V* is at most 0.5 and at most 0.1 above the "
         "policy's value, provided also that rewards are right, and that Q* is in the class."
     )
+
+
+@pytest.mark.parametrize("seed", [11, 15])
+def test_the_bound_and_the_policy_of_a_progress_belong_together(seed):
+    """A candidate is replaced by a worse one here, after its W was looked at."""
+    means = np.array([0.5, 0.6, 0.4, 0.3])
+
+    class Arms:
+        horizon, n_actions, reward_range = 1, 4, (0.0, 1.0)
+
+        def play(self, policy, n, rng, levels=None):
+            x = np.zeros((n, 1))
+            a = np.asarray(policy.actions(0, x, rng))
+            return Episodes((x,), (a,), ((rng.random(n) < means[a]).astype(float),))
+
+    others = np.random.default_rng(0).choice(np.linspace(0.1, 0.9, 9), size=(60, 4))
+    functions = richobs.Layered([Constants(np.concatenate([means[None], others]))])
+    pairs = []
+
+    def listen(progress):
+        if progress.policy is not None:
+            pairs.append((progress.lower, means[progress.policy().actions(0, np.zeros((1, 1)))[0]]))
+
+    richobs.learn(Arms(), functions, epsilon=0.05, seed=seed, threshold=0.55, callback=listen, max_episodes=1500)
+    assert all(lower <= value for lower, value in pairs)
+    assert max(lower for lower, _ in pairs) > 0.3
+
+
+class Copying:
+    """Action x pays 1 at observation x."""
+
+    horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
+
+    def play(self, policy, n, rng, levels=None):
+        x = rng.integers(2, size=(n, 1)).astype(float)
+        a = np.asarray(policy.actions(0, x, rng))
+        return Episodes((x,), (a,), ((a == x[:, 0]).astype(float),))
+
+
+def copied(level, x):
+    return np.eye(2)[x[:, 0].astype(int)]
+
+
+def normalised(level, x):
+    """As batch normalisation that is still learning: observations are compared with the mean of the batch."""
+    return np.eye(2)[(x[:, 0] > x[:, 0].mean()).astype(int)]
+
+
+def divided(level, x):
+    return copied(level, x) * (1.0 if len(x) > 1 else 0.5)
+
+
+@pytest.mark.parametrize(("wrong", "apart"), [(normalised, "1"), (divided, "0.5")])
+@pytest.mark.parametrize("others", [[], [copied]])
+def test_values_that_depend_on_the_batch_are_refused_before_a_policy_is_handed_out(wrong, apart, others):
+    functions = richobs.Callables([wrong, *others, lambda level, x: np.zeros((len(x), 2))], 1, 2)
+    with pytest.raises(
+        InvalidInput, match=f"for an observation alone than for the same one among 8.*differ by {apart}"
+    ):
+        richobs.learn(Copying(), functions)
+
+
+def test_rounding_may_depend_on_the_batch():
+    def rounded(level, x):
+        return copied(level, x) * np.float64(1 - (len(x) > 1) * 2.0**-24)
+
+    outcome = richobs.learn(Copying(), richobs.Callables([rounded, lambda level, x: np.zeros((len(x), 2))], 1, 2))
+    assert outcome.policy.actions(0, np.array([[1.0]])).tolist() == [1]
 
 
 def test_without_bounds_there_is_one():

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+import richobs
 from richobs.classes import (
     CODECS,
     CallableLevel,
@@ -387,6 +388,7 @@ def shifted(h, x):
         (shifted, "shifted returned -0.5 at level 1"),
         (lambda h, x: [["a", "b"]] * 3, "must return an array of numbers at level 1"),
         (lambda h, x: [[0.1, 0.2], [0.3]], "must return an array of numbers at level 1"),
+        (lambda h, x: np.full((3, 2), 0.5j), "must return an array of numbers at level 1.*complex128"),
     ],
 )
 def test_a_function_that_returns_something_else_is_named(f, words):
@@ -483,6 +485,14 @@ def test_a_class_that_a_problem_accepts_answers_everything(functions):
             "observation ab is not among",
         ),
         (lambda: TableLevel([[[0.1]]], Codebook(np.array(["a"]))).values(np.array([0])), "of type <U1; got int64"),
+        (lambda: TableLevel([[[0.1 + 1j]]]), "real numbers; an array of complex128 arrived"),
+        (lambda: richobs.Tables([np.full((1, 1, 1), 0.1j)], single_precision=True), "real numbers"),
+        (lambda: Constants([[0.1 + 0j]]), "real numbers"),
+        (lambda: Decoders(3, np.eye(2) + 1j), "real numbers"),
+        (lambda: Prototypes(np.zeros((1, 2, 3)), np.zeros(1, int), np.full((1, 2, 2), 0.5j)), "real numbers"),
+        (lambda: Prototypes(np.full((1, 2, 3), 1j), np.zeros(1, int), np.zeros((1, 2, 2))), "real numbers"),
+        (lambda: richobs.Linear("identity", [[[0.1j]]], 1), "real numbers"),
+        (lambda: richobs.Rewards.deterministic([[[0.5j]]]), "real numbers"),
     ],
 )
 def test_what_is_refused(call, words):

@@ -1,9 +1,11 @@
 """The command line, as a user meets it."""
 
+import contextlib
 import io
 import json
 import math
 import pathlib
+import re
 import signal
 import sqlite3
 import subprocess
@@ -17,7 +19,10 @@ from richobs.cli import main
 from richobs.cli.arguments import in_order
 from richobs.cli.main import COMMANDS
 from richobs.core.events import Progress
+from richobs.core.locks import held
 from richobs.learners import LEARNERS
+from richobs.runs import session
+from richobs.runs.certificate import Certificate
 from richobs.show import terminal
 from richobs.show.live import Watch, can_draw
 from richobs.worlds.registry import WORLDS
@@ -249,13 +254,40 @@ def test_verify_prints_its_verdict_where_it_cannot_be_kept_and_says_that_the_pol
 def test_a_verdict_on_another_certificate_is_not_shown(capsys):
     run(capsys, "learn", "lock/3", "--out", "here", "--quiet")
     run(capsys, "verify", "here")
-    assert "verified" in run(capsys, "show", "here")[1].out
+    said = " ".join(run(capsys, "show", "here")[1].out.split())
+    assert re.search(
+        r"verification.json says, made on \S+ by richobs \S+, that everything agreed; `richobs verify` checks", said
+    )
     file = pathlib.Path("here/verification.json")
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "certificate": "0" * 64}))
-    assert "verified" not in run(capsys, "show", "here")[1].out
+    assert "verification.json" not in run(capsys, "show", "here")[1].out
     file.write_text(json.dumps({**content, "version": "9 <b>"}))
-    assert "says neither when nor by which version" in run(capsys, "show", "here")[1].err
+    assert "is not what `richobs verify` writes" in run(capsys, "show", "here")[1].err
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        [],
+        {},
+        [{"what": "run", "agrees": 1, "detail": "agrees"}],
+        [{"what": "run", "agrees": "yes", "detail": "agrees"}],
+        [{"what": "run", "agrees": True, "detail": None}],
+        [{"what": "run", "agrees": True}],
+        ["run"],
+        None,
+    ],
+)
+def test_findings_that_are_none_are_no_verdict(findings, capsys):
+    run(capsys, "learn", "lock/2", "--out", "here", "--quiet")
+    digest = Certificate.load("here/certificate.json").digest
+    content = {"findings": findings, "certificate": digest, "at": "2026-01-31", "version": "0.2.0"}
+    pathlib.Path("here/verification.json").write_text(json.dumps(content))
+    status, said = run(capsys, "show", "here")
+    assert status == 2
+    assert "verification.json is not what `richobs verify` writes" in said.err
+    assert "agree" not in said.out
 
 
 def test_verify_says_that_a_policy_is_damaged_and_what_to_do(capsys):
@@ -304,6 +336,14 @@ def test_plan(capsys):
     for name in ("lsvee", "paper"):
         one = json.loads(run(capsys, "plan", "lock", "--learner", name, "--json")[1].out)
         assert one == {"id": both["id"], "lsvee": both["lsvee"]}
+
+
+def test_a_plan_for_a_tiny_epsilon_is_printed_and_says_who_cannot_serve(capsys):
+    status, said = run(capsys, "plan", "lock/2", "--epsilon", "1e-7")
+    assert status == 0
+    assert "left out: epsilon must be at least 1.6e-06 here" in said.out
+    assert "Theorem 1" in said.out
+    assert run(capsys, "plan", "lock/2", "--epsilon", "1e-7", "--learner", "betting")[0] == 2
 
 
 def test_learners_lists_all_with_a_line_each(capsys):
@@ -392,7 +432,7 @@ def test_worlds_lists_every_parameter(capsys):
         (["learn", "lock", "--learner", "lsvee", "--noise-bits", "40"], "engine plays them one by one"),
         (["plan", "lock", "--epsilon", "1e-160"], "epsilon must lie between 1e-09 and"),
         (["plan", "lock", "--delta", "1e-322"], "delta must lie between 1e-09 and 1"),
-        (["learn", "lock", "--workers", "0"], "workers must be at least 1"),
+        (["learn", "lock", "--workers", "0"], "workers must be a whole number, at least 1"),
         (["learn", "lock", "--max-episodes", "-5"], "max_episodes must be at least 1"),
         (["learn", "lock", "--noise-bits", "40", "--engine", "counted"], "there is none here"),
         (["learn", "lock", "--engine", "counted"], "the learner 'betting' reads episodes one by one"),
@@ -518,6 +558,36 @@ class TestStoredRuns:
         assert listed[0]["episodes"] <= 700
         assert run(capsys, "runs", "nowhere")[0] == 2
 
+    @pytest.mark.parametrize("changed", [False, True])
+    def test_a_second_process_that_waited_does_not_spoil_what_the_first_one_says(self, capsys, monkeypatch, changed):
+        """It has the folder as soon as the first one is done, before that one reads what it wrote."""
+        ran = session.run
+
+        def then_another(*args, **kwargs):
+            outcome = ran(*args, **kwargs)
+            stack.enter_context(held(pathlib.Path("d/run.lock")))
+            if changed:
+                pathlib.Path("d/certificate.json").unlink()  # as a run does that goes on
+            return outcome
+
+        monkeypatch.setattr(session, "run", then_another)
+        with contextlib.ExitStack() as stack:
+            status, said = run(capsys, "learn", "lock/2", "--quiet", "--out", "d")
+        assert status == (2 if changed else 0)
+        assert said.err == changed * (
+            "richobs: the run in d has ended, and another process has begun to change it since: it is running.\n"
+        )
+
+    @pytest.mark.parametrize("kind", ["folder", "link"])
+    def test_a_lock_that_cannot_be_opened_is_one_line(self, capsys, short, kind):
+        lock = pathlib.Path("runs/b/run.lock")
+        run(capsys, *SEARCH, "--seed", "1", "--out", "runs/b")
+        lock.unlink()
+        lock.mkdir() if kind == "folder" else lock.symlink_to(lock)
+        listed = json.loads(run(capsys, "runs", "--json")[1].out)
+        assert listed[0]["state"] == "finished"
+        assert "run.lock is damaged: it is a link, a folder or a pipe" in listed[1]["error"]
+
     def test_show_prints_the_summary_again(self, capsys, short):
         status, said = run(capsys, "show", "runs/a")
         assert status == 0
@@ -526,13 +596,14 @@ class TestStoredRuns:
         assert "struggled" in said.out  # it says what is missing
         verified = run(capsys, "verify", "runs/a/certificate.json")
         assert verified[0] == 0
-        assert f"by richobs {richobs.__version__}: everything agreed" in run(capsys, "show", "runs/a")[1].out
+        said = " ".join(run(capsys, "show", "runs/a")[1].out.split())
+        assert f"by richobs {richobs.__version__}, that everything agreed" in said
         whole = json.loads(run(capsys, "show", "runs/a", "--json")[1].out)
         assert whole["certificate"]["claim"] == short.strip()
         assert run(capsys, "show", "runs")[0] == 2
 
     def test_an_unfinished_run_is_shown_as_far_as_it_is(self, capsys, short):
-        with sqlite3.connect("runs/a/run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect("runs/a/run.sqlite")) as db, db:
             db.executescript("DELETE FROM ends; DELETE FROM heads WHERE name = 'ends'")  # before the first is written
         _, said = run(capsys, "show", "runs/a")
         assert "unfinished" in said.out

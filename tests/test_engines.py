@@ -512,7 +512,7 @@ class TestLedger:
 
     def test_impossible_engines(self):
         problem = richobs.make("mdp")
-        with pytest.raises(InvalidInput, match="workers must be at least 1; got 0"):
+        with pytest.raises(InvalidInput, match="workers must be a whole number, at least 1, at most 10,000; got 0"):
             StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), workers=0)
 
 
@@ -556,6 +556,10 @@ class TestEpisodesAreChecked:
             ({"rewards": [np.full(4, 0.2)] * 3}, "rewards of 3 levels; 2 were asked for"),
             ({"ended": [np.zeros(4, dtype=bool), np.array([True] * 4)]}, "paid 0.2 after the episode's end"),
             ({"ended": [np.zeros(4, dtype=int)] * 2}, r"ended at level 0 must be \[n\] True or False"),
+            (
+                {"ended": [np.array([False, False, True, True])] * 2, "rewards": [np.zeros(4)] * 2},
+                "episode 2 is over before its first action",
+            ),
         ],
     )
     def test_what_is_not_an_answer_is_rejected(self, changes, sentence):
@@ -788,3 +792,21 @@ def test_a_learner_may_ask_for_less_after_the_limit():
         with contextlib.suppress(EpisodeLimit):
             inside.ask(Query(OpenLoop((0, 0)), n, purpose))
     assert [k for k, _ in kept.rows] == [0, 1]
+
+
+def test_a_stop_iteration_of_a_policy_does_not_end_a_batch_in_silence():
+    """`map` would take it for the end of the chunks, and the batch would count as whole."""
+
+    class Tired(Uniform):
+        asked = 0
+
+        def actions(self, level, x, rng, /):
+            self.asked += 1
+            if self.asked > 4:
+                raise StopIteration
+            return super().actions(level, x, rng)
+
+    problem = richobs.make("lock/3")
+    engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), chunk=10)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        engine.ask(Query(Tired(4), 100, "x", returns=True))

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import pathlib
-import pickle
 import threading
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -63,12 +62,14 @@ class Undeclared(Own):
 
 
 class InThreads(Own):
-    """Says that it releases the interpreter lock, and notes who plays it."""
+    """Says that it releases the interpreter lock, and notes who plays it, and how many episodes."""
 
     releases_gil = True
     players: ClassVar[set[str]] = set()
+    episodes: ClassVar[int] = 0
 
     def play(self, policy, n, rng, levels=None):
+        InThreads.episodes += n
         self.players.add(threading.current_thread().name.partition("_")[0])
         return super().play(policy, n, rng, levels)
 
@@ -132,7 +133,7 @@ class HiddenCoin(Own):
 class Remade(Own):
     """Declares what is not true: every copy draws for itself what it is like."""
 
-    made = 0
+    made = number = 0
 
     def __setstate__(self, state):
         Remade.made += 1
@@ -184,20 +185,21 @@ class PaysBehindALock(Own):
 
 
 class CoinBehindALock(gymnasium.Env):
-    """Ignores seeds: six right actions, and a generator of its own tosses a coin."""
+    """Six right actions, and a generator of its own tosses a coin; seeds give the first observation, or nothing at all."""
 
     observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(4)
 
-    def __init__(self):
-        self.hidden = np.random.default_rng(0)
+    def __init__(self, hidden=0, probability=0.5, start=False):
+        self.hidden, self.probability, self.start = np.random.default_rng(hidden), probability, start
 
     def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
         self.level, self.right = 0, True
-        return 1, {}
+        return int(self.np_random.integers(2)) if self.start else 1, {}
 
     def step(self, action):
         self.right, self.level = self.right and action == 3, self.level + 1
-        pays = self.right and self.level == 6 and self.hidden.random() < 0.5
+        pays = self.right and self.level == 6 and self.hidden.random() < self.probability
         return int(self.right), float(pays), self.level == 6, False, {}
 
 
@@ -269,7 +271,7 @@ class SharedByAll(Unseeded):
 
 
 class EachDifferent(Unseeded):
-    """Episodes of one copy are all alike, those of another one are not like them."""
+    """Episodes of one copy are alike but for their sign, which follows from seeds; those of another are not like them."""
 
     made = 0
 
@@ -277,18 +279,12 @@ class EachDifferent(Unseeded):
         EachDifferent.made += 1
         self.number = 1 / EachDifferent.made
 
-    def pays(self):
-        return self.number
-
-
-class FailsAtTimes(Unseeded):
-    """Follows from its seed, but fails with some seeds."""
-
     def reset(self, *, seed=None, options=None):
-        if seed % 7 == 0:
-            raise ConnectionError("no answer")
-        self.hidden = np.random.default_rng(seed)
+        self.sign = 1 - 2 * (seed % 2)
         return 0, {}
+
+    def pays(self):
+        return self.sign * self.number
 
 
 class Counted(ThreadPoolExecutor):
@@ -302,6 +298,21 @@ class Counted(ThreadPoolExecutor):
         self.tasks += 1
         self.whole += args[1] is not None
         return super().submit(fn, *args)
+
+
+class RepeatsItself(ThreadPoolExecutor):
+    """Gives its first answer to every task."""
+
+    first = None
+
+    def submit(self, fn, /, *args):
+        self.first = self.first or super().submit(fn, *args)
+        return self.first
+
+
+class AnswersNothing(ThreadPoolExecutor):
+    def submit(self, fn, /, *args):
+        return super().submit(len, "")
 
 
 @pytest.fixture(scope="module")
@@ -426,8 +437,10 @@ class TestCalls:
 
     def test_512_episodes_are_enough_for_eight_workers(self, threads):
         workers = Workers(1, threads)
-        PacedEnvironment(Own(), workers=workers).play(Uniform(2), 512, np.random.default_rng(0))
-        assert threads.tasks == 16
+        env = PacedEnvironment(Own(), workers=workers)
+        for draw, tasks in enumerate((15, 31)):  # the first call of all is made here
+            env.play(Uniform(2), 512, np.random.default_rng(draw))
+            assert threads.tasks == tasks
 
     def test_recorded_calls_are_not_sent(self, threads):
         calls = {}
@@ -445,10 +458,14 @@ class TestCalls:
             return env.play(Uniform(2), 64, np.random.default_rng(0))
 
         first = play()
-        for key in sorted(calls)[:5]:
+        for key in sorted(calls)[:12]:
             del calls[key]
         again = play()
-        assert threads.tasks == 16 + 5
+        assert threads.tasks == 15 + 11  # the first call is made here, as nothing was before
+        for key in sorted(calls)[:5]:
+            del calls[key]
+        play()
+        assert threads.tasks == 15 + 11  # to compare 4 of 20 episodes would be more than a tenth
         np.testing.assert_array_equal(again.observations, first.observations)
 
 
@@ -462,61 +479,97 @@ class TestWhatMayBeSent:
         """Copies in several workers would all play the same episodes, and a claim would count them as independent."""
         with pytest.raises(Rejected, match="copies of it do not play the same episodes with the same generator"):
             richobs.learn(kind(), FUNCTIONS, **ASKED, executor=threads)
-        assert threads.tasks == 0
+
+    def test_it_is_refused_at_the_first_request_that_is_shared(self, threads):
+        env = PacedEnvironment(OwnGenerator(), workers=Workers(1, threads))
+        with pytest.raises(Rejected, match="copies of it do not play the same episodes"):
+            env.play(Uniform(2), 32, np.random.default_rng(0))
 
     def test_a_single_hidden_coin_is_noticed(self, threads):
+        """One of 16 episodes is compared, and shows a coin of 0.2 with probability 0.32."""
         for seed in range(20):
+            env = PacedEnvironment(HiddenCoin(seed), workers=Workers(1, threads))
             with pytest.raises(Rejected, match="copies of it do not play the same episodes"):
-                PacedEnvironment(HiddenCoin(seed), workers=Workers(1, threads)).play(
-                    Uniform(2), 32, np.random.default_rng(0)
-                )
+                _ = [env.play(Uniform(2), 64, np.random.default_rng(draw)) for draw in range(10)]
 
-    def test_a_trial_plays_no_more_at_once_than_is_declared(self, threads):
+    def test_no_call_plays_more_at_once_than_is_declared(self, threads):
         one, two = (
             PacedEnvironment(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
             for workers in (Workers(), Workers(1, threads))
         )
         np.testing.assert_array_equal(one.observations, two.observations)
-        assert threads.tasks == 20
+        assert threads.tasks == 19
 
-    @pytest.mark.parametrize("kind", [Unseeded, SharedByAll, EachDifferent, FailsAtTimes])
+    @pytest.mark.parametrize("kind", [Unseeded, UnseededCoin, SharedByAll, EachDifferent])
     def test_a_gymnasium_environment_that_ignores_seeds_is_played_by_one_copy(self, kind, threads, caplog):
-        env = richobs.from_gymnasium(kind, horizon=1, reward_range=(0, 1))
-        assert not env.replayable
-        assert not pickle.loads(pickle.dumps(env)).replayable
-        assert "is not known to take all its randomness from the seed of its reset" in caplog.text
-        assert ("no answer" in caplog.text) == (kind is FailsAtTimes)
-        if kind in (Unseeded, EachDifferent):
-            paid = np.ravel(env.play(Uniform(2), 64, np.random.default_rng(0)).rewards)
-            assert len(set(paid)) == (64 if kind is Unseeded else 1)
-            PacedEnvironment(env, workers=Workers(1, threads)).play(Uniform(2), 64, np.random.default_rng(0))
-            assert threads.tasks == 0
+        env, ledger = richobs.from_gymnasium(kind, horizon=1, reward_range=(-1, 1)), Ledger()
+        paced = PacedEnvironment(env, workers=Workers(1, threads), ledger=ledger)
+        played = [paced.play(Uniform(2), 64, np.random.default_rng(draw)) for draw in range(10)]
+        assert "does not take all its randomness from the seed of its reset" in caplog.text
+        assert env.real_episodes == 640  # all of the run was played here
+        assert 0 < ledger.checks == 4 * threads.tasks <= 32  # calls that were made again
+        if kind is Unseeded:
+            assert len(set(np.ravel([part.rewards for part in played]))) == 640
 
     def test_it_plays_what_one_given_environment_plays(self):
         envs = [richobs.from_gymnasium(given, horizon=1, reward_range=(0, 1)) for given in (Unseeded, Unseeded())]
         one, two = (env.play(Uniform(2), 40, np.random.default_rng(0)) for env in envs)
         np.testing.assert_array_equal(one.rewards, two.rewards)
 
-    def test_processes_of_copies_are_tried_too(self, caplog):
-        env = richobs.from_gymnasium(Unseeded, horizon=1, reward_range=(0, 1), vector=2)
-        assert len(set(np.ravel(env.play(Uniform(2), 16, np.random.default_rng(0)).rewards))) == 16
-        assert "so one copy plays, in this process" in caplog.text
+    def test_a_policy_of_a_gymnasium_environment_is_shared_once_its_returns_followed_from_seeds(self, threads):
+        env, ledger = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5)), Ledger()
+        paced = PacedEnvironment(env, workers=Workers(1, threads), ledger=ledger)
+        one = PacedEnvironment(richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5)))
+        for policy, shared in ((OpenLoop((1, 1)), True), (OpenLoop((0, 0)), False)):  # the second always earns 0
+            before = threads.tasks
+            for draw in range(20):
+                generators = (np.random.default_rng(draw) for _ in range(2))
+                here, there = (
+                    player.play(policy, 32, rng) for player, rng in zip((one, paced), generators, strict=True)
+                )
+                np.testing.assert_array_equal(here.rewards, there.rewards)
+            assert (threads.tasks - before > 16) is shared
+        assert 0 < ledger.checks <= 2 * 20 * 32 / 10
 
-    def test_rare_coins_that_ignore_seeds_are_noticed(self):
-        """An honest environment of the same kind is not suspected."""
-        found = [
-            richobs.from_gymnasium(UnseededCoin, horizon=1, reward_range=(0, 1), hidden=seed).replayable
-            for seed in range(20)
-        ]
-        assert found == [False] * 20
-        assert richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5)).replayable
+    @pytest.mark.parametrize("start", [False, True])
+    def test_a_coin_behind_a_lock_that_copies_share_is_tossed_by_one_copy(self, start, threads, caplog):
+        """Eight agreements by chance have probability 1/256 at most, whatever the coin: here in none of 20 environments."""
+        shared = 0
+        for hidden in range(20):
+            made = {"hidden": hidden, "probability": (0.5, 0.8)[hidden % 2], "start": start}
+            env = richobs.from_gymnasium(CoinBehindALock, horizon=6, reward_range=(0, 1), **made)
+            paced = PacedEnvironment(env, workers=Workers(1, threads))
+            for draw in range(12):
+                paced.play(OpenLoop((3,) * 6), 16, np.random.default_rng(draw))
+            shared += env.real_episodes < 12 * 16
+        assert shared == 0
+        assert "does not take all its randomness from the seed of its reset" in caplog.text
+
+    def test_processes_that_a_gymnasium_environment_asks_for_are_workers(self):
+        env = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5), vector=2)
+        found = richobs.certify_policy(env, OpenLoop((1, 1)), max_episodes=400, progress=False)
+        assert 8 <= found.checks <= 40
+        assert f"400 episodes, and {found.checks} played again to compare copies" in str(found)
+        assert env.real_episodes < 400
+        alone = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5))
+        again = richobs.certify_policy(alone, OpenLoop((1, 1)), max_episodes=400, progress=False)
+        assert (again.lower, again.upper, again.checks) == (found.lower, found.upper, 0)
+
+    def test_one_episode_in_ten_is_played_again_at_most_and_the_ledger_says_how_many_were(self, threads):
+        """A run of 24 episodes with four workers once played 156."""
+        for most in (24, 300):
+            InThreads.episodes = 0
+            outcome = richobs.learn(InThreads(), FUNCTIONS, **{**ASKED, "max_episodes": most}, executor=threads)
+            assert InThreads.episodes == outcome.ledger.played == outcome.episodes + outcome.ledger.checks
+            assert 0 < outcome.ledger.checks <= outcome.episodes / 10
+            assert f" episodes, and {outcome.ledger.checks} played again to compare workers" in str(outcome)
 
     def test_a_worker_with_other_settings_is_refused(self, monkeypatch, processes):
         """The bytes of the environment are the same; what it plays is not."""
         env = PacedEnvironment(Configured(), workers=Workers(1, processes))
         env.play(Uniform(2), 32, np.random.default_rng(0))
         monkeypatch.setitem(SETTINGS, "pays", 0.2)
-        with pytest.raises(WorkerFailed, match="a worker has another environment than this process"):
+        with pytest.raises(WorkerFailed, match="plays other episodes than the one in this process"):
             richobs.learn(Configured(), FUNCTIONS, **ASKED, executor=processes)
 
     def test_so_is_one_whose_settings_show_only_under_the_policy_that_is_played(self, monkeypatch, processes):
@@ -525,12 +578,6 @@ class TestWhatMayBeSent:
         monkeypatch.setitem(SETTINGS, "pays", 0.2)
         with pytest.raises(WorkerFailed, match="plays other episodes than the one in this process"):
             env.play(OpenLoop((3,) * 6), 32, np.random.default_rng(0))
-
-    def test_a_coin_that_trials_cannot_see_is_noticed_where_it_is_tossed(self):
-        env = richobs.from_gymnasium(CoinBehindALock, horizon=6, reward_range=(0, 1))
-        assert env.replayable
-        with pytest.raises(richobs.Rejected, match="does not follow from the seed of its reset"):
-            richobs.certify_policy(env, OpenLoop((3,) * 6), epsilon=0.1, progress=False)
 
     def test_so_is_one_with_another_class(self, monkeypatch, processes):
         monkeypatch.setattr("richobs.engines.stream.CHUNK_LEVELS", 400)
@@ -583,7 +630,7 @@ class TestWhatMayBeSent:
     def test_every_thread_plays_a_copy_of_its_own(self, threads):
         env = PacedEnvironment(Busy(), workers=Workers(1, threads))
         assert env.play(Uniform(2), 32, np.random.default_rng(0)).n == 32
-        assert threads.tasks == 16
+        assert threads.tasks == 15
 
     def test_a_stored_run_goes_on_with_the_same_declaration_alone(self, tmp_path):
         env, asked = Own(), {**ASKED, "out": tmp_path / "run"}
@@ -598,6 +645,7 @@ class TestWhatMayBeSent:
             ({"executor": 3}, r"executor must be a concurrent\.futures\.Executor.*; got int"),
             ({"env": {"replayable": "yes"}}, "replayable is True or False; got 'yes'"),
             ({"env": {"releases_gil": 1}}, "releases_gil is True or False; got 1"),
+            ({"env": {"deterministic": "yes"}}, "deterministic is True or False; got 'yes'"),
         ],
     )
     def test_what_is_no_executor_and_no_flag(self, change, sentence):
@@ -610,11 +658,11 @@ class TestWhatMayBeSent:
         functions = Layered([TableLevel(np.random.default_rng(0).random((5_000, 2, 2)))] * 2)
         spec = Spec({"env": Own()}, parts_of(functions))
         policy = richobs.LearnedPolicy(functions, (7, 4_000))
-        body = spec.task(play_call, Own(), policy, 8, 2, 8, 1)
+        body = spec.task(play_call, None, Own(), policy, 8, 2, 8, 1)
         assert len(spec.body) > 160_000
         assert len(body) < 1_000
         told = do_task(spec.digest, spec.body, body, 0)
-        expected = play_call(Own(), policy, 8, 2, 8, 1, 0)
+        expected = play_call(None, Own(), policy, 8, 2, 8, 1, 0)
         np.testing.assert_array_equal(told.value.actions, expected.actions)
 
 
@@ -623,6 +671,8 @@ def squared(offset, item):
         raise RewardWasStrange("at 13")
     if item == 14:
         raise CannotTravel(lambda: 3)
+    if item == 15:
+        raise SystemExit(0)
     return (offset + item) ** 2
 
 
@@ -660,8 +710,8 @@ class TestWorkers:
 
     def test_answers_come_in_order_and_few_tasks_are_under_way(self):
         slow = Slow()
-        answers = Workers(1, slow).send(self.spec, self.spec.task(squared, 1), range(15, 15 + 10**9))
-        assert [next(answers) for _ in range(30)] == [(1 + i) ** 2 for i in range(15, 45)]
+        answers = Workers(1, slow).send(self.spec, self.spec.task(squared, 1), range(16, 16 + 10**9))
+        assert [next(answers) for _ in range(30)] == [(1 + i) ** 2 for i in range(16, 46)]
         assert slow.most == 4 * slow._max_workers
 
     def test_a_worker_that_does_not_have_the_spec_gets_it(self, threads):
@@ -680,6 +730,16 @@ class TestWorkers:
         assert "Raised in a worker" in raised.value.__notes__[0]
         with pytest.raises(WorkerFailed, match="cannot be sent back"):
             list(workers.send(self.spec, body, [14]))
+        with pytest.raises(WorkerFailed, match=r"a worker's task raised SystemExit\(0\)"):
+            list(workers.send(self.spec, body, [15]))
+
+    @pytest.mark.parametrize("kind", [RepeatsItself, AnswersNothing])
+    def test_an_answer_to_another_task_is_refused(self, kind):
+        with (
+            kind(2) as pool,
+            pytest.raises(WorkerFailed, match="a worker answered something else than it was asked"),
+        ):
+            list(Workers(1, pool).send(self.spec, self.spec.task(squared, 1), range(4)))
 
     def test_an_executor_that_is_shut_down(self, threads):
         threads.shutdown()

@@ -338,6 +338,25 @@ class TestDeterministicEnvironments:
         assert run(capsys, "resume", "run", "--trust", "--no-report")[0] == 0
         assert pathlib.Path("run/certificate.json").read_bytes() == before
 
+    def test_an_interruption_changes_the_count_of_real_episodes_and_nothing_else(self, monkeypatch, tmp_path):
+        """What another process plays again is played, so it is counted; no other byte depends on it."""
+        monkeypatch.syspath_prepend(tmp_path)
+        seen = []
+
+        def interrupt(progress):
+            seen.append(progress)
+            if len(seen) == 5:
+                raise KeyboardInterrupt
+
+        richobs.learn(make(LAKE, deterministic=True), max_episodes=100, out="whole")
+        with pytest.raises(KeyboardInterrupt):
+            richobs.learn(make(LAKE, deterministic=True), max_episodes=100, out="cut", callback=interrupt)
+        richobs.learn(make(LAKE, deterministic=True), max_episodes=100, out="cut")
+        whole, cut = (json.loads(pathlib.Path(f"{name}/certificate.json").read_text()) for name in ("whole", "cut"))
+        assert whole["result"].pop("real_episodes") < cut["result"].pop("real_episodes")
+        assert json.dumps(whole) == json.dumps(cut)
+        assert pathlib.Path("whole/policy.npz").read_bytes() == pathlib.Path("cut/policy.npz").read_bytes()
+
     def test_without_a_folder_only_what_this_run_played_counts(self, monkeypatch, tmp_path):
         monkeypatch.syspath_prepend(tmp_path)
         problem = make(LAKE, deterministic=True)

@@ -18,6 +18,8 @@ from richobs.core.errors import BrokenPromise, InvalidInput, Rejected, RewardOut
 from richobs.core.policies import OpenLoop, Switch, Uniform
 from richobs.core.randomness import keyed_generator
 from richobs.engines import PacedEnvironment
+from richobs.runs.store import StoredRun
+from richobs.show import write_report
 from richobs.worlds import frozen_lake
 from richobs.worlds.gymnasium_in import (
     environment_from_spec,
@@ -125,7 +127,7 @@ class TestPlaying:
         assert env.reward_range == (-500, -1)
 
     def test_it_does_not_matter_who_holds_the_copies(self):
-        """One environment, copies here, and copies in two processes: the same seeds, so the same episodes."""
+        """One environment, a copy of it here, and one that processes may share: the same seeds, so the same episodes."""
         arguments = {"horizon": 12, "step_range": (1, 1)}
         policy = OpenLoop((1,) * 12)  # the pole falls after 8 to 11 steps
         one = gymnasium.make("CartPole-v1")
@@ -136,11 +138,10 @@ class TestPlaying:
             expected = play(copies, policy, 5)
             assert expected.ended[-1].any()
             assert same(expected, play(from_gymnasium(one, **arguments), policy, 5))
-            assert same(expected, play(processes, policy, 5))  # the last of three rounds has one episode
-            assert same(play(copies, policy, 3, seed=1), play(processes, policy, 3, seed=1))
-            assert (copies.at_once, processes.at_once) == (32, 2)
+            assert same(expected, play(processes, policy, 5))
+            assert (copies.processes, processes.processes) == (1, 2)
 
-    def test_the_policy_is_asked_once_per_level_for_all_copies_that_go_on(self):
+    def test_the_policy_is_asked_while_an_episode_goes_on(self):
         asked = []
 
         class Watching(Uniform):
@@ -149,12 +150,8 @@ class TestPlaying:
                 return super().actions(level, x, rng)
 
         played = play(on_the_line(Line), Watching(2), 40)
-        going_on = [(~ended).astype(int) for ended in played.ended]
-        rounds = [
-            (level, int(row[part].sum())) for part in (slice(32), slice(32, 40)) for level, row in enumerate(going_on)
-        ]
-        assert asked == [(level, n) for level, n in rounds if n]
-        assert asked[0] == (0, 32)
+        levels = [int((~np.array(played.ended)[:, i]).sum()) for i in range(40)]
+        assert asked == [(level, 1) for n in levels for level in range(n)]
 
     def test_native_vector_environments(self):
         """Episodes end as in copies, and what a copy does after its own restart is ignored."""
@@ -201,10 +198,43 @@ class TestSeeds:
         with from_gymnasium("FrozenLake-v1", seed=0, deterministic=True, **arguments) as frozen:
             assert len({tuple(p) for p in np.stack(play(frozen, OpenLoop((2, 1) * 10), 8).observations, 1)}) == 1
 
+    @pytest.mark.parametrize("deterministic", [False, True])
+    def test_a_claim_names_the_seed_of_every_episode(self, deterministic, tmp_path):
+        """In the claim, the certificate, the page and the report on a policy; a run with fresh seeds names none."""
+        words = "every episode is reset with the seed 7, so that its random numbers are the same each time"
+        lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
+        functions = richobs.Simulators([lake], horizon=8)
+        with from_gymnasium("FrozenLake-v1", **DRY, seed=7, deterministic=deterministic) as env:
+            outcome = richobs.learn(env, functions, epsilon=0.5, max_episodes=8, out=tmp_path)
+            assert outcome.claim.count(f"that {words}, ") == 2
+            assert words in richobs.learn(env, functions, epsilon=0.5, assume="model").claim
+            assert f"provided that {words}, that " in richobs.certify_policy(env, outcome.policy, max_episodes=8).claim
+        assert words in richobs.Certificate.load(tmp_path / "certificate.json").claim
+        (page, *_) = write_report([StoredRun.read(tmp_path)], tmp_path / "page.html", figures=False)
+        assert words in page.read_text()
+        with from_gymnasium("FrozenLake-v1", **DRY, deterministic=deterministic) as env:
+            assert "seed" not in richobs.certify_policy(env, outcome.policy, max_episodes=8).claim
+
     @pytest.mark.parametrize("bad", [-1, 1.5, True, "3"])
     def test_a_seed_is_a_whole_number(self, bad):
         with pytest.raises(InvalidInput, match="seed must be a whole number, at least 0"):
             on_the_line(Line, seed=bad)
+
+
+@pytest.mark.parametrize("raises", ["reset", "step"])
+@pytest.mark.parametrize("made", [True, False])
+def test_a_stop_iteration_of_an_environment_reaches_its_owner(raises, made):
+    """Generators turn it into a RuntimeError, and `map` takes it for the end of the episodes."""
+
+    def raising(self, *args, **options):
+        raise StopIteration("the tape is over")
+
+    tape = fresh("Tape", **{raises: raising})
+    env = on_the_line(tape() if made else tape)
+    with pytest.raises(StopIteration, match="the tape is over"):
+        richobs.learn(env, richobs.Tables(np.zeros((2, 10, 2)), 5))
+    with pytest.raises(StopIteration, match="the tape is over"):
+        richobs.certify_policy(env, Uniform(2), max_episodes=5)
 
 
 class TestActions:
@@ -438,7 +468,7 @@ class TestStepRange:
 
     @pytest.mark.parametrize("bad", [1.0, (1, 0), (0, float("nan")), ("a", "b"), (0, 1, 2)])
     def test_what_is_no_range(self, bad):
-        with pytest.raises(InvalidInput, match="step_range must be a pair"):
+        with pytest.raises(InvalidInput, match=r"step_range must be a (pair|number)"):
             step_range(self.Env((), step_range=bad))
 
 
@@ -533,7 +563,7 @@ class TestOwning:
         counted = fresh("Counted")
         with on_the_line(counted) as env:
             play(env, OpenLoop(()), 40)
-            assert counted.open == 32
+            assert counted.open == 1
         assert counted.open == 0
         env.close()
         assert counted.open == 0
@@ -566,29 +596,10 @@ class TestOwning:
             problem_from_spec(spec)
         assert counted.open == 0
 
-    def test_processes_end(self):
-        env = on_the_line(Line, vector=1)
-        (process,) = env._copies._vector.processes
-        assert process.is_alive()
-        env.close()
-        assert not process.is_alive()
-
-    @pytest.mark.filterwarnings("ignore")  # Gymnasium prints what happened in the process
-    def test_a_process_that_fails_is_ended_too(self):
-        def step(self, action):
-            raise RuntimeError("the motor broke")
-
-        env = on_the_line(fresh("Broken", step=step), vector=1)
-        (process,) = env._copies._vector.processes
-        with pytest.raises(RuntimeError, match="the motor broke"):
-            play(env, OpenLoop(()), 1)
-        env.close()
-        assert not process.is_alive()
-
     def test_a_callable_makes_a_new_environment_each_time(self):
         one = Line()
         with pytest.raises(InvalidInput, match="must make a new environment whenever it is called"):
-            play(on_the_line(lambda: one), OpenLoop(()), 2)
+            play(on_the_line(lambda: one, deterministic=True), Uniform(2), 8)
 
 
 class TestArguments:
@@ -605,6 +616,12 @@ class TestArguments:
             (Line, {"vector": 2, "deterministic": True}, "leave vector= out"),
             ("CartPole-v1", {"vector": "native", "seed": 1}, "leave seed= out"),
             (Line, {"horizon": 0}, "horizon must be a whole number, at least 1"),
+            (
+                Line,
+                {"horizon": 10**12},
+                "horizon must be a whole number, at least 1, at most 1,000,000; got 1000000000000",
+            ),
+            (Line, {"vector": 10**12}, "vector must be a whole number, at least 1, at most 10,000; got 1000000000000"),
             (gymnasium.make_vec("CartPole-v1", 1), {}, "not a VectorEnv"),
         ],
     )

@@ -419,7 +419,7 @@ def test_a_certificate_is_verified_and_a_changed_one_is_not():
     certificate = certify(run(problem, asked(epsilon=0.02)), problem)
     found = verify(certificate, problem)
     assert found.agrees, found.findings
-    assert {"delta", "planning", "run", "claim"} <= {f.what for f in found.findings}
+    assert {"delta", "planning", "run", "claim U", "claim W", "claim gap"} <= {f.what for f in found.findings}
     settings, chosen = certificate.settings, learner("models")
 
     def rechecked(change):

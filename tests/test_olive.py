@@ -87,8 +87,8 @@ class TestConstants:
     @pytest.mark.parametrize(
         ("wrong", "sentence"),
         [
-            ({"n_states": 0}, "n_states must be at least 1"),
-            ({"horizon": 1.5}, "horizon must be at least 1, a whole number"),
+            ({"n_states": 0}, "n_states must be a whole number, at least 1"),
+            ({"horizon": 1.5}, "horizon must be a whole number, at least 1"),
             ({"log_size": math.inf}, "log_size must be a finite number"),
             ({"epsilon": 0}, "epsilon must lie between"),
         ],

@@ -129,8 +129,8 @@ class TestClaim:
         claim = page.locator(".statement")
         assert claim.inner_text() == certified.certificate.claim
         assert claim.bounding_box()["y"] < 400
-        assert page.get_by_text("Verified on").is_visible()
-        page.get_by_text("7 findings").click()
+        assert page.get_by_text("The file verification.json, made on").is_visible()
+        page.get_by_text("10 findings").click()
         for finding in certified.verification.findings:
             assert page.locator(".findings", has_text=finding.detail).is_visible()
 

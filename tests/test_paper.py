@@ -18,14 +18,14 @@ import pytest
 from matplotlib.figure import Figure
 
 from richobs.cli import main
-from richobs.core.errors import InvalidInput
+from richobs.core.errors import InvalidInput, StoreError
 from richobs_lab.paper import STATEMENTS, Check, Conclusion, load, runner, sources
 from richobs_lab.paper.catalogue import entries_of
 from richobs_lab.paper.figures import panel_boxes
 from richobs_lab.paper.formulas import mathml
 from richobs_lab.paper.page import cell_words, render
 from richobs_lab.paper.sources import source_digest
-from richobs_lab.paper.store import APPLICATION
+from richobs_lab.paper.store import Store
 
 FAKE = '''
 """Squares; every measurement leaves a mark. Environment variables say what goes wrong, and what waits for what."""
@@ -159,6 +159,7 @@ def test_what_is_written(fake, tmp_path, capsys):
         "fake.png",
         "fake.svg",
         "index.html",
+        "paper.lock",
         "paper.sqlite",
     ]
     stored = json.loads((out / "fake.json").read_text())
@@ -238,7 +239,7 @@ def test_control_c_leaves_what_is_finished(halfway, tmp_path):
 
 def test_a_second_process_is_refused(halfway, tmp_path, capsys):
     assert paper("--out", tmp_path / "out") == 2
-    assert "another process, perhaps another `richobs paper`, is using" in capsys.readouterr().err
+    assert "another process is running in" in capsys.readouterr().err
     assert halfway.poll() is None  # the first is not disturbed
 
 
@@ -270,7 +271,7 @@ def test_a_file_of_another_program_is_left_alone(fake, tmp_path, capsys):
         db.execute("CREATE TABLE recipes (name TEXT)")
     before = (tmp_path / "paper.sqlite").read_bytes()
     assert paper("--out", tmp_path) == 2
-    assert "belongs to another program" in capsys.readouterr().err
+    assert "no database of ours: it has the table 'recipes'" in capsys.readouterr().err
     assert (tmp_path / "paper.sqlite").read_bytes() == before
 
 
@@ -289,14 +290,37 @@ def test_what_other_source_measured_is_measured_again(fake, tmp_path):
     assert marks(fake) == [0, 0, 1, 1, 2, 2]
 
 
-def test_a_store_of_the_first_layout_is_measured_again(fake, tmp_path):
-    with closing(sqlite3.connect(tmp_path / "paper.sqlite", isolation_level=None)) as db:
-        db.execute("CREATE TABLE measured (statement TEXT, piece TEXT, version TEXT, result TEXT, digest TEXT)")
-        db.execute("INSERT INTO measured VALUES ('fake', '{\"n\":0}', '0.1.0', '{}', '')")
-        db.execute(f"PRAGMA application_id = {APPLICATION}")
-        db.execute("PRAGMA user_version = 1")
-    assert paper("--out", tmp_path, "--fast", "--quiet") == 0
-    assert stored_pieces(tmp_path) == marks(fake) == [0, 1, 2]
+@pytest.mark.parametrize("kind", ["journal", "link", "pipe", "second name"])
+def test_a_folder_of_a_stranger_does_no_harm(fake, tmp_path, capsys, kind):
+    out, other = tmp_path / "out", tmp_path / "other.sqlite"
+    assert paper("--out", out, "--fast", "--quiet") == 0
+    file = out / "paper.sqlite"
+    if kind == "journal":
+        pathlib.Path(f"{file}-journal").write_bytes(b"something")
+    elif kind == "second name":
+        os.link(file, other)
+    else:
+        file.rename(other)
+        os.mkfifo(file) if kind == "pipe" else file.symlink_to(other)
+    before = other.read_bytes() if other.exists() else None
+    capsys.readouterr()
+    assert paper("--out", out, "--quiet") == 2
+    assert {
+        "journal": "paper.sqlite-journal is not a file of ours",
+        "link": "paper.sqlite is damaged: it is a link",
+        "pipe": "paper.sqlite is damaged: it is a link, a folder or a pipe",
+        "second name": "has a second name",
+    }[kind] in capsys.readouterr().err
+    assert (other.read_bytes() if other.exists() else None) == before
+
+
+def test_a_full_disk_is_a_sentence_and_costs_what_did_not_fit(tmp_path):
+    with Store(tmp_path) as store:
+        store.add("fake", {"n": 1}, "source", "{}")
+        store._db.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(StoreError, match="cannot be written: database or disk is full"):
+            store.add("fake", {"n": 2}, "source", json.dumps("x" * 100_000))
+    assert stored_pieces(tmp_path) == [1]
 
 
 class TestSources:
@@ -421,7 +445,7 @@ def test_requests_that_cannot_be_met(fake, tmp_path, capsys):
     assert paper("fame", "--out", tmp_path) == 2
     assert "there is no statement 'fame'. There are: fake." in capsys.readouterr().err
     assert main(["paper", "--workers", "0"]) == 2
-    assert "--workers must be at least 1" in capsys.readouterr().err
+    assert "workers must be a whole number, at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

@@ -21,7 +21,9 @@ from richobs.classes import (
     open_loop_policy,
     table_policy,
 )
-from richobs.classes.codecs import to_arrays
+from richobs.classes.codecs import read_parts, to_arrays, write_parts
+from richobs.classes.learned_policy import FORMAT
+from richobs.cli import main
 from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidFile, InvalidInput, InvalidPath
 from richobs.core.policies import OpenLoop
@@ -142,7 +144,7 @@ def test_a_class_that_is_not_given_by_level_plays_and_says_that_it_is_not_writte
             return Alternating()
 
     policy = LearnedPolicy(Own(), 0)
-    actions, state = policy.predict(np.zeros((3, 4)))
+    actions, state = policy.predict(np.zeros((3, 4)), episode_start=True)
     assert actions.tolist() == [0, 0, 0]
     assert policy.predict(np.zeros((3, 4)), state)[0].tolist() == [1, 1, 1]
     assert policy.predict(np.array(5), (np.array([1]),))[0].shape == ()
@@ -203,6 +205,39 @@ def evaluate(policy, env, episodes):
     return np.array(returns)
 
 
+@pytest.mark.parametrize(
+    ("name", "array", "why"),
+    [
+        ("members", np.zeros((1, 1), dtype=np.int64), "listed as .N."),
+        ("members", np.zeros((1,) * 30, dtype=np.int64), "listed as .N."),
+        ("members", np.zeros(2, dtype=np.int64), "of other types or shapes"),
+        ("members", np.zeros(1, dtype=np.int32), "of other types or shapes"),
+        ("rotation", np.eye(8).reshape(8, 8, 1), "square matrix"),
+        ("rotation", np.array(1.0), "square matrix"),
+        ("rotation", np.eye(8).astype(str), "square matrix"),
+        ("n_coordinates", np.array(2**62), "at least 4611686018427387904 rows"),
+    ],
+)
+def test_arrays_of_other_shapes_or_types_are_no_policy(name, array, why, tmp_path, capsys):
+    """What loads can be used: its digest exists, and is that of the file's arrays."""
+    problem = richobs.make("diabolical/2,sigma=0.1")
+    LearnedPolicy(problem.functions, (0, 0)).save(tmp_path / "p.npz")
+    _, [(kind, arrays), *others] = read_parts(tmp_path / "p.npz", FORMAT)
+    write_parts(tmp_path / "p.npz", FORMAT, [(kind, {**arrays, name: array}), *others])
+    with pytest.raises(InvalidFile, match=why):
+        LearnedPolicy.load(tmp_path / "p.npz")
+    assert main(["value", "diabolical/2,sigma=0.1", "--policy", str(tmp_path / "p.npz"), "--quiet"]) == 2
+    assert "p.npz is not a policy that richobs wrote: " in capsys.readouterr().err
+
+
+def test_observations_of_another_width_are_refused_by_rotated_decoders():
+    level = richobs.make("diabolical/2,sigma=0.1").functions.levels[0]
+    with pytest.raises(InvalidInput, match="read vectors of 8 coordinates; got shape"):
+        level.values(np.zeros((3, 5)))
+    with pytest.raises(InvalidInput, match="more decoders than an index can name"):
+        Decoders(2**40, np.eye(2))
+
+
 def test_predict_carries_the_level():
     """The lock's observations do not show the level: only with it does the policy open the lock."""
     _, policy = policy_for("lock/6")
@@ -220,7 +255,7 @@ def test_predict_carries_the_level():
 def test_predict_with_copies_at_different_levels():
     problem, policy = policy_for("lock/3")
     x = seen_at(problem, (), 4)
-    actions, state = policy.predict(x)
+    actions, state = policy.predict(x, episode_start=np.ones(4, dtype=bool))
     np.testing.assert_array_equal(actions, policy.actions(0, x))
     np.testing.assert_array_equal(state[0], [1, 1, 1, 1])
     actions, state = policy.predict(x, state, np.array([False, True, False, True]))
@@ -266,19 +301,19 @@ NUMBERS = Layered(
 )
 def test_predict_takes_a_single_observation(functions, member, single, action):
     policy = LearnedPolicy(functions, member)
-    alone, state = policy.predict(single)
+    alone, state = policy.predict(single, episode_start=True)
     assert (alone.shape, alone.dtype, alone.tolist()) == ((), np.int64, action)
     assert state[0].tolist() == [1]
-    batch, states = policy.predict(np.array([single, single]))
+    batch, states = policy.predict(np.array([single, single]), episode_start=True)
     assert batch.tolist() == [action, action]
     assert states[0].tolist() == [1, 1]
-    one, _ = policy.predict(np.array([single]))
+    one, _ = policy.predict(np.array([single]), episode_start=True)
     assert one.tolist() == [action]
 
 
 def test_a_single_observation_carries_the_level():
     policy = LearnedPolicy(NUMBERS, (0, 0))
-    first, state = policy.predict(1)
+    first, state = policy.predict(1, episode_start=True)
     second, state = policy.predict(1, state)
     assert (first, second, state[0].tolist()) == (1, 0, [2])
     after_the_end, _ = policy.predict(1, state)
@@ -292,14 +327,24 @@ def test_a_single_observation_carries_the_level():
         policy.predict(np.array([0, 1, 1]), None, np.array([True, True]))
 
 
+@pytest.mark.parametrize("starts", [None, False, np.array([True, False])])
+def test_predict_does_not_guess_the_level(starts):
+    """The same observation asks for another action at level 1. With one level there is nothing to guess."""
+    policy = LearnedPolicy(NUMBERS, (0, 0))
+    with pytest.raises(InvalidInput, match="not told at which of 2 levels the observation was made"):
+        policy.predict(np.array([0, 1]), None, starts)
+    alone = LearnedPolicy(Layered(NUMBERS.levels[:1]), (0,))
+    assert alone.predict(np.array([0, 1]), None, starts)[0].tolist() == [0, 1]
+
+
 def test_levels_may_look_different():
     """A number at level 0, a vector at level 1: whether an observation is single depends on the level."""
     policy = LearnedPolicy(Layered([NUMBERS.levels[0], Decoders(2, np.eye(2))]), (0, 1))
-    action, state = policy.predict(1)
+    action, state = policy.predict(1, episode_start=True)
     assert action == 1
     action, state = policy.predict(np.array([0, 1]), state)
     assert (action.shape, int(action), state[0].tolist()) == ((), 1, [2])
-    actions, _ = policy.predict(np.array([0, 1]))
+    actions, _ = policy.predict(np.array([0, 1]), episode_start=True)
     assert actions.tolist() == [0, 1]
 
 

@@ -1,6 +1,7 @@
 """What any policy earns: confidence sequences, `certify_policy`, the callback for Stable-Baselines3, and `richobs value`."""
 
 import abc
+import dataclasses
 import json
 import math
 import pathlib
@@ -327,6 +328,36 @@ class Game(gymnasium.Env):
         return {"a": int(self.np_random.integers(2))}, float(action), False, self.steps == 2, {}
 
 
+class TestIndependence:
+    class PerCall:
+        """What an episode pays is drawn by a coin that is thrown once per call of `play`; V is 0.5."""
+
+        horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
+
+        def play(self, policy, n, rng, levels=None):
+            x = rng.random((n, 1))
+            chance = rng.choice([0.1, 0.9])
+            return Episodes((x,), (policy.actions(0, x, rng),), ((rng.random(n) < chance).astype(float),))
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_an_environment_that_draws_something_once_per_call_is_noticed(self, seed):
+        with pytest.raises(BrokenPromise, match="draws something once per call") as stopped:
+            certify_policy(self.PerCall(), richobs.OpenLoop((0,)), epsilon=0.1, seed=seed)
+        assert "probability at most 0.0001" in str(stopped.value)
+
+    def test_the_first_verdicts_rest_on_calls_of_one_episode(self):
+        """Where episodes of one call depend on each other, calls of one episode are independent all the same."""
+        sizes = []
+
+        class Spy(self.PerCall):
+            def play(self, policy, n, rng, levels=None):
+                sizes.append(n)
+                return super().play(policy, n, rng, levels)
+
+        certify_policy(Spy(), richobs.OpenLoop((0,)), max_episodes=64)
+        assert sizes == [1] * 32 + [2] * 8 + [3] * 5 + [1]
+
+
 class TestPolicies:
     @pytest.mark.parametrize("policy", [Model(), lambda x: int(x), lambda x: np.int64(x)])
     def test_models_and_functions_act_as_policies_do(self, policy):
@@ -335,7 +366,12 @@ class TestPolicies:
                 return x
 
         pay = Payer(lambda a, rng, i: float(a))
-        assert certify_policy(pay, policy, max_episodes=80) == certify_policy(pay, Echo(), max_episodes=80)
+        report = certify_policy(pay, policy, max_episodes=80)
+        same = certify_policy(pay, Echo(), max_episodes=80)
+        assert dataclasses.replace(report, deterministic=False) == same
+        assert report.deterministic == isinstance(policy, Model)
+        assert ("0.95 the policy, acting deterministically, earns between" in report.claim) == report.deterministic
+        assert "0.95 the policy earns between" in same.claim
 
     def test_a_model_with_a_memory_begins_anew_in_every_episode(self):
         env = richobs.make("lock/3").env
@@ -354,6 +390,35 @@ class TestPolicies:
         report = certify_policy(Game(), lambda x: np.array(x["a"] / 2), max_episodes=300, reward_range=(0, 2))
         assert report.lower < 0.5 < report.upper
         assert report.width < 0.3
+
+    @pytest.mark.parametrize(
+        ("space", "last"),
+        [
+            (gymnasium.spaces.Discrete(2, start=1), 2),
+            (gymnasium.spaces.MultiDiscrete([1, 2], start=[4, 7]), [4, 8]),
+            (gymnasium.spaces.MultiBinary(1), [1]),
+        ],
+    )
+    def test_a_policy_of_richobs_numbers_the_actions_of_gymnasium_from_0(self, space, last):
+        """With the environment itself as with `from_gymnasium`: action 1 is the second one of the space."""
+
+        class Second(Game):
+            action_space = space
+
+            def step(self, action):
+                assert action in space
+                return {"a": 0}, float(np.array_equal(action, last)), True, False, {}
+
+        env = richobs.from_gymnasium(Second(), horizon=1, reward_range=(0, 1), observation=lambda x: x["a"])
+        for number in (0, 1):
+            for played in (Second(), env):
+                policy = richobs.OpenLoop((number,))
+                assert certify_policy(played, policy, max_episodes=3, reward_range=(0, 1)).mean == number
+        own = type("Own", (), {"actions": lambda self, level, x, rng: np.array([last])})()
+        if np.ndim(last):  # an action of the space itself
+            assert certify_policy(Second(), own, max_episodes=3, reward_range=(0, 1)).mean == 1
+        with pytest.raises(InvalidInput, match="policy chose must be a whole number, at least 0, at most 1; got 2"):
+            certify_policy(Second(), richobs.OpenLoop((2,)), max_episodes=3, reward_range=(0, 1))
 
     def test_gymnasium_with_a_model_with_a_memory(self):
         report = certify_policy(Game(), Counting(), max_episodes=5, reward_range=(0, 2))
@@ -464,7 +529,7 @@ class TestCallback:
         assert callback.certified
         assert [r.verdict for r in callback.reports] == [Verdict.BELOW, Verdict.BELOW, Verdict.AT_LEAST]
         assert callback.claim.startswith(
-            "With probability at least 0.95, over all 3 checks, the policy earns at least 0.55"
+            "With probability at least 0.95, over all 3 checks, the policy, acting deterministically, earns at least 0.55"
         )
         assert capsys.readouterr().out.startswith("2 steps: With probability at least 0.97")
 
@@ -477,8 +542,8 @@ class TestCallback:
         model.skill = 0.1
         assert not callback.certified
         assert callback.claim == (
-            "The policy as it is now is not known to earn at least 0.55: it was trained further after a check had certified "
-            "that."
+            "The policy as it is now is not known to earn at least 0.55, acting deterministically: it was trained further "
+            "after a check had certified that."
         )
         model.skill = 0.6
         assert callback.certified
@@ -522,7 +587,9 @@ class TestCallback:
         assert [r.delta for r in callback.reports] == pytest.approx(terms)
         assert len({r.seed for r in callback.reports}) == 3
         assert not callback.certified
-        assert callback.claim == "None of the 3 policies checked is known to earn at least 0.9."
+        assert callback.claim == (
+            "None of the 3 policies checked is known to earn at least 0.9, acting deterministically."
+        )
 
     def test_vector_environments_are_played_by_evaluate_policy(self, sb3):
         class Vector:

@@ -1,15 +1,22 @@
-"""Worker processes: a script without a guard gets a sentence, and Control-C a short traceback."""
+"""Worker processes: a script without a guard gets a sentence, Control-C a short traceback, and none outlives its parent."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 import types
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import richobs
-from richobs.core import processes
-from richobs.core.executors import Workers
+from richobs.core import executors, processes
+from richobs.core.errors import CallTooLong
+from richobs.core.executors import Spec, Workers
 from richobs.core.processes import GUARD, WORKER, interruptions_held_back, leave_unguarded_script
 
 UNGUARDED = """
@@ -17,6 +24,23 @@ import richobs
 done = richobs.sweep("bandit", seeds=[0], workers=1, out="here", progress=False)
 print(done.results["seed=0"].message)
 """
+
+
+HANGING = """
+import ctypes, os, pathlib, sys
+from richobs.core.executors import Spec, Workers
+
+def hang(item):
+    pathlib.Path("hangs").write_text(str(os.getpid()))
+    while True:
+        ctypes.PyDLL(None).sleep(600)  # it holds the interpreter lock, so no thread of Python can run
+
+if __name__ == "__main__":
+    spec = Spec({}, {})
+    with Workers(2) as workers:
+        list(workers.send(spec, spec.task(hang), [0]))
+"""
+PATIENCE = 60  # seconds until a test gives up
 
 
 @pytest.fixture
@@ -72,3 +96,107 @@ def test_control_c_shows_where_this_process_was_only_where_it_played_itself(monk
         richobs.learn(richobs.make("bandit"), workers=workers, out=tmp_path / "a", progress=False)
     assert len(stopped.traceback) == frames
     assert stopped.value.__notes__ == [f"What was drawn is kept in {tmp_path / 'a'}; the same call goes on from there."]
+
+
+def is_there(pid):
+    """Whether a process is there, and is more than an entry that nobody has asked for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def waits_until(condition):
+    """Waits until something holds, and returns the seconds that it took."""
+    begin = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin < PATIENCE
+        time.sleep(0.02)
+    return time.monotonic() - begin
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it takes /proc, and the kernel of Linux")
+@pytest.mark.parametrize("sent", ["interruptions", "kill"])
+def test_a_worker_that_hangs_ends_with_the_second_interruption_and_with_its_parent(sent, tmp_path):
+    """Before, Control-C ended nothing here, and a worker whose parent was killed hung for as long as its call."""
+    (tmp_path / "script.py").write_text(HANGING)
+    with (tmp_path / "errors").open("w") as errors:
+        script = subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, stderr=errors)
+    hangs = tmp_path / "hangs"
+    try:
+        waits_until(lambda: hangs.exists() and hangs.read_text())
+        worker = int(hangs.read_text())
+        if sent == "kill":
+            script.kill()
+        else:
+            script.send_signal(signal.SIGINT)
+            waits_until(lambda: "Interrupt again to end them at once" in (tmp_path / "errors").read_text())
+            assert is_there(worker)
+            assert script.poll() is None
+            script.send_signal(signal.SIGINT)
+        script.wait(PATIENCE)
+        assert waits_until(lambda: not is_there(worker)) < 10
+    finally:
+        script.kill()
+        script.wait()
+        if hangs.exists():
+            with contextlib.suppress(ProcessLookupError, ValueError):
+                os.kill(int(hangs.read_text()), signal.SIGKILL)
+
+
+class Slow:
+    """An environment that takes a minute for a call, and goes on after an exception."""
+
+    horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
+
+    def play(self, policy, n, rng, levels=None):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            try:
+                time.sleep(PATIENCE)
+            except ValueError:
+                continue
+        return richobs.Episodes([np.zeros(n, dtype=int)], [np.zeros(n, dtype=int)], [np.zeros(n)])
+
+
+def test_a_call_that_takes_too_long_ends_the_run_with_a_sentence(tmp_path):
+    functions = richobs.Tables([np.full((1, 2), 0.5)], horizon=1)
+    with pytest.raises(CallTooLong, match=r"took longer than 0\.1 seconds, which is what `timeout` allows"):
+        richobs.learn(Slow(), functions, timeout=0.1, out=tmp_path / "run", progress=False)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert richobs.core.settings.Settings(timeout=3) == richobs.core.settings.Settings()
+    assert "timeout" not in (tmp_path / "run" / "config.json").read_text()
+
+
+def wait_for_ever(item):
+    threading.Event().wait(PATIENCE)
+
+
+def test_a_worker_that_cannot_be_interrupted_is_given_up(monkeypatch):
+    monkeypatch.setattr(executors, "GRACE", 0.0)
+    spec, workers = Spec({}, {}), Workers(2, timeout=0.1)
+    with pytest.raises(CallTooLong, match="took longer"):
+        list(workers.send(spec, spec.task(wait_for_ever), [0], threads=True))
+    workers.close()  # it waits for nobody
+
+
+def test_calls_that_cannot_be_limited_are_named(caplog):
+    """Alarms reach the main thread alone."""
+    found = []
+
+    def learn():
+        found.append(
+            richobs.learn(Quick(), richobs.Tables([np.full((1, 2), 0.5)], horizon=1), timeout=9, progress=False)
+        )
+
+    thread = threading.Thread(target=learn)
+    thread.start()
+    thread.join()
+    assert len(found) == 1
+    assert "timeout is not kept for calls that this process makes" in caplog.text
+
+
+class Quick(Slow):
+    def play(self, policy, n, rng, levels=None):
+        x = np.zeros(n, dtype=int)
+        return richobs.Episodes([x], [policy.actions(0, x, rng)], [(rng.random(n) < 0.5).astype(float)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.classes import Layered, Listed, TableLevel
+from richobs.classes import Constants, Layered, Listed, TableLevel
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, InvalidInput, Rejected
 from richobs.core.policies import greedy_actions
@@ -78,6 +78,29 @@ class TestRangesOf:
         np.testing.assert_array_equal(ranges.unit_totals(np.array([-3.0, -1.0, 1.0])), [0, 0.5, 1])
         totals = np.array([[1.0, -3.0], [1.1, 0.0], [0.0, -3.1], [1.0 + 1e-7, -3.0 - 1e-7]])
         assert ranges.impossible(totals).tolist() == [False, True, True, False]
+
+    def test_ties_between_actions_count_in_what_may_be_hidden(self):
+        """The last of 200,000 actions is better by 1e-8, which is less than TIE times their distance: 0 is played."""
+        K = 200_000
+        best = np.zeros((1, K))
+        best[0, -1] = 1e-8
+        functions = Layered([Constants(best)])
+
+        class Arms:
+            horizon, n_actions, reward_range = 1, K, (0.0, 1e-8)
+
+            def play(self, policy, n, rng, levels=None):
+                x = np.zeros((n, 1))
+                a = policy.actions(0, x, rng)
+                return Episodes((x,), (a,), (np.where(a == K - 1, 1e-8, 0.0),))
+
+        ranges = Ranges.of(Arms(), functions)
+        assert ranges.ties == pytest.approx(1e-13 * (K - 1))
+        assert ranges.hidden == ranges.rounded + ranges.ties
+        with pytest.raises(InvalidInput, match="actions so near that they count as equal, may hide a loss of 2e-08"):
+            richobs.learn(Arms(), functions, epsilon=2e-9)
+        signed = Layered([TableLevel(np.zeros((1, 1, 3)), value_range=(-8.0, 1.0))] * 2)
+        assert Ranges.plain(signed).ties == pytest.approx(2 * 8 * 2e-13)
 
 
 class TestPlaying:

@@ -4,12 +4,14 @@ import os
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import richobs
+import richobs.ray
 from richobs.classes import Layered, TableLevel
 from richobs.core.errors import InvalidInput
 from richobs.ray import LARGE, RayExecutor, WorkerLost
@@ -69,6 +71,24 @@ def refused(value):
 
 def size(body):
     return len(body)
+
+
+@pytest.mark.parametrize(("where", "warned"), [("127.0.0.1", False), ("10.0.0.7", True)])
+def test_ray_on_this_machine_listens_at_the_loopback_alone(monkeypatch, caplog, where, warned):
+    """A stand-in for Ray notes how it is started; with Ray 2.60 itself all of its sockets were bound to 127.0.0.1 then."""
+    name, started = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", []
+    ray = types.ModuleType("ray")
+    ray._private = types.SimpleNamespace(ray_constants=types.SimpleNamespace(ENABLE_RAY_CLUSTER=True))
+    ray.util = types.SimpleNamespace(get_node_ip_address=lambda: where)
+    ray.is_initialized, ray.__version__ = (lambda: False), "9"
+    constants = ray._private.ray_constants
+    ray.init = lambda **given: started.append((given["address"], os.environ[name], constants.ENABLE_RAY_CLUSTER))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.delenv(name, raising=False)
+    assert richobs.ray._connected(None, 2) == (ray, True)
+    assert started == [("local", "0", False)]
+    assert (name in os.environ, constants.ENABLE_RAY_CLUSTER) == (False, True)
+    assert ("other machines can reach it" in caplog.text) is warned
 
 
 def test_without_ray_the_error_says_how_to_install_it(monkeypatch):
@@ -204,7 +224,7 @@ def test_a_run_on_a_cluster_that_loses_a_node_and_gains_another_gives_the_same_b
             target=lambda: found.append(richobs.learn(env, FUNCTIONS, out=there, executor=executor, **asked))
         )
         task.start()
-        wait_until(lambda: lines(log) >= 20)  # 16 of them are trials of this process
+        wait_until(lambda: lines(log) >= 8)
         cluster.remove_node(second)
         before = lines(log)
         cluster.add_node(num_cpus=1, **SMALL)
@@ -215,6 +235,5 @@ def test_a_run_on_a_cluster_that_loses_a_node_and_gains_another_gives_the_same_b
     for file in ("certificate.json", "policy.npz"):
         assert (here / file).read_bytes() == (there / file).read_bytes()
     assert list(found[0].ledger) == list(alone.ledger)
-    trials = 16 + 4 * 4  # calls in this process that test whether copies play the same, and those of each worker
-    assert calls + 16 <= played <= calls + trials + 8  # with those that were made again
+    assert calls < played <= 1.1 * calls + 8  # a tenth compares workers, and the lost node's calls were made again
     assert len(set(log.read_text().split())) >= 3  # this process, and at least two workers

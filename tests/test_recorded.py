@@ -89,6 +89,32 @@ class TestLearning:
         with pytest.raises(BrokenPromise, match="recorded episodes alone"):
             richobs.learn(problem, learner="betting", episodes=paid)
 
+    def test_a_log_of_a_run_with_the_same_seed_is_not_drawn_again(self, problem):
+        """Otherwise every recorded episode would count twice, the second time as a fresh one."""
+
+        class Watched:
+            horizon, n_actions, reward_range = problem.horizon, problem.n_actions, (0.0, 1.0)
+
+            def __init__(self):
+                self.log = []
+
+            def play(self, policy, n, rng, levels=None):
+                self.log.append(problem.env.play(policy, n, rng, levels))
+                return self.log[-1]
+
+        def draws(env):
+            return {bits.tobytes() for part in env.log for bits in np.hstack(part.observations)}
+
+        first, second, third = Watched(), Watched(), Watched()
+        asked = {"seed": 3, "max_episodes": 60, "progress": False}
+        richobs.learn(first, problem.functions, **asked)
+        outcome = richobs.learn(second, problem.functions, episodes=first.log, **asked)
+        assert len(draws(first)) > 20
+        assert not draws(first) & draws(second)
+        richobs.learn(third, problem.functions, episodes=first.log, **asked)
+        assert draws(second) == draws(third)
+        assert outcome.settings.seed == 3
+
     @pytest.mark.parametrize("learner", ["certified", "lsvee", "ucb-q"])
     def test_other_learners_refuse_them(self, log, learner):
         with pytest.raises(InvalidInput, match="cannot use recorded episodes"):
@@ -115,6 +141,9 @@ class TestChecks:
             "levels": dataclasses.replace(log, rewards=log.rewards[:2]),
             "action": dataclasses.replace(log, actions=[a + 9 for a in log.actions]),
             "reward": dataclasses.replace(log, rewards=[r + 1.0 for r in log.rewards]),
+            "over at once": dataclasses.replace(
+                log, rewards=[0 * r for r in log.rewards], ended=[np.ones(600, dtype=bool)] * 4
+            ),
         }
         for episodes in wrong.values():
             with pytest.raises(InvalidInput, match="not of this environment, or not whole"):
@@ -122,6 +151,12 @@ class TestChecks:
         for nothing in ([], "log.npz", [1, 2]):
             with pytest.raises(InvalidInput, match="or a list of them"):
                 richobs.learn(problem, episodes=nothing)
+        wide = dataclasses.replace(log, observations=[np.hstack([x, x[:, :1]]) for x in log.observations])
+        with pytest.raises(InvalidInput, match=r"at level 0 an observation there is \w+ of shape \(\d+,\), and"):
+            richobs.learn(problem, episodes=wide)
+        with pytest.raises(InvalidInput, match="a part of 300 of them is twice in the list"):
+            richobs.learn(problem, episodes=[log.part(0, 300), log.part(300, 600), log.part(0, 300)])
+        richobs.learn(problem, episodes=[log.part(0, 1)] * 9, max_episodes=12)  # equal episodes can come by chance
         with pytest.raises(InvalidInput, match="no episode"):
             richobs.learn(problem, episodes=log.part(0, 0))
         with pytest.raises(InvalidInput, match="do not fit each other"):

@@ -337,7 +337,8 @@ class TestPage:
         assert f"W ≤ V(policy) {words.value(result['lower'])}" in said
         assert f"episodes {result['episodes']:,} in {result['tests']} tests; the paper's plan: 2.01·1018" in said
         made = certified.verification.made
-        assert f"Verified {made}. Everything was derived and drawn again, and agreed." in said
+        assert f"The file verification.json, made {made}, says that everything agreed." in said
+        assert "Verified" not in said
         assert all(f.detail in said for f in certified.verification.findings)
 
     def test_shares_of_delta_are_summed(self, certified):
@@ -409,7 +410,7 @@ class TestPage:
         findings = (Finding("ledger", True, "sums up"), Finding("run", False, "U is 0.5 <b> in the file"))
         found = Verification(findings, at="2026-01-31", version="0.2.0")
         html = page.page([dataclasses.replace(certified, verification=found)])
-        assert "Verification failed on 2026-01-31 by richobs 0.2.0." in Page(html).said
+        assert "verification.json, made on 2026-01-31 by richobs 0.2.0, says that run did not agree." in Page(html).said
         assert "run differs: U is 0.5 <b> in the file" in Page(html).said
         assert "ledger agrees: sums up" in Page(html).said
 

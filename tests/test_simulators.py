@@ -300,7 +300,9 @@ class TestInputs:
         with pytest.raises(InvalidInput, match=r"budget of 10 steps .* `markov=True`"):
             Model.by_replay(Counter(), 5, budget=10)
         for noisy in ("observation", "reward"):
-            with pytest.raises(InvalidInput, match=r"the actions \(0,\) led to different .* is not deterministic"):
+            with pytest.raises(
+                InvalidInput, match=r"is random behind its start: with two seeds the actions \(0,\) led"
+            ):
                 Model.by_replay(Counter(noisy), 3)
         with pytest.raises(InvalidInput, match="needs Discrete actions"):
             Model.by_replay("Pendulum-v1", 3)
@@ -312,6 +314,12 @@ class TestInputs:
             (lambda: Simulators(["CartPole-v1"], horizon=3), "CartPoleEnv does not publish its outcomes"),
             (lambda: Simulators(["FrozenLake-v1"]), "give `horizon`"),
             (lambda: Simulators([two_rooms()], horizon=4), "has 3 levels; 4 were asked for"),
+            (
+                lambda: Simulators(["FrozenLake-v1"], horizon=10**12),
+                "horizon must be a whole number.*at most 1,000,000",
+            ),
+            (lambda: Model.of_lists([[[(1.0, 0, 0.0, False)]]], 10**12, [1.0]), "horizon must .*at most 1,000,000"),
+            (lambda: Model.of_lists([[3]], 1, [1.0]), "Model.of_lists cannot use an argument"),
             (lambda: Simulators([3]), "a candidate is a richobs.Model.*got a int"),
             (lambda: Simulators([two_rooms(1.5)]), "model 0, state 0, action 1: .* smallest is -0.5"),
             (lambda: Model.of_arrays(np.eye(2), np.zeros((2, 1)), 1), "transitions must be"),

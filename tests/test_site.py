@@ -23,7 +23,8 @@ from richobs.cli.arguments import _options, in_order
 from richobs.cli.main import COMMANDS, _command_type
 from richobs.cli.world_options import WORLD_OPTIONS
 from richobs.learners import LEARNERS
-from richobs.runs import arena, certificate, store, sweep
+from richobs.runs import certificate, store, sweep
+from richobs_lab.arena import contest as arena
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

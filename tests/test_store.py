@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import types
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar
@@ -25,16 +26,19 @@ from richobs.classes import Callables, Layered, LevelClass, TableLevel
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.files import write_atomically
 from richobs.core.ledger import Ledger
+from richobs.core.locks import held
 from richobs.core.packing import fold, pack, unpack
+from richobs.core.policies import never_takes
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Query
 from richobs.core.settings import Settings
 from richobs.engines import PacedEnvironment, Probes, StreamEngine
 from richobs.engines.recorded import restore_probes
+from richobs.learners.betting.playing import IdleExploration
 from richobs.learners.lsvee import PaperConstants
 from richobs.runs import database, store
 from richobs.runs.session import run
-from richobs.runs.store import RunFolder, StoredRun, _held, discard, find_runs, keep_verification
+from richobs.runs.store import LOCK, RunFolder, StoredRun, discard, find_runs, keep_verification
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from to_be_killed import shrunk
 
@@ -265,7 +269,7 @@ def test_a_call_that_was_tampered_with_is_noticed(tmp_path):
     asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400, "out": tmp_path / "run"}
     with pytest.raises(ConnectionError):
         learn(Counter(breaks_after=33), FUNCTIONS, **asked)
-    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(tmp_path / "run" / "run.sqlite")) as db, db:
         assert db.execute("SELECT count(*) FROM calls").fetchone()[0] > 0
         db.execute("UPDATE calls SET answer = CAST(answer || x'00' AS BLOB)")
     with pytest.raises(InvalidFile, match="a call does not match its checksum"):
@@ -307,7 +311,7 @@ class TestLargeAnswers:
         whole = learn(Counter(), functions, **self.asked)
         with pytest.raises(ConnectionError):
             learn(Counter(breaks_after=33), functions, **self.asked, out=tmp_path)
-        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
             owners = {owner.split()[0] for (owner,) in db.execute("SELECT owner FROM pieces")}
             assert db.execute("SELECT max(length(body)) FROM pieces").fetchone()[0] == 40
         assert "call" in owners
@@ -315,7 +319,7 @@ class TestLargeAnswers:
         outcome = learn(played, functions, **self.asked, out=tmp_path)
         assert outcome.trace == whole.trace
         assert played.episodes < whole.episodes == outcome.episodes
-        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
             owners = {owner.split()[0] for (owner,) in db.execute("SELECT owner FROM pieces")}
         assert owners == ({"draw"} if functions is FUNCTIONS else {"draw", "probes"})
         again = Counter()
@@ -334,7 +338,7 @@ class TestLargeAnswers:
     )
     def test_they_are_checked(self, tmp_path, change):
         learn(Counter(), FUNCTIONS, **self.asked, out=tmp_path)
-        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
             db.execute(change)
         with pytest.raises(InvalidFile, match="draw 0 does not match its checksum"):
             learn(Counter(), FUNCTIONS, **self.asked, out=tmp_path)
@@ -342,7 +346,7 @@ class TestLargeAnswers:
     def test_probes_are_checked(self, tmp_path):
         """They have no checksum beside that of their rest, and the link of their row covers that."""
         learn(Counter(), self.python, **self.asked, out=tmp_path)
-        with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
             db.execute("UPDATE pieces SET body = zeroblob(length(body)) WHERE owner = 'probes 0'")
         with pytest.raises(InvalidFile, match="probes 0 does not match its checksum"):
             learn(Counter(), self.python, **self.asked, out=tmp_path)
@@ -379,7 +383,7 @@ def test_calls_play_as_many_episodes_at_once_as_the_environment_says():
     StreamEngine(PacedEnvironment(env), FUNCTIONS, seed=0, ledger=Ledger()).ask(Query.step((), 120, 2, purpose="x"))
     assert sizes == [50, 50, 20]
     env.at_once = 0
-    with pytest.raises(InvalidInput, match="at_once is a number of episodes"):
+    with pytest.raises(InvalidInput, match="at_once, a number of episodes, must be"):
         PacedEnvironment(env)
 
 
@@ -419,7 +423,7 @@ class TestFoldersThatAreLeftAlone:
             ({"learner": "lsvee"}, r"learner = 'certified'"),
             ({"tuning": {"trials": 8}}, r"tuning = \[\], and \['trials=8'\]"),
             ({"max_episodes": 500}, r"has spent [\d,]+ episodes already, more than the 500 allowed now"),
-            ({"workers": 0}, "workers must be at least 1"),
+            ({"workers": 0}, "workers must be a whole number, at least 1"),
             ({"epsilon": 5}, "it must be below 1, and 5 arrived"),
         ],
     )
@@ -479,17 +483,16 @@ class TestFoldersThatAreLeftAlone:
         rewritten(folder, table, 0, lambda _: text)
         with pytest.raises(InvalidFile, match="is damaged"):
             StoredRun.read(folder)
-        with sqlite3.connect(folder / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
             db.execute(f"UPDATE {table} SET {store.FOLDED[table]} = 'text' WHERE k = 0")
         resealed(folder)
         with pytest.raises(InvalidFile, match="is damaged"):
             StoredRun.read(folder)
 
-    def test_a_lock_that_is_no_lock(self, folder):
+    def test_the_content_of_a_lock_does_not_matter(self, folder):
         (folder / "run.lock").write_text("something else entirely, long enough to be read as a database header" * 20)
         assert StoredRun.read(folder).state == "finished"
-        with pytest.raises(StoreError, match=r"run\.lock is damaged"):
-            learn(richobs.make("lock/3"), out=folder)
+        assert learn(richobs.make("lock/3"), out=folder).episodes == StoredRun.read(folder).ledger.total
 
     @pytest.mark.parametrize("name", ["certificate.json", "policy.npz"])
     def test_a_file_that_was_lost_is_written_again(self, folder, name):
@@ -514,7 +517,7 @@ class TestFoldersThatAreLeftAlone:
             time.sleep(1.0)
             for _ in range(60):
                 assert StoredRun.read(folder).state == "finished"
-            with _held(folder):
+            with held(folder / LOCK):
                 pass
             assert [reader.poll() for reader in readers] == [None, None]
         finally:
@@ -532,13 +535,13 @@ class TestFoldersThatAreLeftAlone:
         assert (folder / "run.sqlite").read_bytes() == bytes(body)
 
     def test_a_draw_that_was_tampered_with(self, folder):
-        with sqlite3.connect(folder / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
             db.execute("UPDATE draws SET answer = CAST(x'00' || answer AS BLOB) WHERE k = 2")
         with pytest.raises(InvalidFile, match=r"draw 2 does not match its checksum"):
             learn(richobs.make("lock/3"), out=folder)
 
     def test_a_draw_that_is_not_even_bytes(self, folder):
-        with sqlite3.connect(folder / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
             db.execute("UPDATE draws SET answer = 'text' WHERE k = 1")
         with pytest.raises(InvalidFile, match=r"run\.sqlite is damaged: draw 1"):
             learn(richobs.make("lock/3"), out=folder)
@@ -624,6 +627,45 @@ class TestFoldersThatAreLeftAlone:
                 learn(richobs.make("lock/3"), out=folder)
         finally:
             folder.chmod(0o755)
+
+    def test_a_database_is_whole_before_it_has_its_name(self, tmp_path, monkeypatch):
+        """On a full disk the log cannot be copied into the file when the database is closed, and SQLite does not say so."""
+        connect = sqlite3.connect
+
+        def full(*args, **kwargs):
+            db = connect(*args, **kwargs)
+            db.execute("PRAGMA wal_autocheckpoint = 0")
+            return types.SimpleNamespace(execute=db.execute, executescript=db.executescript, close=copy_away(db))
+
+        def copy_away(db):
+            def close():  # as it is when closing cannot write: what is in the log stays there
+                place = Path(db.execute("PRAGMA database_list").fetchone()[2])
+                body = place.read_bytes()
+                db.close()
+                place.write_bytes(body)
+
+            return close
+
+        monkeypatch.setattr(sqlite3, "connect", full)
+        database.make_database(tmp_path / "run.sqlite", store.SCHEMA)
+        monkeypatch.undo()
+        with database.opened(tmp_path / "run.sqlite", store.SCHEMA, write=True) as db:
+            assert db.execute("SELECT count(*) FROM draws").fetchone() == (0,)
+
+    @pytest.mark.parametrize("clock", [-5e9, -0.5, 1e11 + 1, 9e15])
+    def test_a_clock_that_is_wrong_costs_nothing(self, tmp_path, monkeypatch, clock):
+        with monkeypatch.context() as wrong:
+            wrong.setattr(time, "time", lambda: clock)
+            learn(richobs.make("bandit"), out=tmp_path)
+            assert StoredRun.read(tmp_path).state == "finished"
+        assert StoredRun.read(tmp_path).started == (0.0 if clock < 0 else store.LATEST)
+        assert learn(richobs.make("bandit"), out=tmp_path).episodes == StoredRun.read(tmp_path).ledger.total
+
+    def test_a_finished_run_is_finished_whoever_holds_it(self, folder):
+        with held(folder / LOCK):
+            assert StoredRun.read(folder).certificate is not None
+            (folder / "certificate.json").unlink()
+            assert StoredRun.read(folder).state == "running"
 
     def test_discarding_removes_the_run_and_nothing_else(self, folder):
         (folder / "notes.txt").write_text("mine")
@@ -734,7 +776,7 @@ class Answers(Counter):
             lambda e: dataclasses.replace(e, actions=[e.actions[0] + 5]),
             r"took action [56] at level 0; there are actions 0 to 1",
         ),
-        (lambda e: dataclasses.replace(e, ended=[np.ones(e.n, dtype=bool)]), "after the episode's end"),
+        (lambda e: dataclasses.replace(e, ended=[np.ones(e.n, dtype=bool)]), "over before its first action"),
         (lambda e: dataclasses.replace(e, observations=[e.observations[0] * np.nan]), r"is not a .*number \(NaN"),
         (lambda e: dataclasses.replace(e, observations=[[[0], [0, 1]]]), "observations are not arrays"),
         (lambda e: dataclasses.replace(e, observations=None), "observations must be a list with one array per level"),
@@ -769,6 +811,39 @@ def test_an_environment_that_plays_something_better_is_rejected():
         richobs.Rejected, match=r"took action . at level 0; the policy asks for action . at what was seen"
     ):
         engine.ask(Query.rollout(worse, 20, purpose="x"))
+
+
+@pytest.mark.parametrize("learner", ["betting", "certified"])
+def test_an_environment_that_names_other_actions_than_it_was_asked_for_is_rejected(learner):
+    """Functions would be compared with what other actions paid."""
+
+    class Mirrored(Counter):
+        def play(self, policy, n, rng, levels=None):
+            x = rng.integers(0, 2, n)
+            acted = policy.actions(0, x, rng)
+            return richobs.Episodes([x], [1 - acted], [np.where(acted == x, 0.8, 0.2)])
+
+    with pytest.raises(
+        richobs.Rejected, match=r"took action . at level 0; the policy (never takes that|asks for action)"
+    ):
+        learn(Mirrored(), FUNCTIONS, learner=learner)
+
+
+def test_random_actions_at_worthless_observations_are_not_disobedience():
+    policy = IdleExploration(richobs.LearnedPolicy(FUNCTIONS, (0,)), np.array([0.5]), 2)
+    x, actions = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    assert policy.never_takes(0, x, actions).tolist() == [False, True, True, False]
+    idle = IdleExploration(richobs.LearnedPolicy(FUNCTIONS, (0,)), np.array([0.8]), 2)
+    assert not idle.never_takes(0, x, actions).any()
+    tied = IdleExploration(richobs.LearnedPolicy(FUNCTIONS, (2,)), np.array([0.0]), 2)
+    assert not tied.never_takes(0, x, actions).any()
+    assert never_takes(richobs.Switch(richobs.Uniform(2), 0, policy), 0, x, actions).tolist() == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert not never_takes(richobs.Uniform(2), 0, x, actions).any()
 
 
 class Reused(Counter):
@@ -877,7 +952,7 @@ def test_which_call_of_an_interrupted_draw_an_answer_belongs_to_is_checked(tmp_p
     asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400, "out": tmp_path / "run"}
     with pytest.raises(ConnectionError):
         learn(Counter(breaks_after=33), FUNCTIONS, **asked)
-    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(tmp_path / "run" / "run.sqlite")) as db, db:
         (k, key), *_ = db.execute("SELECT k, key FROM calls ORDER BY k DESC").fetchall()
         draw, call = key.rsplit("/", 1)
         db.execute("UPDATE calls SET key = ? WHERE k = ?", (f"{draw}/{int(call) + 1}", k))
@@ -1008,35 +1083,50 @@ class TestAKilledWriter:
         learn(richobs.make("lock/4"), out=killed)
         assert files_of(killed) == files_of(tmp_path / "run")
 
-    def test_a_hot_journal(self, tmp_path):
-        """As left by a database that was not in WAL mode: pages of a transaction that never ended are in the file."""
+    @pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+    def test_who_reads_writes_nothing(self, mode, tmp_path):
         killed = self.interrupted(tmp_path)
-        db = sqlite3.connect(killed / "run.sqlite", isolation_level=None)
-        db.execute("PRAGMA journal_mode = DELETE")
-        db.execute("PRAGMA cache_size = 1")  # pages are written before the transaction ends
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("UPDATE draws SET query = 'lost', answer = zeroblob(20000)")
-        hot = self.copied(killed, tmp_path / "hot")
-        db.execute("ROLLBACK")
-        db.close()
-        assert b"lost" in (hot / "run.sqlite").read_bytes()
-        assert (hot / "run.sqlite-journal").exists()
-        shutil.copytree(hot, tmp_path / "shown")
-        assert StoredRun.read(tmp_path / "shown").ledger.total > 0
-        learn(richobs.make("lock/4"), out=hot)
-        assert files_of(hot) == files_of(tmp_path / "run")
-
-    @pytest.mark.parametrize("journal", ["wal", "journal"])
-    def test_a_folder_that_may_not_be_written_is_read_all_the_same(self, journal, tmp_path, monkeypatch):
-        killed = self.interrupted(tmp_path)
-        if journal == "journal":
+        if mode == "DELETE":
             with contextlib.closing(sqlite3.connect(killed / "run.sqlite")) as db:
                 db.execute("PRAGMA journal_mode = DELETE")
         before = TestFoldersThatAreLeftAlone.contents(killed)
-        monkeypatch.setattr(os, "access", lambda *args, **kwargs: False)
         assert StoredRun.read(killed).state == "unfinished"
         assert StoredRun.read(killed).ledger.total > 0
         assert TestFoldersThatAreLeftAlone.contents(killed) == before
+
+    def test_a_database_that_is_not_in_wal_mode_is_not_written(self, tmp_path):
+        killed = self.interrupted(tmp_path)
+        with contextlib.closing(sqlite3.connect(killed / "run.sqlite")) as db:
+            db.execute("PRAGMA journal_mode = DELETE")
+        with pytest.raises(InvalidFile, match="it is not in WAL mode"):
+            learn(richobs.make("lock/4"), out=killed)
+
+    def test_a_copy_needs_room(self, tmp_path, monkeypatch):
+        killed = self.interrupted(tmp_path)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=1000))
+        with pytest.raises(StoreError, match=r"has 1,000 bytes of room for [\d,]+\. Set TMPDIR"):
+            StoredRun.read(killed)
+
+    def test_a_former_version_s_shared_memory_is_removed(self, tmp_path):
+        killed = self.interrupted(tmp_path)
+        (killed / "run.sqlite-shm").write_bytes(bytes(32768))
+        learn(richobs.make("lock/4"), out=killed)
+        assert files_of(killed) == files_of(tmp_path / "run")
+        assert not list(killed.glob("run.sqlite-*"))
+
+    def test_what_is_read_while_it_changes_is_read_again(self, tmp_path, monkeypatch):
+        learn(richobs.make("bandit"), out=tmp_path)
+        whole, read = (tmp_path / "run.sqlite").read_bytes(), store._read_as_reader
+        (tmp_path / "run.sqlite").write_bytes(whole[:5000])
+
+        def change(place, config):
+            try:
+                return read(place, config)
+            finally:
+                (tmp_path / "run.sqlite").write_bytes(whole)
+
+        monkeypatch.setattr(store, "_read_as_reader", change)
+        assert StoredRun.read(tmp_path).state == "finished"
 
     def test_the_journal_mode_never_changes(self, tmp_path):
         learn(richobs.make("bandit"), out=tmp_path)
@@ -1085,6 +1175,25 @@ def finished(tmp_path_factory):
     return folder
 
 
+def hot_journal(database, to, named):
+    """Copies a database with a rollback journal that names a file, which SQLite removes once it has restored the pages."""
+    to.mkdir()
+    copy = Path(shutil.copy(database, to))
+    db = sqlite3.connect(copy, isolation_level=None)
+    db.execute("PRAGMA journal_mode = DELETE")
+    db.execute("PRAGMA cache_size = 1")
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("UPDATE draws SET answer = zeroblob(20000)")
+    name, magic = os.fsencode(named), b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+    record = (0x40000000 // 4096 + 1).to_bytes(4, "big") + name + len(name).to_bytes(4, "big")
+    whole, journal = copy.read_bytes(), Path(f"{copy}-journal").read_bytes()
+    db.execute("ROLLBACK")
+    db.close()
+    copy.write_bytes(whole)
+    Path(f"{copy}-journal").write_bytes(journal + record + sum(name).to_bytes(4, "big") + magic)
+    return copy
+
+
 class TestDatabasesOfStrangers:
     """Nothing in a database is carried out, and what a run's settings do not need is refused before it is used."""
 
@@ -1118,10 +1227,10 @@ class TestDatabasesOfStrangers:
     def test_another_schema_is_refused_before_anything_is_read(self, folder, sql, named):
         with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db:
             db.executescript(sql)
-        self.refused(folder, f"is damaged, or not the database of a run: it has the {named}")
+        self.refused(folder, f"is damaged, or no database of ours: it has the {named}")
 
     def test_limits_are_set(self, folder):
-        with store._connected(folder, write=True) as db:
+        with store._connected(folder) as db:
             assert db.getlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH) == 10_000
             assert db.getlimit(sqlite3.SQLITE_LIMIT_ATTACHED) == 0
             assert db.execute("PRAGMA trusted_schema").fetchone() == (0,)
@@ -1129,7 +1238,7 @@ class TestDatabasesOfStrangers:
                 db.execute("INSERT INTO ends VALUES (100, 'x', zeroblob(300000000), 0, 'x')")
 
     def test_no_statement_goes_on_for_ever(self, folder, monkeypatch):
-        with store._connected(folder, write=False) as db:
+        with store._connected(folder) as db:
             monkeypatch.setattr(database, "STEPS", 1_000_000)
             with (
                 pytest.raises(InvalidFile, match="takes more steps than a database of"),
@@ -1142,31 +1251,55 @@ class TestDatabasesOfStrangers:
         with pytest.raises(InvalidFile, match="takes more steps"):
             StoredRun.read(folder)
 
-    def test_a_journal_does_not_remove_the_files_of_others(self, folder, tmp_path):
-        """A rollback journal may name a second file, and SQLite removes that one after the pages are restored."""
+    @pytest.mark.parametrize("by", ["a journal", "a link", "a lock"])
+    def test_a_journal_does_not_remove_the_files_of_others(self, folder, tmp_path, by):
+        """A rollback journal may name a second file, and SQLite removes that one after the pages are restored.
+
+        It is looked for beside what a link leads to, and was beside run.lock too, while that was a database.
+        """
         precious = tmp_path / "precious"
         precious.write_bytes(b"not a journal")
-        db = sqlite3.connect(folder / "run.sqlite", isolation_level=None)
-        db.execute("PRAGMA journal_mode = DELETE")
-        db.execute("PRAGMA cache_size = 1")
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("UPDATE draws SET answer = zeroblob(20000)")
-        hot = shutil.copytree(folder, tmp_path / "hot")
-        db.execute("ROLLBACK")
-        db.close()
-        name = os.fsencode(precious)
-        record = (0x40000000 // 4096 + 1).to_bytes(4, "big") + name + len(name).to_bytes(4, "big")
-        record += sum(name).to_bytes(4, "big") + database.JOURNAL_MAGIC
-        with open(hot / "run.sqlite-journal", "ab") as stream:
-            stream.write(record)
-        for use in (lambda: StoredRun.read(hot), lambda: learn(richobs.make("lock/3"), out=hot)):
-            with pytest.raises(InvalidFile, match="names a file beside those of the run"):
-                use()
+        database = hot_journal(folder / "run.sqlite", tmp_path / "made", precious)
+        victim = folder / ("run.lock" if by == "a lock" else "run.sqlite")
+        place = victim
+        if by == "a link":
+            (folder / "below").mkdir()
+            place = folder / "below" / "run.sqlite"
+            victim.unlink()
+            victim.symlink_to("below/run.sqlite")
+        shutil.copyfile(database, place)
+        shutil.copyfile(f"{database}-journal", f"{place}-journal")
+        if by == "a lock":  # nothing in or beside it is read
+            assert StoredRun.read(folder).state == "finished"
+            learn(richobs.make("lock/3"), out=folder)
+        else:
+            for use in (lambda: StoredRun.read(folder), lambda: learn(richobs.make("lock/3"), out=folder)):
+                with pytest.raises(InvalidFile, match=r"is not a file of ours|is damaged: it is a link"):
+                    use()
         assert precious.read_bytes() == b"not a journal"
+
+    def test_a_file_with_a_second_name_is_read_and_not_written(self, folder, tmp_path):
+        os.link(folder / "run.sqlite", tmp_path / "backup.sqlite")
+        before = (tmp_path / "backup.sqlite").read_bytes()
+        assert StoredRun.read(folder).state == "finished"
+        with pytest.raises(StoreError, match="has a second name"):
+            learn(richobs.make("lock/3"), out=folder)
+        assert (tmp_path / "backup.sqlite").read_bytes() == before
+
+    @pytest.mark.parametrize("name", store.FILES)
+    def test_a_link_is_no_file_of_the_run(self, folder, name):
+        file = folder / name
+        file.touch()
+        file.rename(folder / "own")
+        file.symlink_to("own")
+        for use in (lambda: StoredRun.read(folder), lambda: learn(richobs.make("lock/3"), out=folder)):
+            with pytest.raises(InvalidFile, match="is damaged: it is a link"):
+                use()
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
     @pytest.mark.parametrize(
-        "name", ["config.json", "run.sqlite", "run.sqlite-journal", "run.lock", ".report.html.abcd1234"]
+        "name",
+        ["config.json", "run.sqlite", "run.sqlite-journal", "run.lock", ".report.html.abcd1234", ".new-abcd1234"],
     )
     def test_a_pipe_is_no_file(self, folder, name):
         (folder / name).unlink(missing_ok=True)
@@ -1175,7 +1308,7 @@ class TestDatabasesOfStrangers:
             learn(richobs.make("lock/3"), out=folder)  # it is left alone
             assert (folder / name).exists()
         else:
-            with pytest.raises(InvalidFile, match=r"is damaged.*it is not a file"):
+            with pytest.raises(InvalidFile, match=r"is damaged.*not a file|is not a file of ours"):
                 StoredRun.read(folder)
 
     @pytest.mark.parametrize(
@@ -1218,7 +1351,7 @@ class TestDatabasesOfStrangers:
 
     @pytest.mark.parametrize("at", ["'yesterday'", "9e999", "-1", "x'00'"])
     def test_a_time_that_is_no_date(self, folder, at):
-        with sqlite3.connect(folder / "run.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
             db.execute(f"UPDATE draws SET at = {at}")
         resealed(folder)
         with pytest.raises(InvalidFile, match="its draws are of"):
@@ -1278,7 +1411,7 @@ class TestDatabasesOfStrangers:
 def test_a_record_keeps_what_is_new(tmp_path):
     """Queries and events along a path repeat most of those before them."""
     learn(richobs.make("lock/10"), out=tmp_path)
-    with sqlite3.connect(tmp_path / "run.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
         for table, column in store.FOLDED.items():
             kept = db.execute(f"SELECT sum(length({column})) FROM {table}").fetchone()[0]
             whole = sum(map(len, store._unfolded(db, table, 10**6)))
@@ -1291,7 +1424,9 @@ def test_a_record_keeps_what_is_new(tmp_path):
 @pytest.mark.parametrize("out", ["a\0b", 3, b"bytes", ["a"], 2.5])
 def test_a_folder_that_is_no_name(out):
     for use in (lambda: learn(richobs.make("bandit"), out=out), lambda: StoredRun.read(out), lambda: discard(out)):
-        with pytest.raises(InvalidInput, match="folder is given as text or a path, without NUL; got"):
+        with pytest.raises(
+            InvalidInput, match="folder is given as text or a path, in characters that a name can hold; got"
+        ):
             use()
 
 
@@ -1307,3 +1442,43 @@ def test_runs_are_not_looked_for_in_endless_folders(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "MOST_FOLDERS", 3)
     with pytest.raises(InvalidInput, match="more than 3 folders below it"):
         find_runs(tmp_path)
+
+
+class ManyActions:
+    """A bandit; what it plays does not matter here."""
+
+    horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
+    played = 0
+
+    def play(self, policy, n, rng, levels=None):
+        self.played += n
+        x = np.zeros(n, dtype=np.int64)
+        actions = policy.actions(0, x, rng)
+        return richobs.Episodes((x,), (actions,), ((actions == 0) * 1.0,), (np.zeros(n, dtype=bool),))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("identity", "x" * 100_001, "at most 100,000 characters"),
+        ("identity", "half a \ud800 character", "no half of one .a surrogate."),
+        ("n_actions", 1_000_001, "at most 1,000,000 actions, and this problem has 1,000,001. Run without a folder"),
+    ],
+)
+def test_what_could_not_be_read_again_is_refused_before_the_first_episode(name, value, why, tmp_path):
+    env = ManyActions()
+    setattr(env, name, value)
+    tables = np.zeros((2, 1, env.n_actions))
+    problem = richobs.Problem(env, Layered([TableLevel(tables)]))
+    with pytest.raises(richobs.InvalidInput, match=why):
+        learn(problem, out=tmp_path / "run")
+    assert env.played == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_longest_identity_is_read_again(tmp_path):
+    env = ManyActions()
+    env.identity = "\N{SNOWMAN}" * 100_000
+    problem = richobs.Problem(env, Layered([TableLevel([[[1.0, 0.0]], [[0.0, 1.0]]])]))
+    learn(problem, out=tmp_path)
+    assert StoredRun.read(tmp_path).certificate.content["environment"]["identity"] == env.identity

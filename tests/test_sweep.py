@@ -1,6 +1,7 @@
 """Sweeps: cells as data, runs in folders of their own that go on where they stopped, and what is said about them all."""
 
 import dataclasses
+import itertools
 import json
 import os
 import sys
@@ -8,13 +9,14 @@ import time
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from richobs import sweeping
 from richobs.cli import main
 from richobs.cli.arguments import in_order
 from richobs.cli.main import COMMANDS
-from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.settings import Settings
 from richobs.runs import session, sweep
 from richobs.runs.store import StoredRun
@@ -59,7 +61,7 @@ def dies_with_seed_1(cell, folder):
     ("text", "seeds"), [("0:3", [0, 1, 2]), ("7", [7]), ("3,5", [3, 5]), ("0:2,9", [0, 1, 9]), ("2:4", [2, 3])]
 )
 def test_seeds_are_written_as_ranges_and_lists(text, seeds):
-    assert seed_list(text) == seeds
+    assert list(seed_list(text)) == seeds
 
 
 @pytest.mark.parametrize("text", ["", "a", "3:", ":4", "3:3", "0:2:3"])
@@ -200,8 +202,7 @@ def test_seconds_of_all_attempts_add_up(tmp_path):
     assert result.state == "finished"
     assert 100 < result.cpu_seconds < 110
     (tmp_path / "results.jsonl").write_text("nonsense\n" + lines)
-    with pytest.raises(InvalidFile, match="line 1"):
-        Sweep.read(tmp_path)
+    assert Sweep.read(tmp_path).results["seed=0"].state == "finished"
 
 
 def test_a_worker_on_another_machine_sends_the_run_home(tmp_path, monkeypatch):
@@ -309,3 +310,180 @@ def test_ray_that_is_not_installed_is_said_with_how_to_install_it(tmp_path, monk
     monkeypatch.setitem(sys.modules, "ray", None)
     assert main(["learn", "lock/2", "--ray", "--out", "a"]) == 2
     assert "pip install 'richobs[ray]'" in capsys.readouterr().err
+
+
+def small_sweep(folder, seeds=2):
+    cells = plan_cells("lock/2", range(seeds), {"epsilon": [0.3]})
+    executor = Here()
+    return run_cells(cells, folder, executor=executor), executor.cells
+
+
+class TestTornLines:
+    @pytest.mark.parametrize("cut", [1, 40, 200, 10**6])
+    def test_a_line_that_was_cut_off_is_written_again_and_the_others_are_kept(self, tmp_path, cut):
+        done, _ = small_sweep(tmp_path)
+        file = tmp_path / "results.jsonl"
+        first, second = file.read_bytes().splitlines()
+        file.write_bytes(first + b"\n" + second[:cut])
+        again, begun = small_sweep(tmp_path)
+        assert begun == ([] if cut > len(second) else ["seed=1"])
+        assert [r.certificate for r in again.results.values()] == [r.certificate for r in done.results.values()]
+        assert file.read_bytes().count(b"\n") == len(file.read_bytes().splitlines()) == 2
+        assert small_sweep(tmp_path) == (again, [])
+
+    def test_a_line_that_an_older_version_joined_with_the_next_heals_too(self, tmp_path):
+        done, _ = small_sweep(tmp_path)
+        file = tmp_path / "results.jsonl"
+        first, second = file.read_bytes().splitlines()
+        file.write_bytes(first[:60] + first + b"\n" + second + b"\n" + b"\0" * 99 + b"\n\xff\n")
+        again, begun = small_sweep(tmp_path)
+        assert begun == ["seed=0"]
+        assert {run: r.certificate for run, r in again.results.items()} == {
+            run: r.certificate for run, r in done.results.items()
+        }
+
+    def test_attempts_without_end_do_not_make_the_file_larger(self, tmp_path):
+        small_sweep(tmp_path)
+        file = tmp_path / "results.jsonl"
+        file.write_bytes(file.read_bytes() * 50)
+        again, begun = small_sweep(tmp_path)
+        assert (len(file.read_bytes().splitlines()), begun) == (2, [])
+        assert again.results["seed=0"].cpu_seconds > 0
+
+    def test_a_line_that_claims_something_else_than_the_certificate_is_corrected(self, tmp_path):
+        done, _ = small_sweep(tmp_path, 1)
+        line = dataclasses.replace(done.results["seed=0"], episodes=1, epsilon=1e-6, lower=1.0).line
+        (tmp_path / "results.jsonl").write_bytes(line)
+        assert small_sweep(tmp_path, 1) == (done, [])
+
+    def test_a_list_of_cells_that_was_being_written_is_begun_again(self, tmp_path):
+        (tmp_path / ".sweep.json.abc").write_text("{")
+        assert small_sweep(tmp_path)[1] == ["seed=0", "seed=1"]
+
+
+class TestFoldersFromStrangers:
+    FILES = ("sweep.json", "results.jsonl", "seed=0/certificate.json", "sweep.lock")
+
+    @pytest.mark.parametrize("file", FILES)
+    @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+    def test_what_is_no_file_is_refused_and_nothing_elsewhere_is_written(self, tmp_path, file, kind):
+        place, elsewhere = tmp_path / "sweep", tmp_path / "elsewhere"
+        small_sweep(place)
+        (place / file).rename(elsewhere)
+        before = elsewhere.read_bytes()
+        made = {"link": lambda f: f.symlink_to(elsewhere), "pipe": os.mkfifo, "folder": Path.mkdir}
+        made[kind](place / file)
+        with pytest.raises(InvalidFile, match="it is a link, a folder or a pipe"):
+            small_sweep(place)
+        assert elsewhere.read_bytes() == before
+
+    def test_a_run_behind_a_link_is_refused(self, tmp_path):
+        small_sweep(tmp_path / "sweep")
+        (tmp_path / "sweep" / "seed=0").rename(tmp_path / "elsewhere")
+        (tmp_path / "sweep" / "seed=0").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(InvalidFile, match="is a link"):
+            small_sweep(tmp_path / "sweep")
+
+    @pytest.mark.parametrize("file", FILES[:3])
+    def test_a_file_that_is_too_large_is_refused_unread(self, tmp_path, file):
+        small_sweep(tmp_path)
+        os.truncate(tmp_path / file, 2**33)
+        with pytest.raises(InvalidFile, match="more than"):
+            small_sweep(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            *[("episodes", "x"), ("cpu_seconds", "x"), ("cpu_seconds", float("nan")), ("seconds", None), ("run", [])],
+            *[("state", "x"), ("epsilon", "x"), ("lower", []), ("message", 3), ("guaranteed", 1), ("more", 1)],
+        ],
+    )
+    def test_a_result_with_a_value_of_another_type_is_said(self, tmp_path, name, value):
+        small_sweep(tmp_path, 1)
+        result = json.loads((tmp_path / "results.jsonl").read_text())
+        (tmp_path / "results.jsonl").write_text(json.dumps({**result, name: value}) + "\n")
+        with pytest.raises(InvalidFile, match="line 1, is damaged"):
+            Sweep.read(tmp_path)
+
+    @pytest.mark.parametrize(
+        "value", [None, [], 3, "x", {"settings": 3}, {"varied": 3}, {"run": "x" * 300}, {"world": 1}]
+    )
+    def test_a_cell_of_another_kind_is_said(self, tmp_path, value):
+        small_sweep(tmp_path, 1)
+        content = json.loads((tmp_path / "sweep.json").read_text())
+        content["cells"][0] = {**content["cells"][0], **value} if isinstance(value, dict) else value
+        (tmp_path / "sweep.json").write_text(json.dumps(content))
+        with pytest.raises(InvalidFile, match="is damaged, or was made by another version"):
+            Sweep.read(tmp_path)
+
+
+def test_one_process_at_a_time_runs_a_sweep(tmp_path):
+    def again(progress):
+        with pytest.raises(StoreError, match="another process is running"):
+            small_sweep(tmp_path)
+
+    cells = plan_cells("lock/2", range(2), {"epsilon": [0.3]})
+    steps = []
+    run_cells(
+        cells, tmp_path, executor=Here(), watch=lambda progress: (steps.append(1), len(steps) > 1 or again(progress))
+    )
+    assert len(steps) > 1
+
+
+class TestCounts:
+    @pytest.mark.parametrize("seeds", ["0:99999999999", "0:9,5:" + "9" * 30])
+    def test_a_sweep_counts_its_runs_before_it_lists_them(self, seeds, tmp_path, capsys):
+        assert main(["sweep", "lock", "--horizon", "2,3", "--seeds", seeds, "--out", str(tmp_path / "x")]) == 2
+        assert "2 settings with at least 20,001 seeds are at least 40,002 runs; 20,000 are" in " ".join(
+            capsys.readouterr().err.split()
+        )
+        assert not (tmp_path / "x").exists()
+
+    def test_seeds_without_an_end_and_values_without_an_end_are_counted_too(self, tmp_path):
+        for given in ({"seeds": itertools.count()}, {"seeds": range(10**11)}, {"horizon": range(10**9)}):
+            with pytest.raises(InvalidInput, match="are allowed"):
+                sweeping.sweep("lock/2", out=tmp_path / "x", progress=False, **given)
+
+    def test_the_limit_can_be_raised(self):
+        assert len(plan_cells("lock/2", range(3), {}, max_runs=3)) == 3
+        with pytest.raises(InvalidInput, match="1 setting with at least 3 seeds are at least 3 runs; 2 are"):
+            plan_cells("lock/2", range(3), {}, max_runs=2)
+        with pytest.raises(InvalidInput, match="max_runs must be a whole number, at least 1, at most 100,000"):
+            plan_cells("lock/2", range(3), {}, max_runs=10**6)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"world": 3}, "the id of a world, such as 'lock/5'; got 3"),
+        ({"out": "a\ud800"}, "a sweep's folder is given as text"),
+        ({"out": "a\0"}, "a sweep's folder is given as text"),
+        ({"out": 3}, "a sweep's folder is given as text"),
+        ({"seeds": 3}, "seeds are whole numbers, or a text"),
+        ({"seeds": [0.5]}, "a seed must be a whole number"),
+        ({"workers": "x"}, "workers must be a whole number"),
+        ({"workers": 0}, "workers must be a whole number, at least 1"),
+        ({"executor": "x"}, r"executor must be a concurrent.futures.Executor"),
+        ({"max_runs": None}, "max_runs must be a whole number"),
+    ],
+)
+def test_what_is_no_sweep_is_refused_in_a_sentence(tmp_path, given, said):
+    with pytest.raises(InvalidInput, match=said):
+        sweeping.sweep(**{"world": "lock/2", "out": tmp_path / "x", "seeds": "0:1", "progress": False, **given})
+
+
+def test_arrays_of_values_and_seeds_are_lists(tmp_path):
+    done = sweeping.sweep(
+        "lock/2", out=tmp_path, seeds=np.arange(1), epsilon=np.array([0.3, 0.4]), executor=Here(), progress=False
+    )
+    assert [cell.run for cell in done.cells] == ["epsilon=0.3,seed=0", "epsilon=0.4,seed=0"]
+
+
+def test_a_folder_below_a_deleted_one_is_refused_in_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InvalidInput, match="the folder in which this process works was deleted"):
+        small_sweep("x")
+    with pytest.raises(InvalidInput, match="the folder in which this process works was deleted"):
+        session.run(make("lock/2"), Settings(epsilon=0.3), out="x")

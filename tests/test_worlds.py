@@ -698,3 +698,9 @@ def test_the_tables_alone_do_not_tell_which_one_is_the_truth(world):
         for i, score in enumerate(attacks(tables)):
             hits[i] += same[np.argmax(score)]
     assert (hits <= 0.35 * max(trials, 10)).all(), (hits, trials)
+
+
+@pytest.mark.parametrize("id", ["lower-bound/1,n_actions=20000", "diabolical/501"])
+def test_what_would_take_all_memory_or_hours_to_build_is_refused(id):
+    with pytest.raises(InvalidInput, match=r"too many|between 1 and 500"):
+        make(id)

@@ -62,12 +62,20 @@ def printed(*arguments: str) -> str:
     return text.read()
 
 
+def _one_below_the_other(boxes: str) -> str:
+    """Returns boxes in one column: the parser draws several columns of equal width where there are many lines."""
+    lines = boxes.splitlines()
+    columns = max(1, lines[0].count("╭"))
+    width = max(map(len, lines)) // columns
+    return "\n".join(line[i * width : (i + 1) * width].rstrip() for i in range(columns) for line in lines)
+
+
 def read(text: str) -> Help:
     """Returns the parts of a help text: boxes with titles, in which a line that begins at the margin begins an option."""
     head, _, rest = text.partition("╭")
     usage, _, about = head.removeprefix("usage: ").partition("\n\n")
     boxes, choices = [], []
-    for box in f"╭{rest}".split("╭")[1:]:
+    for box in _one_below_the_other(f"╭{rest}").split("╭")[1:]:
         title = re.sub(r"[─╮]", "", box.partition("\n")[0]).strip()
         lines = [line[2:].rstrip("│ ") for line in box.splitlines() if line.startswith("│")]
         if title == "subcommands":

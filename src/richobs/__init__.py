@@ -30,6 +30,7 @@ from richobs.core.environment import Environment, Episodes
 from richobs.core.errors import (
     AssumptionViolated,
     BrokenPromise,
+    CallTooLong,
     EpisodeLimit,
     InvalidFile,
     InvalidInput,
@@ -79,6 +80,7 @@ __all__ = [
     "AssumptionReport",
     "AssumptionViolated",
     "BrokenPromise",
+    "CallTooLong",
     "CallableLevel",
     "Callables",
     "Certificate",

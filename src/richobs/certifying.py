@@ -6,9 +6,9 @@ Whoever learned the policy, only its own fresh episodes count (docs/policy-value
 import contextlib
 import dataclasses
 import enum
+import functools
 import json
 import math
-import numbers
 import operator
 import os
 from collections.abc import Callable, Iterator
@@ -21,21 +21,24 @@ import gymnasium
 import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.core.arguments import whole_number
-from richobs.core.environment import TOLERANCE, Environment, check_rewards, checked_range
+from richobs.core.arguments import real_number, whole_number
+from richobs.core.environment import TOLERANCE, Environment, check_rewards, checked_range, processes_of
 from richobs.core.errors import BrokenPromise, InvalidInput, RewardOutOfRange, RunStopped
+from richobs.core.executors import Workers
 from richobs.core.files import write_atomically
 from richobs.core.ledger import Ledger
 from richobs.core.outcome import LOWER, Claim, exact_words, number_words, probability_words, sampling_assumptions
 from richobs.core.policies import Policy
-from richobs.core.problem import ENVIRONMENT_NAMES, SMALLEST, Problem, check_environment
+from richobs.core.problem import ENVIRONMENT_NAMES, SMALLEST, Problem, checked_environment
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
 from richobs.core.version import __version__
 from richobs.engines import PacedEnvironment
+from richobs.learners.betting.checks import OneLaw, stop_for
 from richobs.show.terminal import is_interactive
 from richobs.stats.sequences import ConfidenceSequence, enough_for
 from richobs.stats.shares import Share
+from richobs.worlds.gymnasium_in.arrays import NUMBERED, Actions
 from richobs.worlds.simulator import WorldEnvironment
 
 FORMAT = "richobs-policy-value"
@@ -47,6 +50,7 @@ DIGITS = 4  # to which a bound is written in words, as powers of ten below the w
 ROUNDING = 1e-12  # relative error of scaling to [0, 1] and back in float64, with room
 MONITOR = 5e-7  # the wrapper Monitor of Stable-Baselines3 rounds totals to six decimals
 SINGLE = 2.0**-23  # relative error of a total whose rewards are in single precision, as vector environments return them
+FALSE_ALARM = 1e-4  # probability that a call is stopped though its episodes are independent and of one law
 ABOVE = "V(policy) is at most"  # the claim that the upper bound is
 
 
@@ -75,7 +79,11 @@ class PolicyReport:
     epsilon: float | None = None  # width of the interval that was asked for
     seed: int = 0
     claims: tuple[Claim, ...] = dataclasses.field(default=(), repr=False)  # the two bounds and their shares of delta
+    checks: int = 0  # episodes that were played a second time, to compare copies; the interval does not rest on them
     assumes: tuple[str, ...] = ()  # what else has to be true so that episodes are independent, in words
+    deterministic: bool = (
+        False  # whether a model was asked for its deterministic actions, which may not be how it trains
+    )
 
     @property
     def width(self) -> float:
@@ -109,14 +117,16 @@ class PolicyReport:
             Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(self.delta))
         )  # rounded up, few digits
         assumed = "".join(f"{words}, that " for words in self.assumes)
+        policy = "the policy, acting deterministically," if self.deterministic else "the policy"
         return (
-            f"With probability at least {probability_words(spent)} the policy earns {interval}{decided}, provided that "
+            f"With probability at least {probability_words(spent)} {policy} earns {interval}{decided}, provided that "
             f"{assumed}episodes are independent and every total lies in [{exact_words(low)}, {exact_words(high)}]."
         )
 
     def __str__(self) -> str:
         """The claim, and what it rests on."""
-        return f"{self.claim} ({self.episodes:,} episodes, mean {self.mean:.4g}; {self.verdict.value}.)"
+        more = f", and {self.checks:,} played again to compare copies" if self.checks else ""
+        return f"{self.claim} ({self.episodes:,} episodes{more}, mean {self.mean:.4g}; {self.verdict.value}.)"
 
     def as_json(self) -> dict[str, Any]:
         """Returns the report as plain values."""
@@ -130,11 +140,13 @@ class PolicyReport:
             "upper": self.upper,
             "mean": self.mean,
             "episodes": self.episodes,
+            "checks": self.checks,
             "delta": self.delta,
             "units": self.units,
             "reward_range": list(self.reward_range),
             "threshold": self.threshold,
             "epsilon": self.epsilon,
+            "deterministic": self.deterministic,
             "seed": self.seed,
             "claims": [[c.kind, c.n, c.share, c.value] for c in self.claims],
             "richobs": __version__,
@@ -154,7 +166,7 @@ def _on_grid(bound: float, power: int, rounding: str) -> str:
 
 
 Listener = Callable[[PolicyReport], None]
-Play = Callable[[int, np.random.Generator], Floats]  # plays n episodes and returns their totals [n]
+Play = Callable[[int, np.random.Generator], list[Floats]]  # plays n episodes and returns their totals, call by call
 
 
 @runtime_checkable
@@ -211,8 +223,10 @@ def certify_policy(
             with a fresh seed for every episode, which lasts until the environment says that it is over. A vector
             environment of Stable-Baselines3 plays several episodes at once, which is faster for models.
         policy: an object with `actions(level, x, rng)` (any policy of richobs), an object with `predict(obs,
-            deterministic=True)` (any model of Stable-Baselines3), or a function that takes one observation and returns one
-            action. A function is called for every observation separately, so the first two are faster.
+            deterministic=True)` (any model of Stable-Baselines3; the claim is about its deterministic actions), or a
+            function that takes one observation and returns one action. A function is called for every observation
+            separately, so the first two are faster. Numbers from `actions` count a Gymnasium environment's actions from 0,
+            as `from_gymnasium` does; `predict` and functions return actions of its space.
         threshold: stop as soon as it is certain that the value is at least this, or that it is less.
         epsilon: stop as soon as the interval is at most this wide, in units of reward.
         delta: probability that the claim is false.
@@ -227,13 +241,15 @@ def certify_policy(
 
     Raises:
         BrokenPromise: two looks contradict each other, so episodes are not independent draws of one law (or the probability
-            delta was met).
+            delta was met); or a check shows that they are not (with those it stops a call with probability 0.0001 at most).
         InvalidInput: nothing says when to stop, or an argument cannot be used.
         Rejected: the environment answered something else than it was asked.
         RewardOutOfRange: an episode's total lies outside the declared range.
     """
     low, high = totals_range(env, reward_range)
     check_question((low, high), threshold, epsilon, delta, max_episodes, batch)
+    delta = float(delta)
+    threshold, epsilon = (None if value is None else float(value) for value in (threshold, epsilon))
     error = _totals_error(env, (low, high))
     slack = TOLERANCE + ROUNDING * (high - low) + error
     if max_episodes is None:
@@ -245,25 +261,31 @@ def certify_policy(
         high,
         math.nan,
         0,
-        float(delta),
+        delta,
         Verdict.OPEN,
         (low, high),
-        None if threshold is None else float(threshold),
-        None if epsilon is None else float(epsilon),
+        threshold,
+        epsilon,
         whole_number("seed", seed, least=None),
         assumes=_assumed(env),
+        deterministic=isinstance(policy, Predictor) and not callable(getattr(policy, "actions", None)),
     )
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function of a PolicyReport; got {callback!r:.80}.")
-    play = player(env, policy)
-    with _shown(is_interactive() if progress is None else progress) as watch:
+    ledger = Ledger(int(max_episodes))
+    inner: Any = env.env if isinstance(env, Problem) else env
+    with (
+        Workers(processes_of(inner)) as workers,
+        _shown(is_interactive() if progress is None else progress) as watch,
+    ):
+        play = player(env, policy, workers, ledger)
 
         def listen(report: PolicyReport) -> None:
             watch(report)
             if callback is not None:
                 callback(report)
 
-        return _looks(play, asked, Ledger(int(max_episodes)), int(batch), listen, slack)
+        return _looks(play, asked, ledger, int(batch), listen, slack)
 
 
 def _assumed(env: Any) -> tuple[str, ...]:
@@ -298,21 +320,31 @@ def _looks(play: Play, asked: PolicyReport, ledger: Ledger, batch: int, listen: 
     whole = Share(asked.delta)
     below, above = whole.split(0.5, 0.5)
     sequence = ConfidenceSequence(limit, below, above)
-    report = asked
+    report, low, high = asked, *asked.reward_range
+    one_law = OneLaw(Share(FALSE_ALARM), keyed_generator(asked.seed, "policy value", "checks"))
     try:
         while report.verdict is Verdict.OPEN:
             n = min(max(batch, sequence.n // GROWTH), limit - sequence.n)
             look = ledger.charge("value", "rollout", (), n)
-            totals = play(n, keyed_generator(asked.seed, "policy value", look))
-            sequence.add(_scaled(totals, n, asked.reward_range, slack))
+            calls = play(n, keyed_generator(asked.seed, "policy value", look))
+            totals = _scaled(np.concatenate(calls), n, asked.reward_range, slack)
+            for call in np.split(totals, np.cumsum([len(call) for call in calls[:-1]])):
+                one_law.add(call)
+            if one_law.is_refuted:
+                stop_for(one_law.returns_words(low, high - low), FALSE_ALARM)
+            sequence.add(totals)
             report = _look(sequence, asked, limit, slack)
             listen(report)
     except RunStopped as stopped:
         stopped.ledger = ledger
         raise
+    except RuntimeError as error:
+        if isinstance(error.__cause__, StopIteration):  # of somebody's code: a generator on its way changed it
+            raise error.__cause__ from None
+        raise
     below.claim(LOWER, (), report.episodes, report.lower)
     above.claim(ABOVE, (), report.episodes, report.upper)
-    return dataclasses.replace(report, claims=whole.claims())
+    return dataclasses.replace(report, claims=whole.claims(), checks=ledger.checks)
 
 
 def _look(sequence: ConfidenceSequence, asked: PolicyReport, limit: int, slack: float) -> PolicyReport:
@@ -392,7 +424,7 @@ def check_question(
             "should have, or max_episodes."
         )
     for name, value in (("threshold", threshold), ("epsilon", epsilon), ("delta", delta)):
-        if value is not None and not (isinstance(value, numbers.Real) and math.isfinite(value)):
+        if value is not None and not math.isfinite(real_number(name, value)):
             raise InvalidInput(f"{name} must be a finite number; got {value!r}.")
     if not SMALLEST <= delta < 1:
         raise InvalidInput(f"delta must lie between {SMALLEST:g} and 1; got {delta!r}.")
@@ -423,12 +455,14 @@ def _scaled(totals: Any, n: int, reward_range: tuple[float, float], slack: float
     return np.clip((array - low) / (high - low), 0.0, 1.0)
 
 
-def player(env: Any, policy: Any) -> Play:
+def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger | None = None) -> Play:
     """Returns what plays n episodes of a policy and returns their totals.
 
     Args:
         env: a richobs environment or problem, or a Gymnasium environment.
         policy: as `certify_policy` takes them.
+        workers: who shares the episodes of a richobs environment.
+        ledger: where episodes are counted that are played a second time to compare workers.
 
     Raises:
         InvalidInput: one of them is something else.
@@ -448,15 +482,13 @@ def player(env: Any, policy: Any) -> Play:
         _check_fits(acting, inner.horizon, inner.n_actions)
     if isinstance(inner, WorldEnvironment):
 
-        def play_world(n: int, rng: np.random.Generator) -> Floats:
+        def play_world(n: int, rng: np.random.Generator) -> list[Floats]:
             played = inner.play(acting, n, rng)
             check_rewards(np.stack(played.rewards), None, inner, acting)
-            return played.returns
+            return [played.returns]
 
         return play_world
-    check_environment(inner)
-    paced = PacedEnvironment(inner)
-    return lambda n, rng: paced.play(acting, n, rng).returns
+    return _OwnPlayer(PacedEnvironment(checked_environment(inner), workers=workers, ledger=ledger), acting)
 
 
 def _check_fits(policy: LearnedPolicy, horizon: int, n_actions: int) -> None:
@@ -522,6 +554,28 @@ class _EachAlone:
         return np.array([operator.index(self._choose(row)) for row in x], dtype=np.int64)
 
 
+class _OwnPlayer:
+    """Plays an environment that somebody brings: at first one episode per call, later at most a GROWTHth of all so far.
+
+    An environment may draw something once per call of `play`. Then the episodes of one call are not independent, and only
+    several calls can show that.
+    """
+
+    def __init__(self, env: PacedEnvironment, policy: Policy):
+        self._env = env
+        self._policy = policy
+        self._played = 0
+
+    def __call__(self, n: int, rng: np.random.Generator) -> list[Floats]:
+        """Plays n episodes and returns their totals, call by call."""
+        calls: list[Floats] = []
+        while n:
+            size = min(n, max(1, self._played // GROWTH))
+            calls.append(self._env.play(self._policy, size, rng).returns)
+            self._played, n = self._played + size, n - size
+        return calls
+
+
 class _GymnasiumPlayer:
     """Plays a Gymnasium environment one episode after the other, each until it is terminated or truncated.
 
@@ -533,9 +587,9 @@ class _GymnasiumPlayer:
         self._policy = policy
         policy_of(policy)  # refuses what is none
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Floats:
-        """Plays n episodes and returns `[n]` their totals."""
-        return np.array([self._total(rng) for _ in range(n)])
+    def __call__(self, n: int, rng: np.random.Generator) -> list[Floats]:
+        """Plays n episodes and returns `[n]` their totals, as one call."""
+        return [np.array([self._total(rng) for _ in range(n)])]
 
     def _total(self, rng: np.random.Generator) -> float:
         """Plays one episode and returns the sum of its rewards."""
@@ -551,6 +605,16 @@ class _GymnasiumPlayer:
             ended, level = bool(terminated or truncated), level + 1
         return total
 
+    def _numbered(self, chosen: Any) -> Any:
+        """Returns the environment's action for the number that a policy of richobs chose, as `from_gymnasium` counts."""
+        if np.ndim(chosen) > 0 or not isinstance(self._env.action_space, NUMBERED):  # an action of the space itself
+            return chosen
+        return self._actions.action(whole_number("the action that the policy chose", chosen, 0, self._actions.n - 1))
+
+    @functools.cached_property
+    def _actions(self) -> Actions:
+        return Actions(self._env.action_space)
+
     def _chooser(self, rng: np.random.Generator) -> Callable[[int, Any], Any]:
         """Returns what chooses the actions of one episode."""
         policy = self._policy
@@ -559,7 +623,7 @@ class _GymnasiumPlayer:
             def act(level: int, x: Any) -> Any:
                 if isinstance(policy, LearnedPolicy):
                     _check_fits(policy, level + 1, policy.functions.n_actions)
-                return policy.actions(level, np.asarray(x)[None], rng)[0]
+                return self._numbered(policy.actions(level, np.asarray(x)[None], rng)[0])
 
             return act
         if not isinstance(policy, Predictor):
@@ -591,14 +655,14 @@ class _VectorPlayer:
         self._env = env
         self._policy = policy
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Floats:
-        """Plays n episodes and returns `[n]` their totals."""
+    def __call__(self, n: int, rng: np.random.Generator) -> list[Floats]:
+        """Plays n episodes and returns `[n]` their totals, as one call."""
         from stable_baselines3.common.evaluation import evaluate_policy
 
         self._env.seed(int(rng.integers(2**31)))
         model, env = self._policy, self._env
         totals, _ = evaluate_policy(model, env, n, deterministic=True, return_episode_rewards=True, warn=False)
-        return np.array(totals, dtype=np.float64)
+        return [np.array(totals, dtype=np.float64)]
 
 
 @contextlib.contextmanager

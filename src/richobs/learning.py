@@ -35,6 +35,7 @@ def learn(
     threshold: float | None = None,
     workers: int = 1,
     executor: Executor | None = None,
+    timeout: float | None = None,
     device: str | None = None,
     process: TabularProcess | None = None,
     episodes: Episodes | Sequence[Episodes] | None = None,
@@ -59,7 +60,8 @@ def learn(
             fewer episodes. It chooses the learner "models".
         tuning: numbers of the learner's own: its Tuning, a dictionary, or a list of "name=value".
         n_states: bound M on the latent states per level; only LSVEE as printed needs it.
-        seed: of every draw; the same seed gives the same result.
+        seed: of every draw; the same seed gives the same result. Where the class was chosen by means of a run, choose
+            another seed: the same one would draw the same episodes, which are not fresh evidence.
         engine: "counted" draws episodes as counts from `process`, "stream" plays `env`; "auto" counts where the learner
             prefers that and the process is written down.
         max_episodes: no more are played. Some learners then return what they can claim, others raise `EpisodeLimit`; with
@@ -70,11 +72,15 @@ def learn(
             and stays in this process where it does not. A built-in world is shared by threads.
         executor: any `concurrent.futures.Executor` that shares the episodes instead: a standard pool, loky, Dask's
             `client.get_executor()`, `richobs.ray.RayExecutor`. It does not change the result, and is not shut down.
+        timeout: seconds that one call of your environment may take; one that takes longer ends the run with `CallTooLong`.
+            Processes started here are ended then. A call in this process is stopped where Python code runs in the main
+            thread; see docs/scale.md.
         device: where functions are evaluated, with PyTorch in float64: "cuda", "cuda:1", or "cpu" for the same code without
             a GPU. None means NumPy. It pays for large classes (docs/scale.md).
         process: the process written down, for the counted engine.
         episodes: episodes that were played before, by any policies, as `play` returns them: free evidence for elimination.
-            They must be whole, of this environment, and not selected by what came of them; the claim says so.
+            They must be whole, of this environment, and not selected by what came of them; the claim says so. New episodes
+            are drawn from `seed` and a digest of the recorded ones, so a run with the same seed may have recorded them.
         callback: called with a `Progress` after every event.
         out: a folder to keep the run in. A run that was killed or interrupted there goes on where it stopped, to the same
             result as if it had not been, and no episode whose result was stored is played again.
@@ -83,6 +89,7 @@ def learn(
 
     Raises:
         BrokenPromise: the data contradict an assumption.
+        CallTooLong: a call of the environment took longer than `timeout`.
         EpisodeLimit: the next request does not fit into `max_episodes`.
         PrecisionError: epsilon is too small for float64 here.
         Rejected: the environment answered something else than it was asked, or is not replayable although it says so.
@@ -113,6 +120,7 @@ def learn(
         max_episodes=max_episodes,
         threshold=threshold,
         workers=workers,
+        timeout=timeout,
         device=device,
         tuning=write_tuning(tuning),
     )

@@ -5,6 +5,8 @@ a run on a cluster, and `richobs.sweep(..., executor=RayExecutor("auto"))` runs 
 (`pip install 'richobs[ray]'`), which is imported only when an executor is made. See docs/scale.md.
 """
 
+import contextlib
+import ipaddress
 import logging
 import os
 import platform
@@ -14,7 +16,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -102,7 +104,7 @@ class RayExecutor(Executor):
 
         Args:
             address: of the cluster: `auto` for the one that this machine belongs to, or `host:port`. None starts Ray on this
-                machine, and ends it at `shutdown`.
+                machine, which other machines cannot reach, and ends it at `shutdown`.
             actors: how many; by default as many as the cluster has CPUs, and more when nodes join.
             max_restarts: how often Ray starts an actor again; -1: as often as needed.
             max_task_retries: how often a call of `submit` is made again after its actor was lost.
@@ -415,7 +417,15 @@ def _connected(address: str | None, actors: int | None) -> tuple[Any, bool]:
         return ray, False
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     if address is None:
-        ray.init(address="local", num_cpus=actors, include_dashboard=False, **quiet)
+        with _on_the_loopback(ray):
+            ray.init(address="local", num_cpus=actors, include_dashboard=False, **quiet)
+        where = ray.util.get_node_ip_address()
+        if not ipaddress.ip_address(where).is_loopback:
+            logging.getLogger("richobs").warning(
+                "this version of Ray (%s) listens at %s, not at the loopback alone: other machines can reach it.",
+                ray.__version__,
+                where,
+            )
         return ray, True
     if address.startswith("ray://"):
         raise InvalidInput(
@@ -433,6 +443,24 @@ def _connected(address: str | None, actors: int | None) -> tuple[Any, bool]:
             "out: then Ray runs on this machine alone."
         ) from error
     return ray, True
+
+
+@contextlib.contextmanager
+def _on_the_loopback(ray: Any) -> Iterator[None]:
+    """Lets Ray that is started meanwhile listen at the loopback alone, as it does on macOS and Windows.
+
+    Ray takes an address of this machine in the network for `_node_ip_address="127.0.0.1"`, so that does not help.
+    """
+    name, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
+    before = os.environ.get(name), getattr(constants, "ENABLE_RAY_CLUSTER", None)
+    os.environ[name], constants.ENABLE_RAY_CLUSTER = "0", False  # for what is started, and for this process
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before[0] is not None:
+            os.environ[name] = before[0]
+        constants.ENABLE_RAY_CLUSTER = before[1]
 
 
 def _check_address(address: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from richobs.certifying import PolicyReport, certify_policy, check_question, totals_range
 from richobs.classes.callables import as_array
+from richobs.core.arguments import whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.outcome import LOWER, exact_words, probability_words
 from richobs.core.randomness import keyed_generator
@@ -66,22 +67,21 @@ class CertifyCallback:
         Raises:
             InvalidInput: Stable-Baselines3 is not installed, or an argument cannot be used.
         """
-        if every < 1:
-            raise InvalidInput(f"every, the steps of training between two checks, must be at least 1; got {every}.")
+        every = whole_number("every, the steps of training between two checks,", every, least=1)
         # What cannot be asked is refused before the training, not at the first check.
         check_question(totals_range(env, reward_range), threshold, None, delta, max_episodes)
         base: Any = super()
         base.__init__(verbose)
         self.reports: list[PolicyReport] = []
         self._env = env
-        self._threshold = threshold
+        self._threshold = float(threshold)
         self._every = every
         self._due = every
         self._max_episodes = max_episodes
         self._reward_range = reward_range
-        self._seed = seed
+        self._seed = whole_number("seed", seed, least=None)
         self._verbose = verbose
-        self._share = Share(delta)
+        self._share = Share(float(delta))
         self._series = Series(self._share)
         self._certified: str | None = None  # digest of the parameters that were certified
 
@@ -95,15 +95,18 @@ class CertifyCallback:
         """What is guaranteed, in a sentence."""
         chance, threshold = probability_words(self._share.amount), exact_words(self._threshold)
         if not any(report.is_certified for report in self.reports):
-            return f"None of the {len(self.reports)} policies checked is known to earn at least {threshold}."
+            return (
+                f"None of the {len(self.reports)} policies checked is known to earn at least {threshold}, acting "
+                "deterministically."
+            )
         if not self.certified:
             return (
-                f"The policy as it is now is not known to earn at least {threshold}: it was trained further after a check "
-                "had certified that."
+                f"The policy as it is now is not known to earn at least {threshold}, acting deterministically: it was "
+                "trained further after a check had certified that."
             )
         return (
-            f"With probability at least {chance}, over all {len(self.reports)} checks, the policy earns at least "
-            f"{threshold} per episode in expectation when it acts deterministically, provided that episodes are "
+            f"With probability at least {chance}, over all {len(self.reports)} checks, the policy, acting "
+            f"deterministically, earns at least {threshold} per episode in expectation, provided that episodes are "
             "independent and every total lies in the declared range."
         )
 

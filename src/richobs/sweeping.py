@@ -6,9 +6,12 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
+import numpy as np
+
+from richobs.core.arguments import file_path
 from richobs.core.errors import RichObsError
 from richobs.runs.store import REPORT, StoredRun
-from richobs.runs.sweep import Cell, CellResult, Sweep, plan_cells, run_cell, run_cells, seed_list
+from richobs.runs.sweep import MAX_RUNS, Cell, CellResult, Sweep, plan_cells, run_cell, run_cells, seed_list
 from richobs.show.page import write_report
 from richobs.show.sweep import sweep_watched, write_sweep
 from richobs.show.terminal import is_interactive
@@ -22,6 +25,7 @@ def sweep(
     workers: int | None = None,
     executor: Executor | None = None,
     progress: bool | None = None,
+    max_runs: int = MAX_RUNS,
     **varied: Any,
 ) -> Sweep:
     """Runs a world with every combination of settings and every seed, and writes a page about all runs.
@@ -36,17 +40,19 @@ def sweep(
         workers: processes, one run each at a time; by default as many as there are CPUs.
         executor: any `concurrent.futures.Executor` that does the runs instead, for instance `richobs.ray.RayExecutor`.
         progress: show how far it is; by default in a terminal or a notebook.
+        max_runs: more runs are refused before they are listed; it may be raised to 100,000.
         **varied: a value, or a list of values, for each setting of a run (`epsilon=[0.1, 0.05]`, `learner="lsvee"`) and each
             parameter of the world (`horizon=[5, 10]`); a world's parameter with the name of a setting is `world_seed`.
 
     Raises:
         InvalidInput: a name or a value that does not exist, or the folder holds another sweep.
     """
-    chosen = seed_list(seeds) if isinstance(seeds, str) else list(seeds)
-    cells = plan_cells(world, chosen, {name: _as_list(values) for name, values in varied.items()})
+    chosen = seed_list(seeds) if isinstance(seeds, str) else seeds
+    place = file_path(out, "a sweep's folder")
+    cells = plan_cells(world, chosen, {name: _as_list(values) for name, values in varied.items()}, max_runs=max_runs)
     shown = is_interactive() if progress is None else progress
     with sweep_watched(world, quiet=not shown) as watch:
-        return sweep_cells(cells, out, workers=workers, executor=executor, watch=watch)
+        return sweep_cells(cells, place, workers=workers, executor=executor, watch=watch)
 
 
 def sweep_cells(cells: Sequence[Cell], out: str | os.PathLike[str], **options: Any) -> Sweep:
@@ -77,6 +83,8 @@ def run_cell_with_page(cell: Cell, folder: str) -> CellResult:
     return result
 
 
-def _as_list(values: Any) -> list[Any]:
+def _as_list(values: Any) -> Sequence[Any]:
     """Returns one value, or several, as a list; a tuning given as a dictionary is one value."""
-    return list(values) if isinstance(values, list | tuple | range) else [values]
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        return values.tolist()
+    return values if isinstance(values, list | tuple | range) else [values]

@@ -35,7 +35,7 @@ class Config:
     def __post_init__(self) -> None:
         require_range(self, "horizon", low=1, high=1_000_000)
         require_range(self, "n_actions", low=2, high=1_000_000)
-        require_size(self, self.horizon, self.n_actions)
+        require_size(self, self.horizon, self.n_actions**2)  # the class has K functions of K values
         require_range(self, "epsilon", low=0.0, high=0.5)
 
 

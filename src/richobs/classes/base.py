@@ -3,7 +3,6 @@
 Shapes: N functions of the level, n observations, K actions.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from richobs.core.environment import checked_range as pair_of_ends
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Ints, Observations
@@ -41,13 +41,7 @@ def checked_range(value_range: tuple[float, float] | Sequence[float]) -> tuple[f
     Raises:
         InvalidInput: it is not (low, high), two finite numbers in this order.
     """
-    try:
-        pair = tuple(float(v) for v in value_range)
-    except (TypeError, ValueError, OverflowError):
-        pair = ()
-    if len(pair) != 2 or not (math.isfinite(pair[0]) and math.isfinite(pair[1]) and pair[0] <= pair[1]):
-        raise InvalidInput(f"value_range must be (low, high), two finite numbers in this order; got {value_range!r}.")
-    return pair[0], pair[1]
+    return pair_of_ends("value_range", value_range)
 
 
 def range_words(value_range: tuple[float, float]) -> str:
@@ -165,7 +159,7 @@ class LevelClass(ABC):
         AT_ONCE_VALUES numbers.
         """
         size = self.size if members is None else len(members)
-        step = max(1, AT_ONCE_VALUES // max(1, len(batch.x) * self.n_actions))
+        step = max(1, AT_ONCE_VALUES // max(1, len(batch.x) * int(self.n_actions)))
         if step >= size:
             return Moments.of(self.checked_values(batch.x, members), batch)
         members = np.arange(size) if members is None else members
@@ -225,6 +219,10 @@ class Chosen(LevelClass):
     def __init__(self, level_class: LevelClass, members: Ints):
         """Takes the class, and `[N]` which of its functions are meant."""
         self.members = checked_members(members, level_class.size)
+        if self.members.ndim != 1:
+            raise InvalidInput(
+                f"the functions of a class are listed as [N]; got an array of shape {self.members.shape}."
+            )
         self.level_class = level_class
         if isinstance(level_class, Chosen):  # some of some functions are some functions
             self.members, self.level_class = level_class.members[self.members], level_class.level_class

@@ -7,7 +7,7 @@ import numpy as np
 
 from richobs.classes.base import UNIT, LevelClass, checked_members, checked_range, range_words
 from richobs.classes.layered import Listed
-from richobs.core.arguments import LEVELS, refuse_unusable, whole_number
+from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Observations
 
@@ -119,7 +119,7 @@ class CallableLevel(LevelClass):
         name = getattr(self.functions[i], "__name__", f"function {i}")  # a partial or an object has none
         given = self.functions[i](self.level, x)
         try:
-            values = np.asarray(as_array(given), dtype=np.float64)
+            values = real_array(as_array(given))
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"{name} must return an array of numbers at level {self.level}: {error}") from error
         if values.shape != (len(x), self.n_actions):

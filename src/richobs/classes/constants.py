@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from richobs.classes.base import Arrays, LevelClass, checked_members
 from richobs.classes.codecs import codec
-from richobs.core.arguments import refuse_unusable
+from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Observations
 from richobs.stats import grouping
@@ -24,7 +24,7 @@ class Constants(LevelClass):
     @refuse_unusable
     def __init__(self, table: ArrayLike):
         """Takes `[N, K]` the value of each action under each function, in [0, 1]."""
-        self.table = np.asarray(table, dtype=np.float64)
+        self.table = real_array(table)
         if self.table.ndim != 2 or 0 in self.table.shape:
             raise InvalidInput(f"constants must be [N, K] with every size at least 1; got shape {self.table.shape}.")
         bad = ~((self.table >= 0) & (self.table <= 1))  # NaN included

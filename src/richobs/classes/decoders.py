@@ -19,7 +19,7 @@ from richobs.classes.device import (
     product_depth,
     roundoff,
 )
-from richobs.core.arguments import refuse_unusable
+from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import UNIT_ROUNDOFF, Batch, Moments
 from richobs.core.types import Floats, Ints, Mask, Observations
@@ -48,7 +48,7 @@ class Decoders(LevelClass):
             rotation: `[D', D']` orthogonal matrix; observations are `rotation @ (D' coordinates)` and are turned back
                 first. None where observations are the coordinates.
         """
-        self.worth = np.asarray(worth, dtype=np.float64)
+        self.worth = real_array(worth)
         if n_coordinates < 2 or self.worth.ndim != 2:
             raise InvalidInput(
                 f"decoders need at least two coordinates and a worth of shape [A, K]; got {n_coordinates} and shape "
@@ -57,7 +57,16 @@ class Decoders(LevelClass):
         if not ((self.worth >= 0) & (self.worth <= 1)).all():
             raise InvalidInput("decoders predict values in [0, 1]; `worth` holds others.")
         self.n_coordinates = n_coordinates
-        self.rotation = rotation
+        self.rotation = None if rotation is None else np.asarray(rotation)
+        if self.rotation is not None:
+            width = len(self.rotation) if self.rotation.ndim else 0
+            if self.rotation.shape != (width, width) or width < n_coordinates or self.rotation.dtype.kind != "f":
+                raise InvalidInput(
+                    f"a rotation must be a square matrix of floating-point numbers with at least {n_coordinates} rows; got "
+                    f"{self.rotation.dtype} of shape {self.rotation.shape}."
+                )
+        if self.size > np.iinfo(np.int64).max:
+            raise InvalidInput(f"{n_coordinates} coordinates make more decoders than an index can name.")
         self._groups: dict[int, NDArray[np.int32]] = {}  # action -> group of every member
 
     @property
@@ -97,11 +106,12 @@ class Decoders(LevelClass):
 
     def coordinates(self, x: Observations) -> Mask:
         """Returns `[n, D]` which coordinates are on."""
-        plain = np.asarray(x) if self.rotation is None else np.asarray(x) @ self.rotation
-        if plain.ndim != 2 or plain.shape[1] < self.n_coordinates:
-            raise InvalidInput(
-                f"these decoders read vectors of at least {self.n_coordinates} coordinates; got shape {plain.shape}."
-            )
+        plain = np.asarray(x)
+        width = self.n_coordinates if self.rotation is None else len(self.rotation)
+        if plain.ndim != 2 or plain.shape[1] < width or (self.rotation is not None and plain.shape[1] != width):
+            least = "at least " if self.rotation is None else ""
+            raise InvalidInput(f"these decoders read vectors of {least}{width} coordinates; got shape {plain.shape}.")
+        plain = plain if self.rotation is None else plain @ self.rotation
         return plain[:, : self.n_coordinates] > 0.5
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:

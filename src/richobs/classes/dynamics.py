@@ -5,21 +5,26 @@ Observations that are random in a hidden state are written as one state for each
 `Model.of_process` does. Shapes: S states, K actions, B outcomes of a state and action at most, H levels.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.core.arguments import refuse_unusable
+from richobs.classes.published import Outcome, best_actions, check_played, check_wrappers
+from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
+from richobs.core.environment import random_steps_words
 from richobs.core.errors import InvalidInput
 from richobs.core.process import PROBABILITY_TOLERANCE, TabularProcess
+from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask, Path
 
-Outcome = tuple[float, int, float, bool]  # probability, next state, reward, whether the episode ends with it
 MAX_ENTRIES = 50_000_000  # outcomes that one model may list
-BUDGET = 200_000  # steps of an environment that planning by replay takes, unless told otherwise
+BUDGET = 1_000_000  # steps of an environment that planning by replay takes, unless told otherwise
+PLAYS = 4  # how often planning by replay plays every action sequence
+RESETS = 1_000  # that look for other seeds with the same first observation, where a seed is given
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +42,11 @@ class Model:
 
     @refuse_unusable
     def __post_init__(self) -> None:
-        if self.horizon < 1:
-            raise InvalidInput(f"a model needs at least one level; horizon is {self.horizon}.")
         set_ = object.__setattr__
-        set_(self, "start", np.asarray(self.start, dtype=np.float64))
-        set_(self, "probability", np.asarray(self.probability, dtype=np.float64))
+        set_(self, "horizon", whole_number("horizon", self.horizon, 1, LEVELS))
+        set_(self, "start", real_array(self.start))
+        set_(self, "probability", real_array(self.probability))
+        set_(self, "reward", real_array(self.reward))
         for name, kind in (("next", np.int64), ("reward", np.float64), ("done", np.bool_)):
             set_(self, name, np.broadcast_to(np.asarray(getattr(self, name), dtype=kind), self.probability.shape))
         n_states = len(self.start)
@@ -81,6 +86,7 @@ class Model:
         return np.arange(self.n_states) if self.observations is None else self.observations
 
     @classmethod
+    @refuse_unusable
     def of_lists(
         cls,
         outcomes: Mapping[int, Mapping[int, Sequence[Outcome]]] | Sequence[Sequence[Sequence[Outcome]]],
@@ -118,7 +124,7 @@ class Model:
         padded = padded.reshape(n_states, n_actions, width, 4)
         return cls(
             horizon,
-            np.asarray(start, dtype=np.float64),
+            real_array(start),
             padded[..., 3],
             padded[..., 0].astype(np.int64),
             padded[..., 1],
@@ -148,9 +154,9 @@ class Model:
             done: `[S]` states whose arrival ends the episode, or `[S, K, S]` moves that do; by default none.
             observations: `[S, ...]` what each state shows; by default its number.
         """
-        p = np.asarray(transitions, dtype=np.float64)
-        outcomes = sparse_outcomes(p[None], np.asarray(rewards, dtype=np.float64)[None], done)
-        first = np.eye(len(p))[0] if start is None else np.asarray(start, dtype=np.float64)
+        p = real_array(transitions)
+        outcomes = sparse_outcomes(p[None], real_array(rewards)[None], done)
+        first = np.eye(len(p))[0] if start is None else real_array(start)
         columns: list[NDArray[Any]] = [np.moveaxis(part[:, 0], 0, -1) for part in outcomes]
         probability, to, reward, ends = columns
         return cls(horizon, first, probability, to, reward, ends, observations)
@@ -202,35 +208,37 @@ class Model:
     def of_gymnasium(cls, env: Any, horizon: int, *, start: ArrayLike | None = None) -> "Model":
         """Returns the model that a Gymnasium toy-text environment publishes: FrozenLake, CliffWalking, Taxi.
 
-        Args:
-            env: the environment or its id. `env.unwrapped.P[s][a]` must list (probability, next state, reward, done).
-            horizon: number of levels H. A time limit of the environment is not part of the model, so H must not exceed it.
-            start: `[S]` distribution of the first state; by default `env.unwrapped.initial_state_distrib`.
-        """
-        if isinstance(env, str):
-            import gymnasium
+        The environment is played for about a thousand steps, and what it does is compared with what it publishes (see
+        richobs/classes/published.py).
 
-            try:
-                made = gymnasium.make(env)
-            except gymnasium.error.Error as error:
-                raise InvalidInput(f"Gymnasium cannot make {env!r:.80}: {error}") from error
-            try:
-                return cls.of_gymnasium(made, horizon, start=start)
-            finally:
-                made.close()
-        inner = env.unwrapped
-        if not has_outcomes(env):
-            raise InvalidInput(
-                f"{type(inner).__name__} does not publish its outcomes as `P[s][a]`, as Gymnasium's toy-text environments "
-                "do. Where the same actions always show the same, use Model.by_replay."
-            )
-        if start is None:
-            if not hasattr(inner, "initial_state_distrib"):
+        Args:
+            env: the environment or its id. `env.unwrapped.P[s][a]` must list (probability, next state, reward, done), and
+                an observation must be the number of the state. Wrappers that change what is seen, done or paid are refused.
+            horizon: number of levels H. A time limit of the environment is not part of the model, so H must not exceed it.
+            start: `[S]` distribution of the first state; by default `env.unwrapped.initial_state_distrib`, which is compared
+                with what resets show.
+
+        Raises:
+            InvalidInput: the environment publishes no outcomes, or plays something else than these.
+        """
+        horizon = whole_number("horizon", horizon, 1, LEVELS)
+        with _copies(env) as copies:  # of an id one copy publishes, another one plays
+            inner = copies[0].unwrapped
+            if not has_outcomes(copies[0]):
+                raise InvalidInput(
+                    f"{type(inner).__name__} does not publish its outcomes as `P[s][a]`, as Gymnasium's toy-text "
+                    "environments do. Where the same actions always show the same, use Model.by_replay."
+                )
+            published = getattr(inner, "initial_state_distrib", None) if start is None else start
+            if published is None:
                 raise InvalidInput(
                     f"{type(inner).__name__} does not say how it starts; give `start`, [S] probabilities."
                 )
-            start = inner.initial_state_distrib
-        return cls.of_lists(inner.P, horizon, start)
+            check_wrappers(copies[-1], horizon)
+            model = cls.of_lists(inner.P, horizon, published)
+            plan = best_actions(model.probability, model.next, model.reward, model.done, horizon)
+            check_played(copies[-1], inner.P, model.start if start is None else None, plan, horizon)
+            return model
 
     @classmethod
     def by_replay(
@@ -238,36 +246,52 @@ class Model:
         env: Any,
         horizon: int,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         markov: bool = False,
         observation: Callable[[Any], ArrayLike] | None = None,
         budget: int = BUDGET,
     ) -> "Model":
         """Returns the model of a deterministic Gymnasium environment, found by resetting it and replaying actions.
 
-        Every reset uses the same seed. A state is the sequence of actions that led to it, so there are up to K^H of them.
-        Where the level and the observation tell all that matters (`markov`), states that agree in both are one state.
+        Every action sequence is played `PLAYS` times with different seeds, and must show and pay the same each time. A
+        state is the sequence of actions that led to it, so there are up to K^H of them. Where the level and the observation
+        tell all that matters (`markov`), states that agree in both are one state.
 
         Args:
             env: the environment, its id, or a function that makes it. What is made here is closed here.
             horizon: number of levels H. An end or a truncation before that ends the episode.
-            seed: of every reset.
+            seed: of every reset, where the start is random; the model is then one of the environment that is reset with
+                this seed (`from_gymnasium(..., seed=)`). Seeds that show the same first observation must agree with it.
             markov: whether level and observation determine what follows. It is not checked.
             observation: makes an array of an observation; by default `numpy.asarray`.
-            budget: largest number of steps that the search may take.
+            budget: largest number of steps that may be taken in all.
 
         Raises:
             InvalidInput: the environment is not deterministic, its actions are not `Discrete`, or the budget is too small.
         """
-        if isinstance(env, str) or not hasattr(env, "step"):
-            import gymnasium
+        horizon = whole_number("horizon", horizon, 1, LEVELS)
+        if seed is not None:
+            seed = whole_number("seed", seed)
+        with _copies(env) as copies:
+            return _Replay(copies, horizon, seed, markov, observation or np.asarray, budget).model()
 
-            made = gymnasium.make(env) if isinstance(env, str) else env()
-            try:
-                return cls.by_replay(made, horizon, seed=seed, markov=markov, observation=observation, budget=budget)
-            finally:
-                made.close()
-        return _Replay(env, horizon, seed, markov, observation or np.asarray, budget).model()
+
+@contextlib.contextmanager
+def _copies(env: Any) -> Iterator[list[Any]]:
+    """Yields two environments that an id or a function makes, and closes them; one that is made already is left open."""
+    if not isinstance(env, str | type) and hasattr(env, "step"):
+        yield [env]
+        return
+    import gymnasium
+
+    with contextlib.ExitStack() as stack:
+        try:
+            copies = [gymnasium.make(env) if isinstance(env, str) else env() for _ in range(2)]
+        except gymnasium.error.Error as error:
+            raise InvalidInput(f"Gymnasium cannot make {env!r:.80}: {error}") from error
+        for made in copies:
+            stack.callback(made.close)
+        yield copies
 
 
 class _Replay:
@@ -275,25 +299,56 @@ class _Replay:
 
     def __init__(
         self,
-        env: Any,
+        copies: Sequence[Any],
         horizon: int,
-        seed: int,
+        seed: int | None,
         markov: bool,
         observation: Callable[[Any], ArrayLike],
         budget: int,
     ):
-        space = env.action_space
-        if not hasattr(space, "n"):
+        import gymnasium
+
+        space = copies[0].action_space
+        if not isinstance(space, gymnasium.spaces.Discrete):
             raise InvalidInput(f"planning by replay needs Discrete actions; this environment has {space}.")
-        self.env, self.horizon, self.seed, self.markov, self.budget = env, horizon, seed, markov, budget
+        self.copies, self.horizon, self.seed, self.markov, self.budget = copies, horizon, seed, markov, budget
         self.observation = observation
-        self.n_actions, self.first_action = int(space.n), int(getattr(space, "start", 0))
+        self.n_actions, self.first_action = int(space.n), int(space.start)
         self.steps = 0
+        self.rng = keyed_generator(0, "replay")
         self.number: dict[tuple[int, Any], int] = {}  # (level, what identifies the state) -> its number
         self.shown: list[NDArray[Any]] = []
         self.level_of: list[int] = []
         self.moves: dict[tuple[int, int], tuple[int, float, bool]] = {}  # (state, action) -> (next, reward, done)
         self.paths: list[Path] = []
+        self._state((), self._reset(0, self._fresh() if seed is None else seed))
+        self.alike = [] if seed is None else self._alike()
+
+    def _fresh(self) -> int:
+        return int(self.rng.integers(2**31))
+
+    def _reset(self, copy: int, seed: int) -> Any:
+        return self.copies[copy % len(self.copies)].reset(seed=seed)[0]
+
+    def _alike(self) -> list[int]:
+        """Returns seeds that show the same first observation as the one that was given, where a few resets find any."""
+        found: list[int] = []
+        for _ in range(RESETS):
+            seed = self._fresh()
+            if self._bytes(self._reset(0, seed)) == self.shown[0].tobytes():
+                found.append(seed)
+            if len(found) >= PLAYS:
+                break
+        return found
+
+    def _seeds(self) -> list[int]:
+        """Returns the seeds with which one path is played."""
+        if self.seed is None:
+            return [self._fresh() for _ in range(PLAYS)]
+        return [self.seed, *self.alike, *[self.seed] * PLAYS][:PLAYS]
+
+    def _bytes(self, seen: Any) -> bytes:
+        return np.asarray(self.observation(seen)).tobytes()
 
     def _state(self, path: Path, seen: Any) -> int:
         """Returns the number of the state that a path leads to; a new one where it is not known."""
@@ -303,7 +358,7 @@ class _Replay:
                 f"observations must have one shape and type; got {x.dtype} {x.shape} after {self.shown[0].dtype} "
                 f"{self.shown[0].shape}. Give `observation`, a function that makes equal arrays of them."
             )
-        key = (len(path), x.tobytes() if self.markov else path)
+        key = (len(path), x.tobytes() if self.markov and path else path)
         found = self.number.get(key)
         if found is None:
             found = self.number[key] = len(self.shown)
@@ -315,21 +370,34 @@ class _Replay:
         return found
 
     def _not_deterministic(self, path: Path) -> InvalidInput:
+        name = type(getattr(self.copies[0], "unwrapped", self.copies[0])).__name__
+        seeds = "two seeds" if self.seed is None or (self.alike and path) else f"the seed {self.seed} twice"
+        if not path:
+            advice = "give seed= here and in from_gymnasium" if self.seed is None else "its reset has to use the seed"
+            return InvalidInput(
+                f"{name} starts at random: with {seeds} a reset showed different observations, so one play does not tell "
+                f"how it starts. If the environment with one seed is what you want, {advice}."
+            )
         return InvalidInput(
-            f"the actions {path} led to different observations or rewards in two plays with the seed {self.seed}: this "
-            "environment is not deterministic, so one play does not tell what an action does."
+            f"{random_steps_words(name, path, seeds)} One play does not tell what an action does then. Give a model that "
+            "lists its probabilities: Model.of_gymnasium, Model.of_lists or Model.of_arrays."
         )
 
     def _run(self, state: int, action: int) -> None:
-        """Replays the path to a state, takes an action there, and goes on with actions that were not tried yet."""
+        """Plays the path to a state, an action there and then untried ones; and all of it again with other seeds."""
+        path: Path = (*self.paths[state], action)
+        for i, seed in enumerate(self._seeds()):
+            path = self._play(path, i, seed)
+
+    def _play(self, prefix: Path, copy: int, seed: int) -> Path:
+        """Plays a path and, behind it, actions that were not tried yet; returns all actions."""
         path: Path = ()
-        prefix = (*self.paths[state], action)
-        here = self._state((), self.env.reset(seed=self.seed)[0])
+        here = self._state((), self._reset(copy, seed))
         while len(path) < self.horizon:
             untried = (a for a in range(self.n_actions) if (here, a) not in self.moves)
             chosen = prefix[len(path)] if len(path) < len(prefix) else next(untried, None)
             if chosen is None:
-                return
+                break
             if self.steps >= self.budget:
                 raise InvalidInput(
                     f"planning by replay took its budget of {self.budget:,} steps and knows {len(self.shown):,} states so "
@@ -339,7 +407,8 @@ class _Replay:
                     ]
                 )
             self.steps += 1
-            seen, reward, terminated, truncated, _ = self.env.step(chosen + self.first_action)
+            env = self.copies[copy % len(self.copies)]
+            seen, reward, terminated, truncated, _ = env.step(chosen + self.first_action)
             path = (*path, chosen)
             ends = bool(terminated or truncated)
             leads = len(path) < self.horizon and not ends
@@ -347,12 +416,12 @@ class _Replay:
             if self.moves.setdefault((here, chosen), move) != move:
                 raise self._not_deterministic(path)
             if not leads:
-                return
+                break
             here = move[0]
+        return path
 
     def model(self) -> Model:
         """Searches, and returns what was found."""
-        self._state((), self.env.reset(seed=self.seed)[0])
         state = 0
         while state < len(self.shown):  # the list grows while it is searched
             for action in range(self.n_actions):

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from richobs.classes.base import Arrays, LevelClass, checked_members
 from richobs.classes.codecs import codec
+from richobs.core.arguments import real_array
 from richobs.core.errors import InvalidInput
 from richobs.core.policies import greedy_actions
 from richobs.core.types import Floats, Ints, Observations
@@ -22,7 +23,7 @@ DIGITS = 9  # of learned numbers that are kept: what two computers add up in ano
 
 def rounded(numbers: ArrayLike) -> Floats:
     """Returns numbers with DIGITS digits, counted from the first digit of the largest."""
-    array = np.asarray(numbers, dtype=np.float64)
+    array = real_array(numbers)
     top = float(np.abs(array).max(initial=0.0))
     return array.round(DIGITS - 1 - math.floor(math.log10(top))) if 0 < top < math.inf else array
 
@@ -155,8 +156,8 @@ class Embeddings(LevelClass):
             tables: `[N, S, K]` the table of each function, values in [0, 1].
         """
         self.embedding = embedding
-        self.centres = np.asarray(centres, dtype=np.float64)
-        self.tables = np.asarray(tables, dtype=np.float64)
+        self.centres = real_array(centres)
+        self.tables = real_array(tables)
         fits = self.centres.ndim == 2 and self.tables.ndim == 3 and len(self.centres) == self.tables.shape[1]
         if not fits or 0 in self.tables.shape or self.centres.shape[1] != self.embedding.weights.shape[1]:
             raise InvalidInput(
@@ -215,11 +216,11 @@ class Embeddings(LevelClass):
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
         """Returns the class that `to_arrays` took apart."""
-        names, mean = np.asarray(arrays["names"]), np.asarray(arrays["mean"], dtype=np.float64)
+        names, mean = np.asarray(arrays["names"]), real_array(arrays["mean"])
         if names.ndim != 1 or mean.ndim != 1 or (len(names) and (len(mean) or names.dtype.kind not in "iuU")):
             raise InvalidInput(f"features need names [D] or a mean [D]; got {names.dtype} and shape {mean.shape}.")
         scale, axes = (np.asarray(arrays[name]).ravel()[0] for name in ("scale", "axes"))
         features = Features(names, mean, float(scale), int(axes))
-        weights = np.asarray(arrays["weights"], dtype=np.float64)
-        hidden = np.asarray(arrays["hidden"], dtype=np.float64) if "hidden" in arrays else None
+        weights = real_array(arrays["weights"])
+        hidden = real_array(arrays["hidden"]) if "hidden" in arrays else None
         return cls(Embedding(features, weights, hidden), arrays["centres"], arrays["tables"])

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from richobs.classes.base import Chosen, LevelClass
+from richobs.classes.base import Chosen, LevelClass, checked_range
 from richobs.classes.codecs import digest_of, from_arrays, read_parts, to_arrays, write_parts
-from richobs.core.arguments import refuse_unusable
+from richobs.core.arguments import refuse_unusable, whole_number
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Ints, Member, Observations
@@ -38,9 +38,10 @@ class ByLevel:
                     f"level {level} is a {type(c).__name__}; the functions of a level are a richobs.classes.LevelClass. "
                     "Make yours a subclass of it, as docs/skeletons/level_class.py does."
                 )
-            if c.size < 1:
+            if whole_number(f"the size of the class of level {level}", c.size) < 1:
                 raise InvalidInput(f"the class of level {level} is empty; every level needs at least one function.")
-            if c.n_actions != self.n_actions:
+            checked_range(c.value_range)
+            if whole_number(f"n_actions of the class of level {level}", c.n_actions, least=1) != self.n_actions:
                 raise InvalidInput(
                     f"the class of level {level} has {c.n_actions} actions and that of level 0 has {self.n_actions}."
                 )
@@ -56,7 +57,7 @@ class ByLevel:
     @property
     def n_actions(self) -> int:
         """Number of actions K."""
-        return self.levels[0].n_actions
+        return int(self.levels[0].n_actions)  # a class may say it as a number of NumPy, whose products overflow
 
     @property
     def log_size(self) -> float:
@@ -82,7 +83,7 @@ class ByLevel:
 
     def level_size(self, level: int, /) -> int:
         """Returns how many members `level` has."""
-        return self.levels[level].size
+        return int(self.levels[level].size)
 
     def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all members of `level`, or of those listed in `members`."""
@@ -106,7 +107,7 @@ class ByLevel:
 
     def value_range(self, level: int, /) -> tuple[float, float]:
         """Returns the smallest and the largest value that the members of `level` may take, as declared."""
-        return self.levels[level].value_range
+        return checked_range(self.levels[level].value_range)
 
 
 def read_levels(file: str | os.PathLike[str], *, is_product: bool) -> list[LevelClass]:
@@ -165,7 +166,7 @@ class Listed(ByLevel):
     def __init__(self, levels: Sequence[LevelClass]):
         """Takes the members of levels 0 to H-1, N of them at each."""
         super().__init__(levels)
-        sizes = [c.size for c in self.levels]
+        sizes = [self.level_size(level) for level in range(self.horizon)]
         if len(set(sizes)) > 1:
             raise InvalidInput(f"listed functions have as many members at every level; got {sizes}.")
 
@@ -181,17 +182,18 @@ class Listed(ByLevel):
     def member(self, member: Member, /) -> "LevelwiseFunction":
         """Returns function number `member`."""
         index = np.asarray(member)
-        if index.ndim != 0 or index.dtype.kind not in "iu" or not 0 <= int(index) < self.levels[0].size:
-            raise InvalidInput(f"this class has functions 0 to {self.levels[0].size - 1}; got {member!r}.")
+        if index.ndim != 0 or index.dtype.kind not in "iu" or not 0 <= int(index) < self.level_size(0):
+            raise InvalidInput(f"this class has functions 0 to {self.level_size(0) - 1}; got {member!r}.")
         return LevelwiseFunction(self.levels, (int(index),) * self.horizon)
 
 
 def listed_product(functions: Layered, *, at_most: int = 1_000_000) -> Listed:
     """Lists a product class, chain by chain in lexicographic order; for classes small enough to check others against."""
-    size = math.prod(c.size for c in functions.levels)
+    sizes = [functions.level_size(level) for level in range(functions.horizon)]
+    size = math.prod(sizes)
     if size > at_most:
         raise InvalidInput(f"the product has {size:.3g} functions, too many to list; at most {at_most:,} are.")
-    chains = np.indices([c.size for c in functions.levels]).reshape(functions.horizon, -1)
+    chains = np.indices(sizes).reshape(functions.horizon, -1)
     return Listed([Chosen(c, chain) for c, chain in zip(functions.levels, chains, strict=True)])
 
 

@@ -44,22 +44,35 @@ class LearnedPolicy(Greedy):
     ) -> tuple[Ints, tuple[Ints, ...]]:
         """Returns actions as Stable-Baselines3 policies do; the level travels in `state`.
 
+        What is best may depend on the level, so an observation alone is not enough where there are several levels.
+
         Args:
             observation: `[n, ...]` one per environment, or a single one. Where the class does not say how many axes an
                 observation has, a single number or text is one observation and every other array holds n of them.
             state: what the last call returned; None at the start of all episodes.
-            episode_start: `[n]` True where a new episode begins, so that the level is 0 again.
+            episode_start: `[n]` True where a new episode begins, so that the level is 0 again; True or False for all.
             deterministic: accepted for compatibility; this policy always is.
 
         Returns:
             `[n]` actions, and the state for the next call: `(levels,)` with `[n]` levels. For a single observation, a
             single action (an array without axes) and a state with one level.
+
+        Raises:
+            InvalidInput: neither `state` nor `episode_start` says at which level an observation was made.
         """
         x, before, starts = _as_arrays(observation, state, episode_start)
-        first = 0 if before is None or (starts is not None and starts[0]) else int(before[0])
+        if before is None and self.functions.horizon > 1 and (starts is None or not starts.all()):
+            raise InvalidInput(
+                f"predict was not told at which of {self.functions.horizon} levels the observation was made. Give "
+                "episode_start=True at the first step of an episode and state=the state that the last call returned at "
+                "every other, as Stable-Baselines3's evaluate_policy does; or ask policy.actions(level, observations)."
+            )
+        first = 0 if before is None or (starts is not None and starts.flat[0]) else int(before[0])
         single = x.ndim == (self._observation_ndim(first) or 0)
         if single:
             x = x[None]
+        if starts is not None and starts.ndim == 0:
+            starts = np.full(len(x), bool(starts))
         levels = np.zeros(len(x), dtype=np.int64) if before is None else before.copy()
         if levels.shape != (len(x),) or (starts is not None and starts.shape != (len(x),)):
             raise InvalidInput(
@@ -118,9 +131,10 @@ class LearnedPolicy(Greedy):
         _, parts = read_parts(file, FORMAT)
         try:
             levels = [from_arrays(kind, arrays) for kind, arrays in parts]
-            return cls(Layered(levels), (0,) * len(levels))
-        except InvalidFile:
-            raise
+            policy = cls(Layered(levels), (0,) * len(levels))
+            if policy.digest != digest_of(parts):
+                raise InvalidFile("its arrays are of other types or shapes than such a policy has.")
+            return policy
         except Exception as error:  # whatever else a damaged or hostile file leads to
             raise InvalidFile(f"{file} is not a policy that richobs wrote: {error}") from error
 
@@ -132,7 +146,7 @@ def _as_arrays(
     """Returns what `predict` is given as arrays: observations, levels and starts of episodes."""
     x = np.asarray(observation)
     before = None if state is None else np.atleast_1d(state[0]).astype(np.int64, casting="same_kind")
-    starts = None if episode_start is None else np.atleast_1d(np.asarray(episode_start, dtype=bool))
+    starts = None if episode_start is None else np.asarray(episode_start, dtype=bool)
     return x, before, starts
 
 

@@ -31,7 +31,7 @@ from richobs.classes.device import (
     product_depth,
 )
 from richobs.classes.layered import Listed
-from richobs.core.arguments import LEVELS, refuse_unusable, whole_number
+from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import Moments
 from richobs.core.types import Floats, Ints, Observations
@@ -47,7 +47,7 @@ def identity(level: int, x: Observations) -> Floats:
     """Returns `[n, d]` the coordinates of vectors `[n, d]`."""
     if x.ndim != 2:
         raise InvalidInput(f"these functions read vectors, [n, d] of them; got shape {x.shape}.")
-    return np.asarray(x, dtype=np.float64)
+    return real_array(x)
 
 
 def affine(level: int, x: Observations) -> Floats:
@@ -93,7 +93,7 @@ class LinearLevel(LevelClass):
             value_range: range to which values are cut; `clipping` counts how often.
         """
         given = np.asarray(parameters)
-        array: NDArray[Any] = given if given.dtype == np.float32 else np.asarray(given, dtype=np.float64)
+        array: NDArray[Any] = given if given.dtype == np.float32 else real_array(given)
         if array.ndim not in (2, 3) or 0 in array.shape:
             raise InvalidInput(f"parameters must be [N, d] or [N, K, d], no size 0; got shape {array.shape}.")
         if not np.isfinite(array.min()) or not np.isfinite(array.max()):  # NaN included
@@ -152,7 +152,7 @@ class LinearLevel(LevelClass):
         """Returns the features `[n, d]` or `[n, K, d]`, once they fit the parameters."""
         by_name = isinstance(self.features, str)
         function = FEATURES[self.features] if isinstance(self.features, str) else self.features
-        phi = np.asarray(function(self.level, x), dtype=np.float64)
+        phi = real_array(function(self.level, x))
         d = self.parameters.shape[-1]
         shape = (len(x), d) if self.parameters.ndim == 3 else (len(x), self.n_actions, d)
         if phi.shape != shape:
@@ -349,5 +349,5 @@ class Linear(Listed):
 
 def parameter_grid(*axes: ArrayLike) -> Floats:
     """Returns `[N, d]` every choice of one number from each of d lists, in lexicographic order."""
-    parts = np.meshgrid(*(np.asarray(a, dtype=np.float64) for a in axes), indexing="ij")
+    parts = np.meshgrid(*(real_array(a) for a in axes), indexing="ij")
     return np.stack([p.ravel() for p in parts], axis=1)

@@ -18,7 +18,7 @@ from richobs.classes.device import (
     product_depth,
     roundoff,
 )
-from richobs.core.arguments import refuse_unusable
+from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import UNIT_ROUNDOFF, Moments
 from richobs.core.types import Floats, Ints, Observations
@@ -52,7 +52,8 @@ class Prototypes(LevelClass):
             raise InvalidInput(
                 f"there are centre sets 0 to {len(centres) - 1}; `which` names {which.min()} to {which.max()}."
             )
-        if not ((tables >= 0) & (tables <= 1)).all():
+        real_array(centres)  # refuses complex ones
+        if not ((real_array(tables) >= 0) & (tables <= 1)).all():
             raise InvalidInput("values must lie in [0, 1]; `tables` holds others.")
         self.centres = centres
         self.which = which

@@ -30,7 +30,7 @@ from richobs.classes.dynamics import as_model, sparse_outcomes
 from richobs.classes.family import Family, Told
 from richobs.classes.layered import Listed
 from richobs.classes.tables import TableLevel
-from richobs.core.arguments import refuse_unusable
+from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.codebook import Codebook
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
@@ -133,16 +133,16 @@ class Simulators(Listed):
             single_precision: as for the constructor.
             progress: as for the constructor.
         """
-        p = np.asarray(transitions, dtype=np.float64)
+        p = real_array(transitions)
         if p.ndim != 4:
             raise InvalidInput(
                 f"transitions must be [N, S, K, S]; got shape {p.shape}. One model is richobs.Model.of_arrays."
             )
-        r = np.asarray(rewards, dtype=np.float64)
+        r = real_array(rewards)
         if r.shape in (p.shape[1:3], p.shape[1:]):
             r = r[None]
         probability, to, reward, ends = sparse_outcomes(p, r, done)
-        first = np.eye(p.shape[1])[0] if start is None else np.asarray(start, dtype=np.float64)
+        first = np.eye(p.shape[1])[0] if start is None else real_array(start)
         shown = np.arange(p.shape[1]) if observations is None else np.asarray(observations)
         return cls.of_outcomes(
             probability,
@@ -183,7 +183,7 @@ class Simulators(Listed):
             single_precision: as for the constructor.
             progress: as for the constructor.
         """
-        p = np.asarray(probability, dtype=np.float64)
+        p = real_array(probability)
         if p.ndim != 4 or 0 in p.shape:
             raise InvalidInput(f"probabilities must be [B, N, S, K] with every size at least 1; got shape {p.shape}.")
         shown = np.arange(p.shape[2]) if observations is None else np.asarray(observations)
@@ -192,10 +192,10 @@ class Simulators(Listed):
         rows, row = distinct(shown)
         family = Family(
             horizon,
-            np.ascontiguousarray(np.broadcast_to(np.asarray(start, dtype=np.float64), p.shape[1:3])),
+            np.ascontiguousarray(np.broadcast_to(real_array(start), p.shape[1:3])),
             p,
             np.ascontiguousarray(np.broadcast_to(np.asarray(next), p.shape), dtype=np.int32),
-            np.ascontiguousarray(np.broadcast_to(np.asarray(reward), p.shape), dtype=np.float64),
+            np.ascontiguousarray(np.broadcast_to(real_array(reward), p.shape), dtype=np.float64),
             np.ascontiguousarray(np.broadcast_to(np.asarray(done), p.shape), dtype=bool),
             row[None, :].astype(np.int64),
             Codebook(rows),

@@ -19,7 +19,7 @@ from richobs.classes.base import (
 from richobs.classes.codecs import codec
 from richobs.classes.device import DeviceBatch, DeviceLevel, DeviceMemory
 from richobs.classes.layered import Listed
-from richobs.core.arguments import LEVELS, refuse_unusable, whole_number
+from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Observations
@@ -50,7 +50,7 @@ class TableLevel(LevelClass):
             value_range: smallest and largest value that a table may hold.
         """
         given = np.asarray(tables)
-        array: NDArray[Any] = given if given.dtype == np.float32 else np.asarray(given, dtype=np.float64)
+        array: NDArray[Any] = given if given.dtype == np.float32 else real_array(given)
         if array.ndim != 3 or 0 in array.shape:
             raise InvalidInput(f"tables must be [N, X, K] with every size at least 1; got shape {array.shape}.")
         self.value_range = low, high = checked_range(value_range)
@@ -199,7 +199,7 @@ def in_single_precision(tables: ArrayLike) -> NDArray[np.float32]:
         return given
     result = np.empty(given.shape, dtype=np.float32)
     for first in range(0, len(given), BLOCK):
-        part = np.asarray(given[first : first + BLOCK], dtype=np.float64)
+        part = real_array(given[first : first + BLOCK])
         with np.errstate(over="ignore"):
             result[first : first + BLOCK] = part
         moved = float(np.abs(result[first : first + BLOCK] - part).max(initial=0.0))

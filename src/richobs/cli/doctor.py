@@ -19,6 +19,7 @@ from rich.console import Console
 
 import richobs
 from richobs.cli.printing import print_findings, widened
+from richobs.core.arguments import absolute_path
 from richobs.core.errors import RichObsError
 from richobs.runs.store import find_runs
 
@@ -149,8 +150,9 @@ def _temporary_space() -> dict[str, Any]:
 
 
 def _runs(folder: pathlib.Path) -> dict[str, Any]:
-    found: dict[str, Any] = {"folder": _without_home(folder.absolute()), "there": False, "count": 0, "problem": None}
+    found: dict[str, Any] = {"folder": str(folder), "there": False, "count": 0, "problem": None}
     try:
+        found["folder"] = _without_home(absolute_path(folder))
         return found | {"there": folder.is_dir(), "count": len(find_runs(folder))}
     except (RichObsError, OSError) as error:
         return found | {"count": None, "problem": str(error)}

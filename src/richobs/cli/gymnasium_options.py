@@ -3,6 +3,7 @@
 Options and the id say the same things in two ways: `gym:FrozenLake-v1?horizon=12&functions=mypkg.candidates:make`.
 """
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -119,6 +120,7 @@ def trusting(id: str | None) -> str:
 
 def import_from_here() -> None:
     """Lets modules of the working folder be imported; those that are installed come first."""
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)
+    with contextlib.suppress(FileNotFoundError):  # the working folder was deleted: there is nothing to import
+        here = os.getcwd()
+        if here not in sys.path and "" not in sys.path:
+            sys.path.append(here)

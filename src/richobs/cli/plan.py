@@ -61,10 +61,9 @@ class PlanCommand:
             settings.check()
             try:
                 chosen.check_needs(problem, settings)
+                plans[chosen.name] = chosen.plan(*as_served(chosen, problem, settings))
             except InvalidInput as error:
                 left_out.append(error)
-                continue
-            plans[chosen.name] = chosen.plan(*as_served(chosen, problem, settings))
         if not plans:
             raise left_out[0]
         if self.json:

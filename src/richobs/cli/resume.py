@@ -25,6 +25,8 @@ class ResumeCommand:
     """Allow this many episodes in all; by default as many as before."""
     workers: int | None = None
     """Threads or processes that share the episodes; by default as many as before."""
+    timeout: float | None = None
+    """Stop where one call of an environment takes more seconds than this; by default it may take any time."""
     trust: bool = False
     """Import the modules that the folder names, where the run plays an environment of Gymnasium."""
 
@@ -41,6 +43,7 @@ class ResumeCommand:
             settings = dataclasses.replace(settings, max_episodes=self.max_episodes)
         if self.workers is not None:
             settings = dataclasses.replace(settings, workers=self.workers)
+        settings = dataclasses.replace(settings, timeout=self.timeout)
         problem = make_stored(stored.world, self.folder / CONFIG, self.trust)
         problem = dataclasses.replace(problem, recorded=recorded_beside(self.folder / CONFIG))
         with self.work.executor() as executor:

@@ -10,8 +10,9 @@ from rich.text import Text
 
 from richobs.cli.gymnasium_options import trusting
 from richobs.cli.printing import print_claim, print_summary
-from richobs.core.errors import RichObsError
+from richobs.core.errors import RichObsError, StoreError
 from richobs.core.events import Callback, Progress
+from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.settings import Settings
 from richobs.runs import session
@@ -47,9 +48,12 @@ def learn_in(
 ) -> int:
     """Learns in a folder, going on where it stopped, and says what was found."""
     was_finished = _holds_finished(folder, settings)
-    _run(folder, problem, settings, output, executor)
+    checks = _run(folder, problem, settings, output, executor).ledger.checks
     stored = StoredRun.read(folder)
-    assert stored.certificate is not None, "a run that ended well has a certificate"
+    if stored.certificate is None:
+        raise StoreError(
+            f"the run in {folder} has ended, and another process has begun to change it since: it is {stored.state}."
+        )
     written = [folder / CERTIFICATE, folder / POLICY]
     if not output.no_report:
         written += write_report([stored], folder / REPORT, figures=False)
@@ -61,6 +65,8 @@ def learn_in(
         return 0
     print_claim(console, claim_text(stored))
     print_summary(console, stored)
+    if checks:
+        console.print(f"\n{checks:,} more episodes were played, to compare workers with this process", style="dim")
     if was_finished:
         console.print("\nnothing was played: the folder held this run already", style="dim")
     console.print(Text(f"\nwrote {', '.join(map(str, written[:-1]))} and {written[-1]}"))
@@ -71,7 +77,9 @@ def learn_in(
     return 0
 
 
-def _run(folder: pathlib.Path, problem: Problem, settings: Settings, output: Output, executor: Executor | None) -> None:
+def _run(
+    folder: pathlib.Path, problem: Problem, settings: Settings, output: Output, executor: Executor | None
+) -> Outcome:
     """Runs, shows how it goes, and says how to go on where it is interrupted."""
     chosen, asked = session.check(problem, settings)
     expected = asked.max_episodes
@@ -89,7 +97,7 @@ def _run(folder: pathlib.Path, problem: Problem, settings: Settings, output: Out
                 listener(progress)
 
         try:
-            session.run(problem, asked, callback=tell, out=folder, executor=executor)
+            return session.run(problem, asked, callback=tell, out=folder, executor=executor)
         except KeyboardInterrupt:
             stack.close()
             plain_console(stderr=True).print(

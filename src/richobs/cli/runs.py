@@ -28,14 +28,7 @@ class RunsCommand:
         """Prints one line per run."""
         if not self.folder.is_dir():
             raise InvalidInput(f"there is no folder {self.folder}; `richobs learn` makes one.")
-        found: list[tuple[str, StoredRun | str]] = []
-        for place in find_runs(self.folder):
-            try:
-                found.append((str(place), StoredRun.read(place)))
-            except RichObsError as error:
-                found.append((str(place), str(error)))
-            except RecursionError:
-                found.append((str(place), "a file in it is nested too deeply; richobs did not write it."))
+        found = [(str(place), readable(place)) for place in find_runs(self.folder)]
         if self.json:
             console.print_json(json.dumps([as_plain(name, run) for name, run in found]))
         elif found:
@@ -43,6 +36,16 @@ class RunsCommand:
         else:
             console.print(Text(f"no runs in {self.folder}"))
         return 0
+
+
+def readable(place: pathlib.Path) -> StoredRun | str:
+    """Returns the run in a folder, or why it cannot be read, so that one bad folder is one line among the others."""
+    try:
+        return StoredRun.read(place)
+    except RichObsError as error:
+        return str(error)
+    except RecursionError:
+        return "a file in it is nested too deeply; richobs did not write it."
 
 
 def as_plain(name: str, run: StoredRun | str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from richobs.cli.work_options import WorkOptions
 from richobs.cli.world_options import option_name
 from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings, field_docs
-from richobs.runs.sweep import FIXED, RESULTS, plan_cells, seed_list
+from richobs.runs.sweep import FIXED, MAX_RUNS, RESULTS, plan_cells, seed_list
 from richobs.show.summary import plain_console
 from richobs.show.sweep import PAGE, sweep_plain, sweep_table, sweep_watched
 from richobs.sweeping import sweep_cells
@@ -72,6 +72,8 @@ class SweepCommand:
     """Seeds of the runs: `0:20` are those from 0 to 19, `3,7` are two."""
     workers: int | None = None
     """Processes, one run each at a time; by default as many as there are CPUs."""
+    max_runs: int = MAX_RUNS
+    """Refuse more runs than this."""
     out: pathlib.Path | None = None
     """Folder of the sweep; by default one under `runs/` named after it. What is finished there is not run again."""
     quiet: bool = False
@@ -86,7 +88,7 @@ class SweepCommand:
             for f in dataclasses.fields(self.parameters)
             if (text := getattr(self.parameters, f.name)) is not None
         }
-        cells = plan_cells(self.where, seed_list(self.seeds), varied)
+        cells = plan_cells(self.where, seed_list(self.seeds), varied, max_runs=self.max_runs)
         folder = self.out or self._folder()
         quiet = self.quiet or self.json
         try:

@@ -24,7 +24,7 @@ from richobs.show.terminal import is_interactive, watched
 
 @dataclasses.dataclass(frozen=True)
 class VerifyCommand:
-    """Derive a certificate's constants again, run its draws again, and say whether every byte agrees."""
+    """Derive a certificate's constants again, run its draws again, and say whether everything agrees."""
 
     file: tyro.conf.Positional[pathlib.Path]
     """The certificate, or the folder it is in; a policy.npz beside it is checked too."""
@@ -33,7 +33,7 @@ class VerifyCommand:
     quiet: bool = False
     """Print nothing while it runs."""
     budget: int = BUDGET
-    """Episodes that may be played without being asked; a request counts as a thousand where the engine draws counts."""
+    """Work that may be done without being asked, in microseconds by a rough estimate that is said before it begins."""
     trust: bool = False
     """Import the modules that the certificate names, where it is about an environment of Gymnasium."""
 

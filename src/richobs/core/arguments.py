@@ -13,9 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from richobs.core.errors import InvalidInput, RichObsError
+import numpy as np
 
-LEVELS = 1_000_000  # most levels of a class that is given level by level
+from richobs.core.errors import InvalidInput, RichObsError
+from richobs.core.types import Floats
+
+LEVELS = 1_000_000  # most levels of a class that is given level by level, of a model, and of a Gymnasium environment
 P = ParamSpec("P")
 R = TypeVar("R")
 UNUSABLE = (
@@ -28,8 +31,12 @@ UNUSABLE = (
 )  # raised by arguments of other kinds
 
 
-def file_path(file: Any) -> Path:
-    """Returns the path of a file.
+def file_path(file: Any, what: str = "a file") -> Path:
+    """Returns the path of a file or of a folder.
+
+    Args:
+        file: its name.
+        what: what is meant, in words.
 
     Raises:
         InvalidInput: it is not the name of one.
@@ -40,8 +47,23 @@ def file_path(file: Any) -> Path:
     except UnicodeEncodeError:
         is_name = False
     if not is_name or not isinstance(name, str):
-        raise InvalidInput(f"a file is given as text or a path, in characters that a name can hold; got {file!a:.80}.")
+        raise InvalidInput(f"{what} is given as text or a path, in characters that a name can hold; got {file!a:.80}.")
     return Path(name)
+
+
+def absolute_path(path: Path) -> Path:
+    """Returns where a path lies, wherever the process goes later.
+
+    Raises:
+        InvalidInput: the path begins at the working folder, and that was deleted.
+    """
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise InvalidInput(
+            f"the folder in which this process works was deleted, so {path} lies nowhere. Go to a folder that exists, or "
+            "give a whole path."
+        ) from None
 
 
 def whole_number(name: str, value: Any, least: int | None = 0, most: int | None = None) -> int:
@@ -53,6 +75,8 @@ def whole_number(name: str, value: Any, least: int | None = 0, most: int | None 
     at_least = "" if least is None else f", at least {least}"
     at_most = "" if most is None else f", at most {most:,}"
     try:
+        if isinstance(value, bool):
+            raise TypeError("True is no number")
         number = operator.index(value)
         text = str(number)  # Python writes no more than some 4,300 digits
     except (TypeError, ValueError):
@@ -64,17 +88,30 @@ def whole_number(name: str, value: Any, least: int | None = 0, most: int | None 
 
 
 def real_number(name: str, value: Any) -> float:
-    """Returns a real number as Python's float; it may be infinite or NaN.
+    """Returns a real number, also one of NumPy or an array without axes, as Python's float; it may be infinite or NaN.
 
     Raises:
         InvalidInput: it is something else, or too large for a float.
     """
-    if not isinstance(value, numbers.Real):
+    plain = value.item() if isinstance(value, np.ndarray) and not value.ndim else value
+    if isinstance(plain, bool) or not isinstance(plain, numbers.Real):
         raise InvalidInput(f"{name} must be a number; got {value!r:.80}.")
     try:
-        return float(value)
+        return float(plain)
     except OverflowError:
         raise InvalidInput(f"{name} must be a number that a float holds.") from None
+
+
+def real_array(given: Any) -> Floats:
+    """Returns real numbers as an array of float64; NumPy would drop the imaginary part of complex ones with a warning only.
+
+    Raises:
+        InvalidInput: they are complex.
+    """
+    array = np.asarray(given)
+    if array.dtype.kind == "c":
+        raise InvalidInput(f"values, rewards and probabilities are real numbers; an array of {array.dtype} arrived.")
+    return np.asarray(array, dtype=np.float64)
 
 
 def refuse_unusable(function: Callable[P, R]) -> Callable[P, R]:
@@ -94,7 +131,7 @@ def refuse_unusable(function: Callable[P, R]) -> Callable[P, R]:
         except UNUSABLE as error:
             given = signature.bind(*args, **kwargs).arguments
             kinds = ", ".join(
-                f"{name} of type {type(value).__name__}" for name, value in given.items() if name != "self"
+                f"{name} of type {type(value).__name__}" for name, value in given.items() if name not in ("self", "cls")
             )
             arrived = f" It was given {kinds}." if kinds else ""
             raise InvalidInput(f"{who} cannot use an argument: {error}.{arrived} See help({who}).") from error

@@ -3,6 +3,7 @@
 Shapes: n episodes, H levels, K actions. Levels count from 0.
 """
 
+import math
 import numbers
 import operator
 import sys
@@ -12,12 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from richobs.core.arguments import real_number, whole_number
 from richobs.core.errors import InvalidInput, InvalidPath, Rejected, RewardOutOfRange
-from richobs.core.policies import Policy, fixed_prefix, sure_actions
+from richobs.core.policies import Policy, fixed_prefix, never_takes, sure_actions
 from richobs.core.types import Floats, Ints, Mask, Observations, Path
 
 TOLERANCE = 1e-9  # how far rounding may push a reward or a total out of its range
 AT_ONCE = 32  # episodes per call of an environment that a user brings, unless it says otherwise
+LONGEST_IDENTITY = 100_000  # characters of the line that says which environment it is
 CALLS = 16  # of a replayable environment for one request, at least: what workers share
 
 
@@ -28,7 +31,9 @@ class Episodes:
     observations: Sequence[Observations]  # per level [n, ...]
     actions: Sequence[Ints]  # per level [n]
     rewards: Sequence[Floats]  # per level [n]
-    ended: Sequence[Mask] = ()  # per level [n]: True where the episode was over before; () where none ends early
+    ended: Sequence[
+        Mask
+    ] = ()  # per level [n]: True where it was over before, never at level 0; () where none ends early
 
     @property
     def n(self) -> int:
@@ -80,12 +85,14 @@ class Environment(Protocol):
     It may have an attribute `identity`, a text that says which environment it is: a stored run goes on only with the same
     one (see `environment_identity`). It may have an attribute `deterministic`; True declares that the same actions always
     show and pay the same, so that it answers known actions from memory. Then `real_episodes` is how many it really played.
+    It may have an attribute `frozen_seed`, the seed of every reset, where episodes do not get fresh ones: claims name it.
 
     It may have an attribute `replayable`; True declares that `play` takes all its randomness from `rng`, and keeps no state
     between calls. Then copies of it may be played by other threads, processes or machines, if it can be pickled (see
     docs/scale.md). A copy that had a generator of its own would play the same episodes everywhere, and a claim that counts
-    them as independent would be false; so the declaration is tested before a copy is sent. An attribute
-    `releases_gil = True` says that `play` mostly works without Python's interpreter lock: workers are threads then.
+    them as independent would be false; so some calls are made twice, by copies and by the environment itself, and
+    compared. An attribute `releases_gil = True` says that `play` mostly works without Python's interpreter lock: workers
+    are threads then.
     """
 
     @property
@@ -115,6 +122,36 @@ class Environment(Protocol):
         ...
 
 
+class PlainFacts:
+    """An environment whose three facts are Python's numbers; everything else is that of the environment inside.
+
+    The numbers of NumPy are no content of a JSON file, and those of few bits overflow (`np.uint8(2) * 288`).
+    """
+
+    def __init__(self, env: Environment, horizon: int, n_actions: int, reward_range: tuple[float, float]):
+        """Takes the environment and its facts."""
+        self.horizon, self.n_actions, self.reward_range = horizon, n_actions, reward_range
+        self._inside = env
+
+    @classmethod
+    def around(cls, env: Environment, horizon: int, n_actions: int, reward_range: tuple[float, float]) -> "PlainFacts":
+        """Returns the environment with these facts, under the name of its class, which messages and files mention."""
+        named: type[PlainFacts] = type(type(env).__name__, (cls,), {})
+        return named(env, horizon, n_actions, reward_range)
+
+    def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
+        """Plays n episodes."""
+        return self._inside.play(policy, n, rng, levels)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # how to copy or pickle is not that of the environment inside
+            raise AttributeError(name)
+        return getattr(self._inside, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlainFacts.around, (self._inside, self.horizon, self.n_actions, self.reward_range)
+
+
 def checked_episodes(played: Any, env: Environment, policy: Policy, n: int, levels: int) -> Episodes:
     """Checks what an environment's `play` returned, and returns it as arrays of the usual types.
 
@@ -141,6 +178,12 @@ def checked_episodes(played: Any, env: Environment, policy: Policy, n: int, leve
     rewards = _table(name, "rewards", played.rewards, n, levels, "fiub").astype(np.float64, copy=False)
     has_ends = not isinstance(played.ended, Sequence | np.ndarray) or len(played.ended)
     ended = _table(name, "ended", played.ended, n, levels, "b") if has_ends else None
+    if ended is not None and ended[0].any():
+        raise Rejected(
+            f"{name}: episode {ended[0].argmax()} is over before its first action (`ended` is True at level 0), and what is "
+            "seen first must be an observation, not padding. Every episode takes at least one action: show an observation "
+            "of its own where nothing can be earned, and let `ended` be True from level 1 on."
+        )
     if ended is not None and (ended[:-1] & ~ended[1:]).any():
         raise Rejected(f"{name}: an episode that had ended goes on; `ended` stays True once it is.")
     if not (actions.min() >= 0 and actions.max() < env.n_actions):
@@ -166,22 +209,21 @@ def checked_episodes(played: Any, env: Environment, policy: Policy, n: int, leve
 
 
 def check_obeyed(played: Episodes, env: Environment, policy: Policy) -> None:
-    """Refuses episodes in which a policy that is not random would have acted otherwise.
+    """Refuses episodes in which a policy would have acted otherwise, wherever it is not random.
 
     Raises:
         Rejected: an action that the policy does not take at what was seen.
     """
     for level, (x, acted) in enumerate(zip(played.observations, played.actions, strict=True)):
         live = np.flatnonzero(~played.ended[level]) if played.ended else np.arange(played.n)
-        asked = sure_actions(policy, level, x[live]) if len(live) else None
-        if asked is None:
-            continue
-        wrong = acted[live] != asked
+        wrong = never_takes(policy, level, x[live], acted[live]) if len(live) else live
         if wrong.any():
             i = int(wrong.argmax())
+            asked = sure_actions(policy, level, x[live])
+            words = "never takes that" if asked is None else f"asks for action {asked[i]}"
             raise Rejected(
                 f"{type(env).__name__}.play: episode {live[i]} took action {acted[live[i]]} at level {level}; the policy "
-                f"asks for action {asked[i]} at what was seen there."
+                f"{words} at what was seen there."
             )
 
 
@@ -253,9 +295,7 @@ def check_rewards(rewards: Floats, ended: Mask | None, env: Environment, policy:
 def at_once(env: Environment) -> int:
     """Returns how many episodes one call of an environment that a user brings plays at most."""
     number = getattr(env, "at_once", AT_ONCE)
-    if type(number) is not int or number < 1:
-        raise InvalidInput(f"an environment's at_once is a number of episodes, at least 1; got {number!r}.")
-    return min(number, sys.maxsize)
+    return min(whole_number("an environment's at_once, a number of episodes,", number, least=1), sys.maxsize)
 
 
 def environment_identity(env: Environment, id: str | None = None) -> str:
@@ -266,7 +306,7 @@ def environment_identity(env: Environment, id: str | None = None) -> str:
         id: of a problem that can be built again by it.
 
     Raises:
-        InvalidInput: the attribute `identity` is not a text.
+        InvalidInput: the attribute `identity` is not a text, or not one that a certificate can hold.
     """
     declared = getattr(env, "identity", id)
     if declared is None:
@@ -274,13 +314,36 @@ def environment_identity(env: Environment, id: str | None = None) -> str:
         facts = f"horizon={int(env.horizon)}, n_actions={int(env.n_actions)}, reward_range=[{low!r}, {high!r}]"
         return f"{type(env).__name__}, {facts}"
     if not isinstance(declared, str) or not declared:
-        raise InvalidInput(f"an environment's identity is a text that says which one it is; got {declared!r}.")
+        raise InvalidInput(f"an environment's identity is a text that says which one it is; got {declared!r:.80}.")
+    if len(declared) > LONGEST_IDENTITY or any("\ud800" <= mark <= "\udfff" for mark in declared):
+        raise InvalidInput(
+            f"an environment's identity stands in every certificate, as at most {LONGEST_IDENTITY:,} characters and no half "
+            f"of one (a surrogate); got {len(declared):,} characters, {declared[:40]!r}... Declare a digest of what it says."
+        )
     return declared
 
 
 def declares_deterministic(env: Environment) -> bool:
-    """Whether an environment declares that the same actions always show and pay the same."""
-    return getattr(env, "deterministic", None) is True
+    """Whether an environment declares that the same actions always show and pay the same.
+
+    Raises:
+        InvalidInput: the attribute `deterministic` is neither True nor False.
+    """
+    return _declared_flag(env, "deterministic")
+
+
+def frozen_seed(env: Environment) -> int | None:
+    """Returns the seed with which an environment resets every episode; None where it declares none."""
+    seed = getattr(env, "frozen_seed", None)
+    return int(seed) if isinstance(seed, numbers.Integral) else None
+
+
+def random_steps_words(name: str, actions: Sequence[int], seeds: str = "two seeds") -> str:
+    """Returns the sentence for an environment whose random steps one seed would freeze."""
+    return (
+        f"{name} is random behind its start: with {seeds} the actions {tuple(actions)} led from the same observation to "
+        "different observations, rewards or ends."
+    )
 
 
 def is_replayable(env: Environment) -> bool:
@@ -294,6 +357,20 @@ def is_replayable(env: Environment) -> bool:
     return _declared_flag(env, "replayable") and not declares_deterministic(env)
 
 
+def replays_first(env: Environment) -> int:
+    """Returns how many calls of a policy workers must make again, with the same result, before they share its calls.
+
+    None where somebody has declared the environment replayable; environments that richobs makes of those of others have
+    an attribute `replays_first`.
+    """
+    return int(getattr(env, "replays_first", 0))
+
+
+def processes_of(env: object) -> int:
+    """Returns how many processes should play an environment by its attribute `processes`; 1 where it has none."""
+    return int(getattr(env, "processes", 1))
+
+
 def releases_gil(env: Environment) -> bool:
     """Whether an environment declares that `play` mostly works without Python's interpreter lock.
 
@@ -304,11 +381,11 @@ def releases_gil(env: Environment) -> bool:
 
 
 def _declared_flag(env: Environment, name: str) -> bool:
-    """Returns an attribute that an environment may have, True or False; False where it has none."""
-    flag = getattr(env, name, False)
-    if not isinstance(flag, bool):
-        raise InvalidInput(f"an environment's {name} is True or False; got {flag!r}.")
-    return flag
+    """Returns an attribute that an environment may have, True or False; False where it has none, or None."""
+    flag = getattr(env, name, None)
+    if not isinstance(flag, bool | np.bool_ | None):
+        raise InvalidInput(f"an environment's {name} is True or False; got {flag!r:.80}.")
+    return bool(flag)
 
 
 def call_size(env: Environment, n: int) -> int:
@@ -366,10 +443,12 @@ def checked_range(name: str, given: Any) -> tuple[float, float]:
     Raises:
         InvalidInput: it is something else.
     """
-    pair = isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(v, numbers.Real) for v in given)
-    if not pair or not (np.isfinite([float(v) for v in given]).all() and given[0] <= given[1]):
-        raise InvalidInput(f"{name} must be a pair (low, high) of finite numbers, low <= high; got {given!r}.")
-    return float(given[0]), float(given[1])
+    is_array = isinstance(given, np.ndarray)
+    pair = given.shape == (2,) if is_array else isinstance(given, tuple | list) and len(given) == 2
+    low, high = (real_number(f"each end of {name}", v) for v in given) if pair else (math.nan, math.nan)
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise InvalidInput(f"{name} must be a pair (low, high) of finite numbers, low <= high; got {given!r:.80}.")
+    return low, high
 
 
 def checked_path(path: Sequence[int], horizon: int, n_actions: int, *, room: int = 0) -> Path:

@@ -78,6 +78,19 @@ class WorkerFailed(RunStopped):
     """A worker that was lost, or that cannot read its task; a stored run goes on from what it has."""
 
 
+class CallTooLong(RunStopped):
+    """A call of an environment that took longer than was allowed; a stored run goes on from what it has."""
+
+    @classmethod
+    def after(cls, seconds: float | None) -> "CallTooLong":
+        """Returns the error for a limit of so many seconds."""
+        return cls(
+            f"one call of the environment took longer than {seconds:g} seconds, which is what `timeout` allows, so it was "
+            "ended. Nothing of it counts. If the run has a folder, the same call, or `richobs resume`, goes on from what "
+            "was recorded; a longer timeout, or smaller calls (`at_once` of the environment), allow for slow episodes."
+        )
+
+
 class Overspent(RichObsError):
     """A share of delta that was spent twice, or split into more than it holds: a fault of a learner."""
 

@@ -168,7 +168,7 @@ def to_plain(happened: Event) -> list[Any]:
     name = next(name for name, kind in EVENTS.items() if type(happened) is kind)
     fields = [(field, getattr(happened, field), hint) for field, hint in _hints(type(happened))]
     for field, value, hint in fields:
-        if not _fits(_as_read(value), hint):
+        if not fits(_as_read(value), hint):
             raise InvalidInput(
                 f"an event of kind {name!r} declares {field}: {hint}, and {value!r:.40} arrived, which a stored run could "
                 "not read back. Whoever notifies it must give a value of that type."
@@ -192,7 +192,7 @@ def from_plain(values: list[Any]) -> Event:
     given: dict[str, Any] = dict(zip(names, fields, strict=True))
     given.update((n, tuple(value)) for n, value in given.items() if isinstance(value, list))
     for field, hint in _hints(kind):
-        if not _fits(given[field], hint):
+        if not fits(given[field], hint):
             raise InvalidFile(f"an event of kind {name!r} has {field} = {given[field]!r:.40}, which is not {hint}.")
     return kind(**given)
 
@@ -212,7 +212,7 @@ def _as_read(value: Any, inner: type = tuple) -> Any:
     return value if plain is None else plain(value)
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def fits(value: Any, hint: Any) -> bool:
     """Whether a plain value is of the type that a field declares; types that are not known here take anything."""
     if hint is float:
         return type(value) is float or (type(value) is int and abs(value) < LARGEST)
@@ -224,9 +224,9 @@ def _fits(value: Any, hint: Any) -> bool:
     if typing.get_origin(hint) is typing.Literal:
         return isinstance(value, str | int) and value in inner
     if typing.get_origin(hint) is tuple and inner[1:] == (...,):
-        return isinstance(value, tuple) and all(_fits(part, inner[0]) for part in value)
+        return isinstance(value, tuple) and all(fits(part, inner[0]) for part in value)
     if isinstance(hint, types.UnionType):
-        return any(_fits(value, option) for option in inner)
+        return any(fits(value, option) for option in inner)
     return True
 
 
@@ -247,7 +247,7 @@ class Progress:
     event: Event
     episodes: int  # so far
     upper: float | None = None  # U so far, where the learner certifies one
-    lower: float | None = None  # W of the best candidate so far
+    lower: float | None = None  # W of the policy below: it surely earns as much
     # Makes the policy with which the learner would answer now; None where it only has one at the end. It is not stored.
     policy: Callable[[], Policy] | None = dataclasses.field(default=None, compare=False, repr=False)
 

@@ -13,25 +13,32 @@ somebody else is not unpickled anywhere.
 import collections
 import hashlib
 import io
+import itertools
 import logging
 import multiprocessing
 import pickle
+import queue
+import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from types import TracebackType
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
+from functools import partial
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
-from richobs.core.errors import InvalidInput, WorkerFailed
+from richobs.core.arguments import whole_number
+from richobs.core.errors import CallTooLong, InvalidInput, WorkerFailed
 from richobs.core.processes import GUARD, begin_worker, interruptions_held_back, leave_unguarded_script
 from richobs.core.version import __version__
 
 AHEAD = 4  # tasks under way for each worker: the number of episodes of a query may be astronomical
 GUESSED = 16  # workers that an executor is taken to have where it does not say how many
 KEPT = 4  # specs that a worker process keeps
+MOST_WORKERS = 10_000  # of one run
+GRACE = 30.0  # seconds beyond the limit of a call that a worker has to start, or to end the call itself
 
 T = TypeVar("T")
 LOG = logging.getLogger("richobs")
@@ -90,7 +97,13 @@ class Spec:
         """
         self._seal((check, dict(check(self._objects))))
 
+    @property
+    def expects(self) -> bool:
+        """Whether workers compute something before they do a task."""
+        return self._expected is not None
+
     def _seal(self, expected: "tuple[Check, dict[str, str]] | None") -> None:
+        self._expected = expected
         self.body = pickle.dumps((VERSIONS, self._own, self._shared, pickle.dumps(expected)))
         self.digest = hashlib.sha256(self.body).hexdigest()  # what is expected belongs to it: a worker may be old
 
@@ -136,6 +149,7 @@ class Told(NamedTuple):
 
     state: str  # DONE, UNKNOWN: the worker does not have the spec, or FAILED
     value: Any  # what the function returned, or the exception that it raised
+    task: tuple[str, int]  # which one: digest of its body, and its item
 
 
 DONE, UNKNOWN, FAILED = "done", "unknown", "failed"
@@ -162,19 +176,27 @@ def do_task(digest: str, spec: bytes | None, body: bytes, item: int) -> Told:
         body: the function and its first arguments, as `Spec.task` wrote them.
         item: the last argument of the function.
     """
+    task = _name(body, item)
     try:
         objects = _objects(digest, spec)
         if objects is None:
-            return Told(UNKNOWN, None)
+            return Told(UNKNOWN, None, task)
         function, args = _Unpickler(body, objects).load()
     except WorkerFailed as error:
-        return Told(FAILED, error)
+        return Told(FAILED, error, task)
     except Exception as error:
-        return Told(FAILED, WorkerFailed(_cannot_read(error)))
+        return Told(FAILED, WorkerFailed(_cannot_read(error)), task)
     try:
-        return Told(DONE, function(*args, item))
+        return Told(DONE, function(*args, item), task)
     except Exception as error:
-        return Told(FAILED, _portable(error))
+        return Told(FAILED, _portable(error), task)
+    except BaseException as error:  # it would end the process that asks, without a word
+        return Told(FAILED, WorkerFailed(f"a worker's task raised {error!r}. Nothing of it counts."), task)
+
+
+def _name(body: bytes, item: int) -> tuple[str, int]:
+    """Returns what a task is called: an answer to another one must not count twice."""
+    return hashlib.sha256(body).hexdigest(), item
 
 
 def _cannot_read(error: Exception) -> str:
@@ -256,21 +278,66 @@ def _portable(error: Exception) -> Exception:
     return WorkerFailed(f"a task raised an exception that cannot be sent back: {where}")
 
 
+class Threads(Executor):
+    """Threads that this process does not wait for when it ends, as it would for those of `ThreadPoolExecutor`."""
+
+    def __init__(self, n: int):
+        """Takes how many threads there are at most; each is started with a task."""
+        self._max_workers = n
+        self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        """Has a thread make a call."""
+        future: Future[T] = Future()
+        self._tasks.put((future, partial(fn, **kwargs), args))
+        if len(self._threads) < self._max_workers:
+            self._threads.append(threading.Thread(target=self._work, name="richobs", daemon=True))
+            self._threads[-1].start()
+        return future
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            future, fn, args = task
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args))
+                except BaseException as error:
+                    future.set_exception(error)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Ends the threads once they have made their calls; calls that nobody has begun are left out where that is asked."""
+        while cancel_futures and not self._tasks.empty():
+            if (task := self._tasks.get()) is not None:
+                task[0].cancel()
+        for _ in self._threads:
+            self._tasks.put(None)
+        while wait and self._threads:
+            self._threads.pop().join()
+
+
+def checked_workers(n: int) -> int:
+    """Returns a number of workers; raises `InvalidInput` where it is none, or more than can be started."""
+    return whole_number("workers", n, least=1, most=MOST_WORKERS)
+
+
 class Workers:
     """Who does the tasks of one run: an executor that was given, or a pool that is made when it is first needed."""
 
-    def __init__(self, n: int = 1, executor: Executor | None = None):
+    def __init__(self, n: int = 1, executor: Executor | None = None, timeout: float | None = None):
         """Takes how many workers there are.
 
         Args:
             n: size of the pool; 1: this process does everything.
             executor: does the tasks instead; it is not shut down.
+            timeout: seconds that one task may take; None for any number. Workers started here that take longer are ended.
 
         Raises:
             InvalidInput: there is less than one worker, or the executor is none.
         """
-        if n < 1:
-            raise InvalidInput(f"workers must be at least 1; got {n}.")
+        checked_workers(n)
         given: object = executor
         if given is not None and not isinstance(given, Executor):
             raise InvalidInput(
@@ -279,8 +346,9 @@ class Workers:
             )
         if n > 1 and executor is None:
             leave_unguarded_script()
-        self._n, self.executor = n, executor
-        self._pools: dict[bool, Executor] = {}  # of threads, of processes
+        self._n, self.executor, self.timeout = n, executor, timeout
+        self._pools: dict[str, Executor] = {}  # by what they are
+        self._handler: Any = None  # of interruptions, before
         self._carried: collections.Counter[str] = collections.Counter()  # tasks that carried a spec, by digest
         self._said: set[str] = set()
 
@@ -295,9 +363,13 @@ class Workers:
             self._said.add(sentence)
             LOG.warning(sentence)
 
+    def beside(self, function: Callable[..., T], *args: object) -> "Future[T]":
+        """Makes a call in one thread of this process, while others work."""
+        return self._pool("beside").submit(function, *args)
+
     def in_threads(self, function: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
         """Yields what a function of this process returns for each item, in order; threads share the items."""
-        pool = self._pool(threads=True)
+        pool = self._pool("threads")
         yield from _in_order(
             lambda item: pool.submit(function, item), lambda future, _: future.result(), items, self._n
         )
@@ -314,7 +386,7 @@ class Workers:
         Raises:
             WorkerFailed: a worker was lost, or cannot read the task; or what the task raised.
         """
-        pool = self.executor or self._pool(threads=threads)
+        pool = self.executor or self._pool("threads" if threads else "processes")
         width = pool._max_workers if isinstance(pool, _Counted) else GUESSED
 
         def submit(item: int, whole: bool = False) -> "Future[Told]":
@@ -327,21 +399,46 @@ class Workers:
                 raise self._lost(error) from error
 
         def value(future: "Future[Told]", item: int) -> Any:
-            told = self._told(future)
+            told = self._told(future, _name(body, item))
             if told.state == UNKNOWN:
-                told = self._told(submit(item, whole=True))
+                told = self._told(submit(item, whole=True), _name(body, item))
             if told.state == FAILED:
                 raise told.value
             return told.value
 
         yield from _in_order(submit, value, items, width)
 
-    def _told(self, future: "Future[Told]") -> Told:
+    def _told(self, future: "Future[Told]", task: tuple[str, int]) -> Told:
         """Returns what a worker said; what a task raises is said too, so whatever is raised here is about the worker."""
         try:
-            return future.result()
-        except Exception as error:
+            told: object = self.awaited(future)
+        except CallTooLong:
+            raise
+        except (Exception, CancelledError) as error:
             raise self._lost(error) from error
+        if not isinstance(told, Told) or told.task != task:
+            raise WorkerFailed(
+                "a worker answered something else than it was asked: the answer to another task, or none of this version of "
+                "richobs. Nothing of it counts; a stored run goes on from what it has."
+            )
+        return told
+
+    def awaited(self, future: "Future[T]") -> T:
+        """Returns what a future of an own pool answers; where it takes too long, the processes are ended.
+
+        An executor that was given may have other work, so its answer is awaited for ever.
+
+        Raises:
+            CallTooLong: it did not answer within the limit.
+        """
+        limit = None if self.timeout is None or self.executor is not None else self.timeout + GRACE
+        try:
+            return future.result(limit)
+        except TimeoutError:
+            if future.done():  # the call itself raised it
+                raise
+            self.end()
+            raise CallTooLong.after(self.timeout) from None
 
     def _lost(self, error: Exception) -> WorkerFailed:
         """Returns the error for a worker that did not answer."""
@@ -352,29 +449,63 @@ class Workers:
             + (f" {GUARD}" if self.executor is None else "")
         )
 
-    def _pool(self, *, threads: bool) -> Executor:
-        """Returns the pool of threads or of processes, made now if it is not there."""
-        if threads not in self._pools:
-            if threads:
-                self._pools[threads] = ThreadPoolExecutor(self._n, thread_name_prefix="richobs")
-            else:
+    def _pool(self, kind: str) -> Executor:
+        """Returns the pool of "threads" or "processes", or the one thread "beside"; made now if it is not there."""
+        if kind not in self._pools:
+            if kind == "processes":
                 spawn = multiprocessing.get_context("spawn")
-                self._pools[threads] = ProcessPoolExecutor(self._n, mp_context=spawn, initializer=begin_worker)
-        return self._pools[threads]
+                self._pools[kind] = ProcessPoolExecutor(self._n, mp_context=spawn, initializer=begin_worker)
+            else:
+                self._pools[kind] = Threads(1 if kind == "beside" else self._n)
+        return self._pools[kind]
 
     def close(self) -> None:
-        """Ends the pools that were made here, once what they are doing is done."""
+        """Ends the pools that were made here, once they have done what they are doing."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._pools.clear()
+
+    def end(self) -> None:
+        """Ends the pools that were made here in the middle of what they are doing; threads are left to themselves."""
+        self._kill()
         while self._pools:
             _, pool = self._pools.popitem()
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _kill(self) -> None:
+        """Kills the processes of the pool; no lock is taken, so an interruption may do it wherever it comes."""
+        processes = getattr(self._pools.get("processes"), "_processes", None) or {}
+        for process in list(processes.values()):
+            process.kill()
 
     def __enter__(self) -> Self:
+        """Lets the second interruption, and every one after it, kill the processes of the pool, wherever this process is."""
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread() and callable(before):
+            came = itertools.count(1)
+
+            def interrupted(number: int, frame: FrameType | None) -> None:
+                if next(came) > 1:
+                    self._kill()
+                before(number, frame)
+
+            self._handler = before
+            signal.signal(signal.SIGINT, interrupted)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        """Ends the pools: a first interruption asks, anything else that went wrong ends them at once."""
+        try:
+            if isinstance(error, KeyboardInterrupt) and self._pools:
+                self.say("interrupted; calls in progress end first. Interrupt again to end them at once.")
+            if error is None or isinstance(error, KeyboardInterrupt):
+                self.close()
+        finally:
+            self.end()
+            if self._handler is not None:
+                signal.signal(signal.SIGINT, self._handler)
 
 
 def _in_order(

@@ -46,6 +46,22 @@ def is_regular(file: Path) -> bool:
     return stat.S_ISREG(file.stat().st_mode)
 
 
+def is_there(file: Path) -> bool:
+    """Whether a folder has a file of its own: what a link names may lie anywhere, and is not ours to read or write.
+
+    Raises:
+        InvalidFile: a link, a folder, a pipe or a device stands in its place.
+        OSError: it may not be looked at.
+    """
+    try:
+        mode = os.lstat(file).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if not stat.S_ISREG(mode):
+        raise InvalidFile(f"{file} is damaged: it is a link, a folder or a pipe, not a file. Nothing was overwritten.")
+    return True
+
+
 def read_json(file: Path, largest: int = LARGEST_JSON) -> Any:
     """Returns the content of a JSON file from anybody, in which no object has a key twice.
 
@@ -57,10 +73,18 @@ def read_json(file: Path, largest: int = LARGEST_JSON) -> Any:
     if not is_regular(file):
         raise ValueError("it is not a file")
     with open(file, "rb") as stream:
-        body = stream.read(largest + 1)
+        size = os.fstat(stream.fileno()).st_size  # as much memory as the file has bytes, not as it may have
+        body = stream.read(min(size, largest) + 1)
     if len(body) > largest:
         raise ValueError(f"it has more than {largest:,} bytes")
     return parse_json(body.decode())
+
+
+def json_fault(text: str) -> str | None:
+    """Returns why a file with this JSON could not be read again, in words; None where it could."""
+    if len(text.encode(errors="replace")) > LARGEST_JSON:
+        return f"it has more than {LARGEST_JSON:,} bytes"
+    return f"its JSON has more than {MOST_VALUES:,} values" if text.count(",") >= MOST_VALUES else None
 
 
 def parse_json(text: str | bytes) -> Any:

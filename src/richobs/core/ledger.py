@@ -39,10 +39,18 @@ class Ledger:
         self.max_episodes, self.assumes, self._repeats = max_episodes, assumes, repeats
         self._requests = 0
         self.real_episodes: int | None = None  # that a deterministic environment really played; None: all of them
+        self.checks = (
+            0  # episodes played a second time since this process began, to compare workers; no claim rests on them
+        )
         self._entries: dict[tuple[str, str, Path], list[int]] = {}
         self._visits: dict[tuple[str, Path], int] = {}
         self.total = 0
         self.skipped = 0  # episodes that the printed algorithm would have spent in addition, at least
+
+    @property
+    def played(self) -> int:
+        """Episodes that were really played in all, those that were played a second time to compare workers included."""
+        return (self.total if self.real_episodes is None else self.real_episodes) + self.checks
 
     def charge(self, phase: str, purpose: str, path: Path, n: int) -> int:
         """Charges n episodes and returns how often this purpose was charged at this path before.

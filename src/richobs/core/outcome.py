@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, NamedTuple, Protocol
 
-from richobs.core.environment import Environment, declares_deterministic
+from richobs.core.environment import Environment, declares_deterministic, frozen_seed
 from richobs.core.events import Event
 from richobs.core.ledger import Ledger
 from richobs.core.policies import SavablePolicy
@@ -18,6 +18,7 @@ REACTIVE = "the best value of an action depends on what is seen, not on what was
 REALIZABLE = "Q* is in the class"  # assumption 2
 DETERMINISTIC = "the same actions lead to the same hidden state"  # assumption 3
 DETERMINISTIC_ENVIRONMENT = "the environment is deterministic"  # what answers from memory rest on
+FROZEN_SEED = "every episode is reset with the seed {seed}, so that its random numbers are the same each time"
 UNIT_TOTALS = "rewards are nonnegative with totals of at most 1"
 DECLARED_TOTALS = "rewards and their totals lie in the declared ranges"  # UNIT_TOTALS in a problem's own units
 LOWER, UPPER = "V(policy) is at least", "V* is at most"  # kinds of claims that hold the bounds
@@ -102,7 +103,8 @@ class Outcome:
 
     def __str__(self) -> str:
         """The claim, and below it the numbers of the run in one line."""
-        facts = [f"{self.learner}: {self.episodes:,} episodes"]
+        more = f", and {self.ledger.checks:,} played again to compare workers" if self.ledger.checks else ""
+        facts = [f"{self.learner}: {self.episodes:,} episodes{more}"]
         if self.upper is not None:
             facts.append(f"V* is at most {number_words(self.upper, up=True)}")
         known = [] if self.lower is None else [f"at least {number_words(self.lower, up=False)}"]
@@ -133,9 +135,12 @@ def exact_words(value: float) -> str:
 def sampling_assumptions(env: Environment) -> tuple[str, ...]:
     """Returns what has to be true of an environment so that its answers count as independent episodes, in words.
 
-    An environment that is declared deterministic answers known actions from memory, and every claim rests on that.
+    An environment that is declared deterministic answers known actions from memory, and every claim rests on that. Where
+    every episode is reset with one seed, a claim is about such episodes alone.
     """
-    return (DETERMINISTIC_ENVIRONMENT,) if declares_deterministic(env) else ()
+    seed = frozen_seed(env)
+    frozen = () if seed is None else (FROZEN_SEED.format(seed=seed),)
+    return (*frozen, DETERMINISTIC_ENVIRONMENT) if declares_deterministic(env) else frozen
 
 
 def claim_words(

@@ -42,6 +42,15 @@ class RandomPolicy(Policy, Protocol):
         ...
 
 
+@runtime_checkable
+class PickyPolicy(Policy, Protocol):
+    """A policy that is random in part, and knows which actions it never takes."""
+
+    def never_takes(self, level: int, x: Observations, actions: Ints, /) -> Mask:
+        """Returns `[n]` where an action is one that the policy never takes at the observation, whatever rounding does."""
+        ...
+
+
 class SavablePolicy(Policy, Protocol):
     """What a run hands over: a policy that can be used where Stable-Baselines3 policies are, saved and identified."""
 
@@ -203,6 +212,16 @@ def sure_actions(policy: Policy, level: int, x: Observations) -> Ints | None:
     if isinstance(policy, Greedy | OpenLoop) and type(policy).actions in (Greedy.actions, OpenLoop.actions):
         return policy.actions(level, x)
     return None
+
+
+def never_takes(policy: Policy, level: int, x: Observations, actions: Ints) -> Mask:
+    """Returns `[n]` where an action is surely not one that a policy takes at `level` and the observation."""
+    if isinstance(policy, Switch):
+        return never_takes(policy.at(level), level, x, actions)
+    if isinstance(policy, PickyPolicy):
+        return policy.never_takes(level, x, actions)
+    asked = sure_actions(policy, level, x)
+    return np.zeros(len(x), dtype=bool) if asked is None else actions != asked
 
 
 def action_law(policy: Policy, level: int, x: Observations, n_actions: int) -> Floats:

@@ -1,7 +1,6 @@
 """A problem: what to play, which functions are candidates, and whatever else is known about it."""
 
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from richobs.core.arguments import real_number, refuse_unusable, whole_number
-from richobs.core.environment import Environment, Episodes, environment_identity
+from richobs.core.environment import Environment, Episodes, PlainFacts, checked_range, environment_identity
 from richobs.core.errors import AssumptionViolated, InvalidInput
 from richobs.core.functions import FunctionClass
 from richobs.core.policies import Greedy, Policy, checked_policy
@@ -29,12 +28,17 @@ PART = 10_000  # of these episodes are played at once
 LARGEST_FACT = 10**9  # levels or actions that an environment may declare
 
 
-def check_accuracy(epsilon: Any, delta: Any, largest: float = 1.0) -> None:
-    """Raises `InvalidInput` unless both are numbers from SMALLEST on, epsilon below `largest` and delta below 1."""
+def checked_accuracy(epsilon: Any, delta: Any, largest: float = 1.0) -> tuple[float, float]:
+    """Returns both as Python's floats.
+
+    Raises:
+        InvalidInput: one of them is no number, or below SMALLEST, or epsilon is not below `largest`, or delta not below 1.
+    """
     for name, value, most in (("epsilon", epsilon, largest), ("delta", delta, 1.0)):
-        if not isinstance(value, numbers.Real) or not SMALLEST <= float(value) < most:
+        if not SMALLEST <= real_number(name, value) < most:
             end = f"{most:g}" if math.isfinite(most) else "the width of the range of an episode's total"
             raise InvalidInput(f"{name} must lie between {SMALLEST:g} and {end}; got {value!r}.")
+    return float(epsilon), float(delta)
 
 
 class ValueReport(float):
@@ -126,7 +130,7 @@ class Problem:
     @refuse_unusable
     def __post_init__(self) -> None:
         check_class(self.functions)
-        check_environment(self.env)
+        object.__setattr__(self, "env", checked_environment(self.env))
         shape = (self.env.horizon, self.env.n_actions)
         for what, other in (("class", self.functions), ("process", self.process)):
             if other is not None and (other.horizon, other.n_actions) != shape:
@@ -263,8 +267,8 @@ def check_class(functions: FunctionClass) -> None:
     _require("a function class", functions, CLASS_NAMES)
 
 
-def check_environment(env: Environment) -> None:
-    """Refuses what is no environment, and an environment whose three facts are none.
+def checked_environment(env: Environment) -> Environment:
+    """Returns an environment whose three facts are Python's numbers: the one that is given, if its own are.
 
     Raises:
         InvalidInput: `env` lacks something that every environment has, or declares something impossible.
@@ -273,20 +277,22 @@ def check_environment(env: Environment) -> None:
     name = type(env).__name__
     if isinstance(env, type):
         raise InvalidInput(f"{env.__name__} is a class; give an environment of it, {env.__name__}().")
-    for fact in ("horizon", "n_actions"):
-        number: Any = getattr(env, fact)
-        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 1:
-            raise InvalidInput(f"{name}.{fact} must be a whole number, at least 1; got {number!r}.")
-        if int(number) > LARGEST_FACT:
-            raise InvalidInput(f"{name}.{fact} must be at most {LARGEST_FACT:,}; a larger number was declared.")
-    given: Any = env.reward_range
-    pair = isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(v, numbers.Real) for v in given)
-    low, high = (real_number(f"{name}.reward_range", v) for v in given) if pair else (math.nan, math.nan)
-    if not (low < high and math.isfinite(low) and math.isfinite(high)):
+    declared: list[Any] = [env.horizon, env.n_actions]
+    horizon, n_actions = (
+        whole_number(f"{name}.{fact}", number, least=1, most=LARGEST_FACT)
+        for fact, number in zip(("horizon", "n_actions"), declared, strict=True)
+    )
+    ends = env.reward_range
+    low, high = checked_range(
+        f"{name}.reward_range, what an episode's rewards sum to at the least and at the most,", ends
+    )
+    if low == high:
         raise InvalidInput(
-            f"{name}.reward_range must be (low, high), what an episode's rewards sum to at the least and at the most; got "
-            f"{given!r}."
+            f"{name}.reward_range is [{low:g}, {high:g}]: every policy earns {low:g}, nothing is left to learn."
         )
+    if {type(number) for number in (*declared, *ends)} <= {int, float}:
+        return env
+    return PlainFacts.around(env, horizon, n_actions, (low, high))
 
 
 def _require(what: str, thing: object, names: tuple[str, ...]) -> None:

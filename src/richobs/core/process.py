@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.core.arguments import refuse_unusable
+from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.codebook import Codebook
 from richobs.core.errors import (
     AssumptionViolated,
@@ -42,18 +42,18 @@ class Rewards:
     @classmethod
     def finite(cls, values: ArrayLike, probs: ArrayLike) -> "Rewards":
         """Returns rewards on any finite support, both arguments broadcasting against `[S, X, K, R]`."""
-        return cls(np.asarray(values, dtype=np.float64), np.asarray(probs, dtype=np.float64))
+        return cls(real_array(values), real_array(probs))
 
     @classmethod
     def deterministic(cls, value: ArrayLike) -> "Rewards":
         """Returns rewards that equal `value`, which broadcasts against `[S, X, K]`."""
-        points = np.asarray(value, dtype=np.float64)[..., None]
+        points = real_array(value)[..., None]
         return cls(points, np.ones_like(points))
 
     @classmethod
     def bernoulli(cls, probability: ArrayLike, scale: ArrayLike = 1.0) -> "Rewards":
         """Returns rewards that are `scale` with the given probability and 0 otherwise (both against `[S, X, K]`)."""
-        p, top = np.broadcast_arrays(np.asarray(probability, dtype=np.float64), np.asarray(scale, dtype=np.float64))
+        p, top = np.broadcast_arrays(real_array(probability), real_array(scale))
         return cls(np.stack([np.zeros_like(top), top], axis=-1), np.stack([1 - p, p], axis=-1))
 
     def broadcast(self, shape: tuple[int, int, int], level: int) -> "Rewards":
@@ -120,11 +120,11 @@ class TabularProcess:
 
     @refuse_unusable
     def __post_init__(self) -> None:
-        emissions = tuple(np.asarray(e, dtype=np.float64) for e in self.emissions)
+        emissions = tuple(real_array(e) for e in self.emissions)
         set_ = object.__setattr__
         set_(self, "observations", tuple(np.asarray(o) for o in self.observations))
         set_(self, "emissions", emissions)
-        set_(self, "start", np.asarray(self.start, dtype=np.float64))
+        set_(self, "start", real_array(self.start))
         self._check_shapes()
         set_(self, "transitions", tuple(self._as_probabilities(h, t) for h, t in enumerate(self.transitions)))
         shapes = [(*e.shape, self.n_actions) for e in emissions]
@@ -175,10 +175,10 @@ class TabularProcess:
         if horizon < 1:
             raise ShapeError(f"a process needs at least one level; horizon is {horizon}.")
         # As a process of two levels first: every check of the constructor then covers every state.
-        emission = np.asarray(emissions, dtype=np.float64)
+        emission = real_array(emissions)
         names = [str(s) for s in range(len(np.atleast_1d(emission)))] if labels is None else list(labels)
         twice = cls(
-            start=np.asarray(start, dtype=np.float64),
+            start=real_array(start),
             transitions=(np.asarray(transitions),),
             emissions=(emission, emission),
             rewards=(rewards, rewards),

@@ -1,5 +1,6 @@
 """Processes that work for another one: how they begin and end, and how Control-C reaches the one that started them."""
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -8,6 +9,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from richobs.core.errors import CallTooLong
+
+PR_SET_PDEATHSIG = 1  # of prctl(2): the signal that a process gets when the one that started it is gone
 LOOK = 0.2  # seconds between two looks for an interruption
 WORKER = "RICHOBS_WORKER"  # set in the environment of worker processes
 GUARD = (
@@ -87,7 +91,10 @@ def one_thread_each() -> Iterator[None]:
 
 
 def begin_worker() -> None:
-    """Leaves interruptions to the process that started this worker, and ends the worker when that process is gone."""
+    """Leaves interruptions to the process that started this worker, and ends the worker when that process is gone.
+
+    A thread waits for that. It cannot run while a call holds the interpreter lock; on Linux the kernel ends the worker then.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -96,4 +103,34 @@ def begin_worker() -> None:
         parent.join()
         os._exit(1)
 
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=watch, daemon=True).start()
+
+
+def can_limit() -> bool:
+    """Whether `time_limit` works here: where there are alarms, in the main thread."""
+    return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """Ends what is done meanwhile after so many seconds, where `can_limit`; code that is not Python ends when it returns.
+
+    Raises:
+        CallTooLong: it took longer.
+    """
+    if seconds is None or not can_limit():
+        yield
+        return
+
+    def ring(*_: object) -> None:
+        raise CallTooLong.after(seconds)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # again, where an environment goes on after an exception
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

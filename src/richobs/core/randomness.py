@@ -21,6 +21,11 @@ def keyed_generator(seed: int, *key: Key) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(_digest(seed, key, 16), "little")))
 
 
+def derived_seed(seed: int, *key: Key) -> int:
+    """Returns the seed that belongs to `(seed, *key)`, a hash of all of them: its draws are unrelated to those of `seed`."""
+    return int.from_bytes(_digest(seed, ("seed", key), 16), "little")
+
+
 def counter_key(seed: int, *key: Key) -> tuple[int, int]:
     """Returns the two 32-bit words that belong to `(seed, *key)`, a hash of all of them: a key for `richobs.core.philox`."""
     digest = _digest(seed, ("counter", key), 8)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from richobs.core.files import expanded_limit, open_arrays, write_atomically
 from richobs.core.policies import Uniform
 
 COLUMNS = ("observations", "actions", "rewards", "ended")
+REPEATED = 16  # different episodes from which on two equal parts are one that was given twice
 
 
 def joined_episodes(given: Any) -> Episodes:
@@ -29,9 +31,24 @@ def joined_episodes(given: Any) -> Episodes:
             f"reads; got {type(given).__name__}."
         )
     try:
-        return Episodes.concatenate(parts)
-    except ValueError as error:
+        joined = Episodes.concatenate(parts)
+        digests = [episodes_digest(part) for part in parts] if len(parts) > 1 else []
+        counts = Counter(digests)
+        twice = [part for part, digest in zip(parts, digests, strict=False) if counts[digest] > 1]
+        repeated = max((part.n for part in twice if _count_different(part) >= REPEATED), default=0)
+    except (ValueError, TypeError, IndexError) as error:
         raise InvalidInput(f"the recorded episodes do not fit each other: {error}") from error
+    if repeated:
+        raise InvalidInput(
+            f"recorded episodes count once, and a part of {repeated:,} of them is twice in the list. Give each part once."
+        )
+    return joined
+
+
+def _count_different(episodes: Episodes) -> int:
+    """Returns how many different episodes there are."""
+    columns = [np.asarray(column) for name in COLUMNS for column in getattr(episodes, name)]
+    return len({b"".join(column[i].tobytes() for column in columns) for i in range(episodes.n)})
 
 
 def checked_recorded(given: Episodes, env: Environment) -> Episodes:
@@ -48,6 +65,21 @@ def checked_recorded(given: Episodes, env: Environment) -> Episodes:
         raise InvalidInput(
             f"the recorded episodes are not of this environment, or not whole. Read as its own: {error}"
         ) from error
+
+
+def check_alike(recorded: Episodes, played: Episodes) -> None:
+    """Refuses recorded episodes whose observations have another form than those that were played.
+
+    Raises:
+        InvalidInput: another shape, or text instead of numbers.
+    """
+    for level, (before, now) in enumerate(zip(recorded.observations, played.observations, strict=True)):
+        forms = [(x.shape[1:], x.dtype.kind in "fiubc") for x in (before, now)]
+        if forms[0] != forms[1]:
+            raise InvalidInput(
+                f"the recorded episodes are not of this environment: at level {level} an observation there is "
+                f"{before.dtype} of shape {before.shape[1:]}, and {now.dtype} of shape {now.shape[1:]} in those played now."
+            )
 
 
 def episodes_digest(episodes: Episodes) -> str:

@@ -5,18 +5,19 @@ import dataclasses
 import inspect
 import itertools
 import math
-import numbers
-import operator
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from richobs.core.arguments import real_number, whole_number
 from richobs.core.device import check_device_name
 from richobs.core.errors import InvalidInput
-from richobs.core.problem import check_accuracy
+from richobs.core.executors import checked_workers
+from richobs.core.problem import checked_accuracy
 
-LARGEST_COUNT = 2**63 - 1  # of episodes, states and workers: what an integer of NumPy holds
+LARGEST_COUNT = 2**63 - 1  # of episodes and states: what an integer of NumPy holds
+LONGEST_CALL = 1e8  # seconds: what alarms and waits take
 MAY_CHANGE = frozenset({"max_episodes", "workers"})  # a stored run may go on with other values
 
 
@@ -42,6 +43,8 @@ class Settings:
     """Threads or processes that share the episodes. They do not change the result; see docs/scale.md."""
     threshold: float | None = None
     """Stop as soon as a policy is certified to be worth this, or no policy can be; in the units of the rewards."""
+    timeout: float | None = dataclasses.field(default=None, compare=False)
+    """Stop where one call of an environment takes more seconds than this. It changes no result and is not stored."""
     device: str | None = None
     """Evaluate functions with PyTorch on this device: `cuda`, or `cpu` for the same code without a GPU (docs/scale.md)."""
     tuning: tuple[str, ...] = ()
@@ -52,36 +55,31 @@ class Settings:
             value = getattr(self, name)
             if value is None and name in ("n_states", "max_episodes"):
                 continue
-            try:
-                object.__setattr__(self, name, operator.index(value))  # NumPy's integers become Python's
-            except TypeError:
-                raise InvalidInput(f"{name} must be a whole number; got {value!r}.") from None
-        for name in ("epsilon", "delta", "threshold"):
+            object.__setattr__(self, name, whole_number(name, value, least=None))  # NumPy's integers become Python's
+        for name in ("epsilon", "delta", "threshold", "timeout"):
             value = getattr(self, name)
-            is_plain = type(value) in (int, float)
-            if not isinstance(value, numbers.Real):
-                continue  # refused by `check`
-            try:
-                number = float(value)
-            except OverflowError:
-                raise InvalidInput(f"{name} must be a number that a float holds; got {_shortened(value)}.") from None
-            if not is_plain:  # NumPy's numbers become Python's
+            if value is None and name in ("threshold", "timeout"):
+                continue
+            number = real_number(name, value)
+            if type(value) not in (int, float):  # NumPy's numbers become Python's
                 object.__setattr__(self, name, number)
         object.__setattr__(self, "tuning", tuple(sorted(write_tuning(self.tuning))))
 
     def check(self) -> None:
         """Raises `InvalidInput` where a value is impossible for every run."""
-        check_accuracy(self.epsilon, self.delta, math.inf)
+        checked_accuracy(self.epsilon, self.delta, math.inf)
         for name, text in (("learner", self.learner), ("engine", self.engine)):
             if not isinstance(text, str):
                 raise InvalidInput(f"{name} must be the name of one; got {text!r}.")
         check_device_name(self.device)
-        threshold: object = self.threshold
-        is_number = isinstance(threshold, numbers.Real) and math.isfinite(threshold)
-        if threshold is not None and not is_number:
-            raise InvalidInput(f"threshold must be a finite number; got {threshold!r}.")
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise InvalidInput(f"threshold must be a finite number; got {self.threshold!r}.")
+        if self.timeout is not None and not 0 < self.timeout <= LONGEST_CALL:
+            raise InvalidInput(
+                f"timeout must be a number of seconds above 0, at most {LONGEST_CALL:g}; got {self.timeout!r}."
+            )
+        checked_workers(self.workers)
         for name, value in (
-            ("workers", self.workers),
             ("max_episodes", self.max_episodes),
             ("n_states", self.n_states),
         ):
@@ -91,8 +89,9 @@ class Settings:
                 raise InvalidInput(f"{name} must be at most {LARGEST_COUNT:,}; got {_shortened(value)}.")
 
     def as_plain(self) -> dict[str, Any]:
-        """Returns the settings in plain values; without `device` where there is none, as files had it before."""
+        """Returns the settings in plain values, but for `timeout`; without `device` where there is none, as files had it."""
         plain = {**dataclasses.asdict(self), "tuning": list(self.tuning)}
+        del plain["timeout"]  # of a process, not of a run
         return {name: value for name, value in plain.items() if name != "device" or value is not None}
 
     @classmethod

@@ -3,11 +3,17 @@
 One call of `play` plays a few episodes with a generator of its own, keyed by the draw and the number of the call. So it
 does not matter who makes a call, and in which order calls are made. With a record, every call is written down before its
 episodes are used, and none that was written down is made again.
+
+Workers are compared with this process by calls of the run: some are made twice, here and by a worker, and must give the
+same episodes. At most one episode in `AGAIN` is played a second time. A request that cannot be compared within that is
+played here. So is every policy of an environment that nobody has declared replayable (Gymnasium environments), until calls
+with different returns were made twice with the same result: then its returns are known to follow from the generator.
 """
 
 import contextlib
+import functools
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,18 +28,52 @@ from richobs.core.environment import (
     declares_deterministic,
     is_replayable,
     releases_gil,
+    replays_first,
     step_range,
 )
 from richobs.core.errors import InvalidFile, Rejected, WorkerFailed
 from richobs.core.executors import Spec, Workers
 from richobs.core.functions import FunctionClass
+from richobs.core.ledger import Ledger
 from richobs.core.policies import Policy
+from richobs.core.processes import can_limit, time_limit
 from richobs.core.randomness import keyed_generator
 from richobs.core.recorded import episodes_digest
 from richobs.engines.base import parts_of
 from richobs.engines.probes import Probes
 from richobs.engines.recorded import Record, pack_episodes, unpack_episodes
-from richobs.engines.trials import check_replays, trial_digests
+from richobs.engines.trials import TRIED, class_digests
+
+COPIES = 4  # that say whether an environment or its workers are to blame for a difference
+AGAIN = 10  # one episode of so many is played a second time, at most
+
+
+@dataclass
+class _Agreed:
+    """Calls of one policy that were made twice, here and by a worker."""
+
+    times: int = 0
+    last: bytes = b""  # returns of the last one; the next one must have others
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Calls of one request."""
+
+    policy: Policy
+    n: int  # episodes of all calls, those of the record included
+    levels: int
+    size: int  # episodes per call
+    draw: int  # names the request
+
+    def episodes(self, call: int) -> int:
+        """Returns how many episodes a call plays."""
+        return min(self.size, self.n - call * self.size)
+
+    @property
+    def arguments(self) -> tuple[Policy, int, int, int, int]:
+        """What `play_call` is given besides the environment and the number of the call."""
+        return self.policy, self.n, self.levels, self.size, self.draw
 
 
 class PacedEnvironment:
@@ -50,6 +90,7 @@ class PacedEnvironment:
         *,
         functions: FunctionClass | None = None,
         workers: Workers | None = None,
+        ledger: Ledger | None = None,
     ):
         """Takes the environment; `call_size` says how many episodes one call plays.
 
@@ -58,13 +99,19 @@ class PacedEnvironment:
             record: where calls are kept.
             probes: looks at what was seen, where the class is Python code.
             functions: the class whose functions policies are greedy in; workers get it once.
-            workers: who shares the calls, where the environment is replayable; by default nobody.
+            workers: who shares the calls, where the environment is replayable, and how long one may take; by default
+                nobody, and any time.
+            ledger: where episodes are counted that are played a second time.
         """
         self._env = env
         self._record = record
         self._probes = probes
         self._functions = functions
         self._workers = Workers() if workers is None else workers
+        self._ledger = Ledger() if ledger is None else ledger
+        self._played = 0  # episodes that were played, here or by workers, but for those played again
+        self._seen: list[Episodes] = []  # the first that were played here
+        self._agreed: dict[bytes, _Agreed] = {}  # by policy
         self._spec: Spec | None = None
         self._stays = ""  # why the environment is not sent, in a sentence, once that is known
         at_once(env)  # refuses one that is no number
@@ -75,26 +122,24 @@ class PacedEnvironment:
         """Plays n episodes, a few at a time; `rng` names the draw, and each call has a generator of its own."""
         depth = self.horizon if levels is None else levels
         draw = int.from_bytes(rng.bytes(16), "little")
-        played = Episodes.concatenate(list(self._calls(policy, n, depth, draw)))
+        played = Episodes.concatenate(list(self._calls(_Asked(policy, n, depth, call_size(self._env, n), draw))))
         if self._probes is not None:
             self._probes.see(played)
         return played
 
-    def _calls(self, policy: Policy, n: int, levels: int, draw: int) -> Iterator[Episodes]:
+    def _calls(self, asked: _Asked) -> Iterator[Episodes]:
         """Yields the episodes of each call in order: from the record, or played and recorded."""
-        size = call_size(self._env, n)
-        calls = range(-(-n // size))
-        keys = [f"{draw:032x}/{n}/{levels}/{size}/{call}" for call in calls]
+        calls = range(-(-asked.n // asked.size))
+        keys = [f"{asked.draw:032x}/{asked.n}/{asked.levels}/{asked.size}/{call}" for call in calls]
         known = {call: self._known(keys[call]) for call in calls}
         missing = [call for call in calls if known[call] is None]
-        with contextlib.closing(self._played(policy, n, levels, size, draw, missing)) as new:
+        with contextlib.closing(self._played_by_anyone(asked, missing)) as new:
             for call in calls:
-                body, wanted = known[call], min(size, n - call * size)
+                body = known[call]
                 if body is not None:
-                    yield self._replayed(body, policy, wanted, levels)
+                    yield self._replayed(body, asked.policy, asked.episodes(call), asked.levels)
                     continue
-                part = checked_episodes(next(new), self._env, policy, wanted, levels)
-                check_obeyed(part, self._env, policy)
+                part = next(new)
                 if self._record is not None:
                     self._record.keep_call(keys[call], pack_episodes(part))
                 yield part
@@ -102,55 +147,132 @@ class PacedEnvironment:
     def _known(self, key: str) -> bytes | None:
         return None if self._record is None else self._record.call(key)
 
-    def _played(
-        self, policy: Policy, n: int, levels: int, size: int, draw: int, calls: Sequence[int]
-    ) -> Generator[Episodes]:
-        """Yields what the environment answers to some calls, in order, whoever makes them."""
-        spec = self._sendable(len(calls)) if self._workers.are_many else None
-        if spec is not None:
-            try:
-                body = spec.task(play_call, self._env, policy, n, levels, size, draw)
-            except Exception as error:
-                self._workers.say(
-                    f"a policy of type {type(policy).__name__} cannot be sent to workers ({type(error).__name__}: {error}); "
-                    "episodes that follow it are played in this process."
-                )
-            else:
-                with ThreadPoolExecutor(1) as here:  # the first call is made here too, while workers make all of them
-                    own = here.submit(play_call, self._env, policy, n, levels, size, draw, calls[0])
-                    for call, part in zip(
-                        calls, self._workers.send(spec, body, calls, threads=releases_gil(self._env)), strict=True
-                    ):
-                        if call == calls[0]:
-                            self._compare(part, own.result())
-                        yield part
-                return
+    def _played_by_anyone(self, asked: _Asked, calls: Sequence[int]) -> Generator[Episodes]:
+        """Yields what the environment answers to some calls, in order, whoever makes them; every answer is checked."""
+        spec = self._sendable() if self._workers.are_many else None
+        body = None if spec is None else self._task(spec, asked)
+        if spec is not None and body is not None and self._may_share(spec, asked, calls):
+            if not self._seen:  # a copy that keeps something between calls would agree with a worker that begins too
+                yield self._here(asked, calls[0])
+                calls = calls[1:]
+            self._expect(spec)
+            self._ledger.checks += asked.episodes(calls[0])
+            timeout = self._workers.timeout
+            own = self._workers.beside(play_call, timeout, self._env, *asked.arguments, calls[0])
+            answers = self._workers.send(spec, body, calls, threads=releases_gil(self._env))
+            for call, part in zip(calls, answers, strict=True):
+                if call == calls[0]:
+                    self._compare(spec, asked, call, part, self._workers.awaited(own))
+                yield self._checked(part, asked, call)
+            return
         for call in calls:
-            yield play_call(self._env, policy, n, levels, size, draw, call)
+            part = self._here(asked, call)
+            if spec is not None and body is not None and replays_first(self._env):
+                self._try_again(spec, body, asked, call, part)
+            yield part
 
-    def _compare(self, part: Any, own: Any) -> None:
+    def _here(self, asked: _Asked, call: int) -> Episodes:
+        """Makes a call in this process."""
+        timeout = self._workers.timeout
+        if timeout is not None and not can_limit():
+            self._workers.say(
+                "timeout is not kept for calls that this process makes: that takes alarms, and the main thread of a process."
+            )
+        part = self._checked(play_call(timeout, self._env, *asked.arguments, call), asked, call)
+        if self._workers.are_many and sum(seen.n for seen in self._seen) < TRIED:
+            self._seen.append(part)
+        return part
+
+    def _checked(self, part: Any, asked: _Asked, call: int) -> Episodes:
+        """Returns the episodes of a call that was made, after checking them."""
+        played = checked_episodes(part, self._env, asked.policy, asked.episodes(call), asked.levels)
+        check_obeyed(played, self._env, asked.policy)
+        self._played += played.n
+        return played
+
+    def _task(self, spec: Spec, asked: _Asked) -> bytes | None:
+        """Returns what workers are sent for a request; None where the policy cannot be sent, which is said once."""
+        try:
+            return spec.task(play_call, self._workers.timeout, self._env, *asked.arguments)
+        except Exception as error:
+            self._workers.say(
+                f"a policy of type {type(asked.policy).__name__} cannot be sent to workers ({type(error).__name__}: "
+                f"{error}); episodes that follow it are played in this process."
+            )
+            return None
+
+    def _may_share(self, spec: Spec, asked: _Asked, calls: Sequence[int]) -> bool:
+        """Whether workers may make the calls of a request: one of them is made here too, and that must be affordable."""
+        coming = sum(map(asked.episodes, calls))
+        return (
+            len(calls) > 2
+            and self._affords(asked.size, coming)
+            and self._agreed_of(spec, asked.policy).times >= replays_first(self._env)
+        )
+
+    def _affords(self, n: int, coming: int = 0) -> bool:
+        """Whether n more episodes may be played a second time, where so many are played now for the first time."""
+        return AGAIN * (self._ledger.checks + n) <= self._played + coming
+
+    def _agreed_of(self, spec: Spec, policy: Policy) -> _Agreed:
+        return self._agreed.setdefault(spec.task(_Asked, policy), _Agreed())
+
+    def _try_again(self, spec: Spec, body: bytes, asked: _Asked, call: int, part: Episodes) -> None:
+        """Has a worker make a call that was made here, where that is affordable and may show something new.
+
+        If returns do not follow from the generator, they are those of this process with some probability p. Returns are
+        different from one such call to the next, so both of two calls agree with probability at most p (1 - p) <= 1/4.
+        """
+        agreed, returns = self._agreed_of(spec, asked.policy), part.returns.tobytes()
+        if agreed.last == returns or not self._affords(part.n):
+            return
+        self._expect(spec)
+        self._ledger.checks += part.n
+        (again,) = self._workers.send(spec, body, [call], threads=releases_gil(self._env))
+        if _same(part, again):
+            agreed.times, agreed.last = agreed.times + 1, returns
+            return
+        self._spec = None
+        self._stays = (
+            f"{type(self._env).__name__} does not take all its randomness from the seed of its reset: the same seeds and "
+            "actions showed or paid something else in another copy. Copies could play the same episodes, which must not "
+            "count as independent"
+        )
+        self._workers.say(f"{self._stays}, so it is played in this process, by one thread. See docs/gymnasium.md.")
+
+    def _compare(self, spec: Spec, asked: _Asked, call: int, part: Any, own: Any) -> None:
         """Refuses workers whose environment plays otherwise than the one in this process.
 
         Raises:
-            WorkerFailed: the same call with the same generator gave other episodes.
+            Rejected: nor does a copy here play the same with the same generator.
+            WorkerFailed: a copy here does.
         """
-        same = (
-            isinstance(part, Episodes) and isinstance(own, Episodes) and episodes_digest(part) == episodes_digest(own)
-        )
-        if not same:
-            raise WorkerFailed(
-                f"a worker's {type(self._env).__name__} plays other episodes than the one in this process, with the same "
-                "policy and generator. Perhaps something that it reads (a module's variable, a file) was changed here and "
-                "not there, or its randomness does not all come from `rng`. Nothing of this call was used."
+        if _same(part, own):
+            return
+        copies = (spec.copy("env") for _ in range(COPIES))
+        if any(not _same(own, play_call(self._workers.timeout, env, *asked.arguments, call)) for env in copies):
+            raise Rejected(
+                f"{type(self._env).__name__} is replayable, as it says, and copies of it do not play the same episodes with "
+                "the same generator: it has randomness that does not come from `rng` (of a Gymnasium environment: from the "
+                "seed of its reset), or keeps something between calls. Copies in several workers could all play the same "
+                "episodes, which must not count as independent. Take all randomness from `rng`, or leave `replayable` out; "
+                "then it is played in this process (docs/scale.md)."
             )
+        raise WorkerFailed(
+            f"a worker's {type(self._env).__name__} plays other episodes than the one in this process, with the same "
+            "policy and generator. Perhaps something that it reads (a module's variable, a file) was changed here and "
+            "not there. Nothing of this call was used."
+        )
 
-    def _sendable(self, calls: int) -> Spec | None:
-        """Returns what workers need to share so many calls; None where the environment stays in this process.
+    def _expect(self, spec: Spec) -> None:
+        """Lets workers compare values of the class with those here, at what was seen here first."""
+        if not spec.expects:
+            spec.expect(functools.partial(class_digests, tuple(self._seen)))
 
-        Where it always stays, that is said once.
+    def _sendable(self) -> Spec | None:
+        """Returns what workers need to share calls; None where the environment stays in this process, which is said once.
 
-        Raises:
-            Rejected: copies of the environment do not play the same, although it is declared replayable.
+        It is made before the first call: so a copy that keeps something between calls is not where this process is.
         """
         if not is_replayable(self._env):
             why = (
@@ -159,19 +281,16 @@ class PacedEnvironment:
                 else "does not declare `replayable = True`"
             )
             self._stays = f"{type(self._env).__name__} {why}"
-        elif self._spec is None and not self._stays and calls > 1:
+        elif self._spec is None and not self._stays:
             try:
                 spec = sendable_spec(self._env, self._functions)
-                copies = [spec.copy("env") for _ in range(2)]
+                spec.copy("env")
+                self._spec = spec
             except Exception as error:
                 self._stays = f"{type(self._env).__name__} cannot be copied ({type(error).__name__}: {error})"
-            else:
-                check_replays(self._env, copies)
-                spec.expect(trial_digests)
-                self._spec = spec
         if self._stays:
             self._workers.say(f"{self._stays}, so it is played in this process, by one thread. See docs/scale.md.")
-        return self._spec if calls > 1 else None
+        return self._spec
 
     def _replayed(self, body: bytes, policy: Policy, n: int, levels: int) -> Episodes:
         """Returns the episodes of a recorded call; refuses those that are not of the policy that is played now."""
@@ -186,10 +305,19 @@ class PacedEnvironment:
         return part
 
 
-def play_call(env: Environment, policy: Policy, n: int, levels: int, size: int, draw: int, call: int) -> Episodes:
+def _same(one: Any, other: Any) -> bool:
+    """Whether two answers to a call are the same episodes."""
+    are_episodes = isinstance(one, Episodes) and isinstance(other, Episodes)
+    return are_episodes and episodes_digest(one) == episodes_digest(other)
+
+
+def play_call(
+    timeout: float | None, env: Environment, policy: Policy, n: int, levels: int, size: int, draw: int, call: int
+) -> Episodes:
     """Makes one call of an environment: a pure function of its arguments where the environment is replayable.
 
     Args:
+        timeout: seconds that it may take.
         env: what to play.
         policy: what to do.
         n: episodes of the whole draw.
@@ -198,7 +326,8 @@ def play_call(env: Environment, policy: Policy, n: int, levels: int, size: int, 
         draw: names the draw.
         call: number of the call.
     """
-    return env.play(policy, min(size, n - call * size), keyed_generator(draw, "call", call), levels)
+    with time_limit(timeout):
+        return env.play(policy, min(size, n - call * size), keyed_generator(draw, "call", call), levels)
 
 
 def sendable_spec(env: Environment, functions: FunctionClass | None) -> Spec:

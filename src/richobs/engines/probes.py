@@ -14,15 +14,19 @@ import numpy as np
 from richobs.classes.base import AT_ONCE_VALUES
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.functions import FunctionClass
+from richobs.core.functions import FunctionClass, ValueFunction
 from richobs.core.policies import Uniform
 from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
-from richobs.core.types import Ints, Observations
+from richobs.core.types import Floats, Ints, Observations
 
 FEWEST, MOST = 8, 256  # probes per level; fewer where their values would be more than AT_ONCE_VALUES numbers
 PER_PATH = 32  # probes per sequence of actions that led to the level
 LOOKED_AT = 32  # episodes of each play that are looked at
+
+ALONE = 8  # observations of a level at which values are compared with those in a batch
+MEMBERS = 16  # functions of a level that are compared there, beside the one that acts
+ROUNDING = 1e-6  # by which values may depend on the batch, as a share of their range where that is wider than 1
 
 Probe = tuple[int, Observations, Ints]  # level, [n, ...] observations, [n, level] actions that led to each
 
@@ -78,6 +82,14 @@ class Probes:
         self._gathered += stored
         self._new = len(self._gathered)
 
+    @property
+    def seen(self) -> list[tuple[int, Observations]]:
+        """All levels, with `[n, ...]` observations of each that were gathered."""
+        parts: dict[int, list[Observations]] = {}
+        for level, seen, _ in self._gathered:
+            parts.setdefault(level, []).append(seen)
+        return [(level, np.concatenate(found)) for level, found in sorted(parts.items())]
+
     def fingerprint(self, probes: Iterable[Probe] | None = None) -> str:
         """Returns the SHA-256 of some probes, of all by default, and of the values of all members there.
 
@@ -123,6 +135,41 @@ def fingerprint(functions: FunctionClass, seen: Iterable[tuple[int, Observations
     return digest.hexdigest()
 
 
+def check_alone(functions: FunctionClass, acting: ValueFunction, seen: Iterable[tuple[int, Observations]]) -> None:
+    """Refuses a class whose values of one observation depend on what else is in the batch.
+
+    A run evaluates many observations at once, and its policy may be asked for one: claims would be about another policy.
+
+    Args:
+        functions: the class; some members of each level are compared.
+        acting: the function whose greedy policy is handed over.
+        seen: levels, with `[n, ...]` observations of each.
+
+    Raises:
+        InvalidInput: a value differs by more than rounding.
+    """
+    for level, observed in seen:
+        if not len(observed):
+            continue
+        x = observed[np.arange(ALONE) % len(observed)]
+        size = functions.level_size(level)
+        members = np.unique(np.linspace(0, size - 1, min(size, MEMBERS)).astype(np.int64))
+
+        def values(rows: Observations, level: int = level, members: Ints = members) -> Floats:
+            return np.concatenate([functions.values(level, rows, members), acting.values(level, rows)[None]])
+
+        together = values(x)
+        apart = np.abs(together - np.concatenate([values(x[i : i + 1]) for i in range(ALONE)], axis=1))
+        low, high = functions.value_range(level)
+        if not apart.max() <= ROUNDING * max(1.0, high - low):  # also where a value is NaN
+            raise InvalidInput(
+                f"a function of level {level} has other values for an observation alone than for the same one among "
+                f"{ALONE}: they differ by {apart.max():.3g}. The policy would act otherwise where it is asked for one "
+                "observation, and no claim would be about it. A value may depend on its own observation alone: switch "
+                "networks to evaluation (batch normalisation, dropout), and do not average over the batch."
+            )
+
+
 def fixed_fingerprint(problem: Problem, *, simulated: bool) -> str | None:
     """Returns the fingerprint of a class at observations that are known before a run; None where there are none.
 
@@ -132,11 +179,11 @@ def fixed_fingerprint(problem: Problem, *, simulated: bool) -> str | None:
         problem: whose class is identified.
         simulated: whether the environment is simulated here, so that playing it costs nothing.
     """
-    return fingerprint(problem.functions, _fixed(problem)) if simulated or problem.process is not None else None
+    return fingerprint(problem.functions, fixed_probes(problem)) if simulated or problem.process is not None else None
 
 
-def _fixed(problem: Problem) -> Iterator[tuple[int, Observations]]:
-    """Yields the levels, with observations of each."""
+def fixed_probes(problem: Problem) -> Iterator[tuple[int, Observations]]:
+    """Yields the levels, with observations of each that are known before a run."""
     limits = [probes_at(problem.functions, h) for h in range(problem.horizon)]
     if problem.process is not None:
         yield from ((h, seen[: limits[h]]) for h, seen in enumerate(problem.process.observations))

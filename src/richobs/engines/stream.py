@@ -97,9 +97,13 @@ class StreamEngine:
         def one(chunk: int) -> Partial:
             return play_chunk(self._env, self._functions, self._process, query, key, size, chunk)
 
+        def here() -> Iterator[Partial]:
+            for chunk in chunks:  # `map` would take a StopIteration of a policy or a class for the end
+                yield one(chunk)
+
         chunks = range(-(-query.n // size))
         if not self._workers.are_many or len(chunks) == 1:
-            yield from map(one, chunks)
+            yield from here()
         elif self._workers.executor is None:  # what NumPy computes without the interpreter lock
             yield from self._workers.in_threads(one, chunks)
         else:
@@ -112,7 +116,7 @@ class StreamEngine:
                     f"the executor is not used: what is played cannot be sent to it ({type(error).__name__}: {error}), so "
                     "this process plays it. See docs/scale.md."
                 )
-                yield from map(one, chunks)
+                yield from here()
             else:
                 if self._spec is None:
                     spec.expect(trial_digests)

@@ -1,6 +1,6 @@
-"""Trial episodes: whether copies of an environment play what it plays itself, here and in workers. Shapes: n episodes.
+"""What workers must find as the parent does: values of the class, and what a built-in world plays. Shapes: n episodes.
 
-They are played before anything is sent to workers, and again by each worker. They are no part of a run, and not counted.
+Trial episodes of a world are simulated here and by each worker; they are no part of a run, and not counted.
 """
 
 import hashlib
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from richobs.core.environment import Environment, Episodes, at_once, checked_episodes
-from richobs.core.errors import Rejected
 from richobs.core.functions import FunctionClass
 from richobs.core.policies import Uniform
 from richobs.core.randomness import keyed_generator
@@ -23,35 +22,6 @@ PER_CALL = 4  # of them, at most
 MEMBERS = 64  # functions of a level whose values are compared, where the class has a digest
 
 
-def check_replays(env: Environment, copies: Sequence[Environment]) -> None:
-    """Refuses an environment whose episodes are not a function of policy and generator.
-
-    The first copy makes some calls one after the other, then the same calls in the opposite order; the second makes them in
-    that order only. A generator or a state of the environment's own comes to each call another way each time, so it is
-    noticed, unless it does not show in so few episodes.
-
-    Args:
-        env: what is copied.
-        copies: two of it, not yet played.
-
-    Raises:
-        Rejected: the same call gave different episodes.
-    """
-    one, other = copies
-    calls = range(-(-TRIED // _call_size(env)))
-    first = {call: _digest(env, one, call) for call in calls}
-    for copy in (one, other):
-        for call in reversed(calls):
-            if _digest(env, copy, call) != first[call]:
-                raise Rejected(
-                    f"{type(env).__name__} declares `replayable = True`, and copies of it do not play the same episodes "
-                    "with the same generator: it has randomness that does not come from `rng`, or keeps something between "
-                    "calls. Copies in several workers could all play the same episodes, which must not count as "
-                    "independent. Take all randomness from `rng`, or leave `replayable` out; then it is played in this "
-                    "process (docs/scale.md)."
-                )
-
-
 def trial_digests(objects: Mapping[str, Any]) -> dict[str, str]:
     """Returns what a worker must find as the parent does, by name: trial episodes, and values of the class at them.
 
@@ -59,11 +29,20 @@ def trial_digests(objects: Mapping[str, Any]) -> dict[str, str]:
         objects: of a spec: the environment `env`, and the class `own` where it can be sent.
     """
     env: Environment = objects["env"]
-    played = Episodes.concatenate([_called(env, env, call) for call in range(-(-TRIED // _call_size(env)))])
-    found = {"environment": episodes_digest(played)}
-    if "own" in objects:
-        found["class of functions"] = _values_digest(objects["own"], played)
-    return found
+    played = Episodes.concatenate([_called(env, call) for call in range(-(-TRIED // _call_size(env)))])
+    return {"environment": episodes_digest(played), **class_digests((played,), objects)}
+
+
+def class_digests(seen: Sequence[Episodes], objects: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what a worker must find as the parent does, by name: values of the class at what was seen.
+
+    Args:
+        seen: episodes.
+        objects: of a spec: the class `own`, where it can be sent.
+    """
+    if "own" not in objects:
+        return {}
+    return {"class of functions": " ".join(_values_digest(objects["own"], played) for played in seen)}
 
 
 def _values_digest(functions: FunctionClass, played: Episodes) -> str:
@@ -92,11 +71,7 @@ def _call_size(env: Environment) -> int:
     return min(PER_CALL, at_once(env))
 
 
-def _digest(env: Environment, copy: Environment, call: int) -> str:
-    return episodes_digest(_called(env, copy, call))
-
-
-def _called(env: Environment, copy: Environment, call: int) -> Episodes:
-    """Returns the episodes that a copy of an environment plays in one call of a trial."""
+def _called(env: Environment, call: int) -> Episodes:
+    """Returns the episodes that an environment plays in one call of a trial."""
     policy, rng, n = Uniform(env.n_actions), keyed_generator(0, "replayable", call), _call_size(env)
-    return checked_episodes(copy.play(policy, n, rng, env.horizon), env, policy, n, env.horizon)
+    return checked_episodes(env.play(policy, n, rng, env.horizon), env, policy, n, env.horizon)

@@ -118,7 +118,7 @@ class Learner(ABC):
         False  # whether a guarantee compares with the best action sequence, not with V*
     )
     counts: ClassVar[bool] = False  # whether the engine `auto` counts where the process is written down
-    level_work: ClassVar[int] = 0  # episodes that take about as long as what it computes for a request at each level
+    level_work: ClassVar[int] = 1_000  # microseconds that a request takes at each level, about; `verify` counts them
     keeps_bounds: ClassVar[bool] = False  # whether progress carries U and W
     tests_pairs: ClassVar[bool] = False  # whether a path in its events ends with the action that was tested
     knows_threshold: ClassVar[bool] = False  # whether it can stop once a policy is worth a threshold, or none can be
@@ -216,14 +216,13 @@ unit_rewards = Need("nonnegative rewards whose totals lie in [0, 1], or a range 
 
 
 def first_difference(a: Any, b: Any, where: str, tolerance: float = 0.0) -> str | None:
-    """Returns the first place where two plain values differ, in words, or None.
+    """Returns the first place where two plain values differ, in words, or None; 0.0 and -0.0 differ, and NaN equals NaN.
 
     Args:
         a: derived again.
         b: as a file has it.
         where: what they are called.
-        tolerance: how far apart two floating-point numbers may be, times the larger of them where that exceeds 1. Where it
-            is not 0, two numbers that are both NaN are equal.
+        tolerance: how far apart two floating-point numbers may be, times the larger of them where that exceeds 1.
     """
     if isinstance(a, dict) and isinstance(b, dict):
         for key in {**a, **b}:
@@ -237,8 +236,9 @@ def first_difference(a: Any, b: Any, where: str, tolerance: float = 0.0) -> str 
             if (found := first_difference(x, y, f"{where}[{i}]", tolerance)) is not None:
                 return found
         return None
-    if tolerance and type(a) is type(b) is float:
-        near = abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) < math.inf
-        if near or (math.isnan(a) and math.isnan(b)):
-            return None
-    return None if a == b and type(a) is type(b) else f"{where} is {b!r} in the file and {a!r} again"
+    if type(a) is type(b) is float:
+        near = tolerance > 0 and abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) < math.inf
+        same = near or repr(a) == repr(b)
+    else:
+        same = a == b and type(a) is type(b)
+    return None if same else f"{where} is {b!r} in the file and {a!r} again"

@@ -15,8 +15,8 @@ import numpy as np
 from richobs.core.arguments import file_path
 from richobs.core.device import DTYPE
 from richobs.core.environment import Environment
-from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.files import read_json, write_atomically
+from richobs.core.errors import InvalidFile, InvalidInput, StoreError
+from richobs.core.files import json_fault, read_json, write_atomically
 from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
 from richobs.core.policies import SavablePolicy
@@ -29,6 +29,7 @@ from richobs.runs.rescaling import NUMBERS, claim_row, units_part
 
 FORMAT = "richobs-certificate"
 VERSION = 3
+PATHS_LEFT_OUT = "left out, because the certificate would be too large to be read again; the run's record has them"
 NUMBER = (float, int, type(None))
 PARTS: dict[str, tuple[type, ...]] = {  # what a certificate must hold, and of which type
     "claim": (str,),
@@ -94,9 +95,18 @@ class Certificate:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Writes the certificate."""
+        """Writes the certificate.
+
+        Raises:
+            StoreError: it is so large that nobody could read it.
+        """
+        text = self.to_json()
+        if fault := json_fault(text):
+            raise StoreError(
+                f"the certificate cannot be written to {file}, because it could not be read again: {fault}."
+            )
         with write_atomically(file_path(file)) as stream:
-            stream.write(self.to_json().encode())
+            stream.write(text.encode())
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> "Certificate":
@@ -142,10 +152,14 @@ def _check_parts(content: dict[str, Any]) -> None:
         raise TypeError(f"its learner is {content['learner']!r} and its settings name {settings.learner!r}")
     _check_device(content, settings)
     ends = content["environment"]["reward_range"]
-    if len(ends) != 2 or not all(_is_finite(v) for v in ends):
-        raise TypeError(f"environment.reward_range is {ends!r}")
+    if len(ends) != 2 or not all(_is_finite(v) for v in ends) or not ends[0] < ends[1]:
+        raise TypeError(f"environment.reward_range is {ends!r:.80}")
+    if not all(isinstance(remark, str) for remark in content["result"]["remarks"]):
+        raise TypeError("result.remarks holds something that is no text")
     units = content.get("units")
     if units is not None:
+        if not isinstance(units["words"], str):
+            raise TypeError(f"units.words is {units['words']!r:.80}")
         for part in ("shift", "scale", *(f"result.{name}" for name in NUMBERS)):
             found = units["result"][part.removeprefix("result.")] if "." in part else units[part]
             if isinstance(found, bool) or not isinstance(found, NUMBER if "." in part else (float, int)):
@@ -197,8 +211,14 @@ class Verification:
 
     @property
     def agrees(self) -> bool:
-        """Whether every finding agrees."""
-        return all(f.agrees for f in self.findings)
+        """Whether something was looked at, and every finding agrees."""
+        return bool(self.findings) and all(f.agrees for f in self.findings)
+
+    @property
+    def said(self) -> str:
+        """The verdict in a few words, with the names of findings that do not agree."""
+        wrong = [f.what for f in self.findings if not f.agrees]
+        return f"{', '.join(wrong)} did not agree" if wrong else "everything agreed"
 
     def __str__(self) -> str:
         """The verdict, and below it one line per finding."""
@@ -264,7 +284,24 @@ def certify(outcome: Outcome, problem: Problem | Environment, functions: Functio
         "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
         "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
     }
-    return Certificate(json.loads(json.dumps(content)))  # plain values, as a reader of the file would have them
+    made = Certificate(json.loads(json.dumps(content)))  # plain values, as a reader of the file would have them
+    return made if json_fault(made.to_json()) is None else Certificate(_without_paths(made.content))
+
+
+def _without_paths(content: dict[str, Any]) -> dict[str, Any]:
+    """Returns a certificate's content without paths, where these make it too large to be read again.
+
+    Long paths take most of it in problems with hundreds of levels. The ledger is summed by phase and purpose; claims keep
+    everything else.
+    """
+    sums: dict[tuple[str, str], list[int]] = {}
+    for phase, purpose, _, requests, episodes in content["ledger"]:
+        entry = sums.setdefault((phase, purpose), [0, 0])
+        entry[0] += requests
+        entry[1] += episodes
+    for part in (content, content.get("units", {"claims": []})):
+        part["claims"] = [[kind, [], *rest] for kind, _, *rest in part["claims"]]
+    return {**content, "ledger": [[*names, [], *spent] for names, spent in sums.items()], "paths": PATHS_LEFT_OUT}
 
 
 def device_part(outcome: Outcome) -> dict[str, Any]:

@@ -5,21 +5,23 @@ is compared, then the pages are checked, and only then anything is read.
 """
 
 import functools
+import os
+import re
+import shutil
 import sqlite3
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path as FilePath
 
-from richobs.core.errors import InvalidFile
-from richobs.core.files import is_regular
+from richobs.core.errors import InvalidFile, StoreError
+from richobs.core.files import is_there, sync_folder
 
+UNFINISHED = ".new-"  # how the folder is called in which a database is made
 LARGEST_BODY = 256 * 2**20  # bytes of one value in a row
 STEPS, STEPS_PER_BYTE = 10_000_000, 20  # of SQLite's virtual machine, that reading a database may take
 AT_ONCE = 100_000  # steps between two looks at their number
-JOURNAL_MAGIC = (
-    b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # how a rollback journal begins, and ends where it names another file
-)
 LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: LARGEST_BODY + 2**20,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
@@ -33,26 +35,133 @@ LIMITS = {
 }
 
 
-def refuse_journal_of_others(database: FilePath) -> None:
-    """Refuses a journal beside a database that names another file: SQLite would remove that file once it is done.
+@contextmanager
+def opened(
+    database: FilePath, schema: str, *, write: bool = False, immutable: bool = False
+) -> Iterator[sqlite3.Connection]:
+    """Opens a database in WAL mode that nobody else has open, and refuses one that is not exactly of a schema.
+
+    Before SQLite looks at anything else, it plays back a rollback journal beside a database, and then removes the files
+    that the journal names, wherever they are; it also follows links. So links and journals are refused: a database of ours
+    is in WAL mode and never has a journal.
+
+    Args:
+        database: its file. Who calls holds a lock, or has it as a private copy, or declares it immutable.
+        schema: the statements with which we make one.
+        write: whether rows may be written.
+        immutable: nothing is written, nor looked at beside the file: it has no log.
 
     Raises:
-        InvalidFile: there is one, or a pipe or folder stands in the place of a file. No process of ours writes that.
+        InvalidFile: links or journals, other tables, indexes, triggers or views, or broken pages.
+        StoreError: it is to be written, and the file has a second name, under which it would change too.
     """
-    journal = database.with_name(database.name + "-journal")
-    for file in (database, journal, database.with_name(database.name + "-wal")):
-        with suppress(FileNotFoundError):  # the last process that uses a database removes what is beside it
-            if not is_regular(file):
-                raise InvalidFile(f"{file} is damaged: it is not a file. Nothing was overwritten.")
-    try:
-        with open(journal, "rb") as stream:
-            size = stream.seek(0, 2)
-            stream.seek(max(0, size - len(JOURNAL_MAGIC)))
-            last = stream.read()
-    except FileNotFoundError:
+    refuse_strangers(database)
+    if write and any(os.lstat(file).st_nlink > 1 for file in (database, log_of(database)) if is_there(file)):
+        raise StoreError(
+            f"{database}, or its log, has a second name (a hard link): what is written here would change there too. Copy "
+            "the folder, and go on in the copy."
+        )
+    options = "mode=ro&immutable=1" if immutable else "mode=rw"
+    db = sqlite3.connect(
+        f"{database.absolute().as_uri()}?{options}", uri=True, isolation_level=None, check_same_thread=False
+    )
+    with closing(db):
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # no shared memory, no -shm beside it
+        with bounded(db, database):
+            restrict(db)
+            check_database(db, database, schema)
+            if write and db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                raise InvalidFile(f"{database} is damaged: it is not in WAL mode. Nothing was overwritten.")
+        if not write:
+            db.execute("PRAGMA query_only = ON")
+        yield db
+
+
+@contextmanager
+def opened_by_reader(database: FilePath, schema: str) -> Iterator[sqlite3.Connection]:
+    """Opens a database that another process may be writing; nothing in its folder is written.
+
+    Where there is a log, both are copied to a private folder, and read there. SQLite is never let near a database that
+    another process writes: its own locks end when that process copies its folder. What is read while it changes may be
+    damaged; who reads has to look whether something changed, and then to read again.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        InvalidFile: as `opened`.
+        StoreError: there is no room for a copy.
+    """
+    refuse_strangers(database)
+    log = log_of(database)
+    if not (is_there(log) and log.stat().st_size):
+        database.stat()
+        with opened(database, schema, immutable=True) as db:
+            yield db
         return
-    if last == JOURNAL_MAGIC and size > len(JOURNAL_MAGIC):
-        raise InvalidFile(f"{journal} names a file beside those of the run: no run writes that. Nothing was read.")
+    with tempfile.TemporaryDirectory(prefix="richobs-") as private:
+        copy = FilePath(private) / database.name
+        size, free = database.stat().st_size + log.stat().st_size, shutil.disk_usage(private).free
+        if size > free:
+            raise StoreError(
+                f"{database} has a log, so it is read as a copy, and the temporary folder has {free:,} bytes of room for "
+                f"{size:,}. Set TMPDIR to a folder with more."
+            )
+        shutil.copyfile(database, copy)  # first: whatever of the log is in it, the copy of the log has too
+        shutil.copyfile(log, log_of(copy))
+        with opened(copy, schema) as db:
+            yield db
+
+
+def make_database(database: FilePath, schema: str) -> None:
+    """Makes a database, whole or not at all; who calls holds a lock.
+
+    All of it is in the file before that gets its name. Made in WAL mode, it would be in the log at first, and what goes
+    wrong when the log is copied into the file as it is closed (a full disk) is not told.
+    """
+    with tempfile.TemporaryDirectory(dir=database.parent, prefix=UNFINISHED) as folder:
+        new = FilePath(folder) / database.name
+        with closing(sqlite3.connect(new, isolation_level=None)) as db:
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            db.executescript(f"BEGIN; {schema} COMMIT;")
+            if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":  # for the life of the run
+                raise StoreError(f"{database} cannot be made: SQLite has no WAL mode here. Choose another disk.")
+        for file in (log_of(database), *others_of(database)):  # of a database that is not there any more
+            file.unlink(missing_ok=True)
+        sync_folder(database.parent)  # no log of another database beside the new one, also after a power cut
+        os.replace(new, database)
+        sync_folder(database.parent)
+
+
+def remove_unfinished(folder: FilePath) -> None:
+    """Removes databases that a killed process had begun to make; who calls holds a lock."""
+    for left in folder.iterdir():
+        if re.fullmatch(rf"{re.escape(UNFINISHED)}\w{{8}}", left.name) and left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def log_of(database: FilePath) -> FilePath:
+    """Returns the file of a database's log."""
+    return database.with_name(database.name + "-wal")
+
+
+def others_of(database: FilePath) -> tuple[FilePath, FilePath]:
+    """Returns files that SQLite may have beside a database, and ours has not: shared memory and rollback journal."""
+    return database.with_name(database.name + "-shm"), database.with_name(database.name + "-journal")
+
+
+def refuse_strangers(database: FilePath) -> None:
+    """Refuses links and the like in the place of a database and its log, and a rollback journal beside it.
+
+    Raises:
+        InvalidFile: there is such a thing. No process of ours makes one.
+    """
+    is_there(database)
+    is_there(log_of(database))
+    journal = others_of(database)[1]
+    if os.path.lexists(journal):
+        raise InvalidFile(
+            f"{journal} is not a file of ours, whose databases have no rollback journal: SQLite would carry out what it "
+            "says, on files anywhere. Nothing was read or overwritten."
+        )
 
 
 def restrict(db: sqlite3.Connection) -> None:
@@ -122,7 +231,7 @@ def check_database(db: sqlite3.Connection, database: FilePath, schema: str) -> N
         missing = next((row[1] for row in known if row not in found), None)
         lacks = "" if missing is None else f", and lacks {missing}"
         raise InvalidFile(
-            f"{database} is damaged, or not the database of a run: it has the {strange[0]} {str(strange[1])[:40]!r}{lacks}. "
+            f"{database} is damaged, or no database of ours: it has the {strange[0]} {str(strange[1])[:40]!r}{lacks}. "
             "Nothing was read or overwritten."
         )
     broken = db.execute("PRAGMA quick_check(1)").fetchone()[0]

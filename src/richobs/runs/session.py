@@ -8,20 +8,33 @@ import dataclasses
 import os
 from concurrent.futures import Executor
 
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.on_device import OnDevice
 from richobs.core.device import torch_device
-from richobs.core.environment import at_once, is_replayable, real_episodes, releases_gil
-from richobs.core.errors import EpisodeLimit, InvalidInput, Rejected, RunStopped, WorkerFailed
+from richobs.core.environment import (
+    at_once,
+    declares_deterministic,
+    environment_identity,
+    is_replayable,
+    processes_of,
+    real_episodes,
+    releases_gil,
+    step_range,
+)
+from richobs.core.errors import CallTooLong, EpisodeLimit, InvalidInput, Rejected, RunStopped, WorkerFailed
 from richobs.core.events import Callback, Event, Progress
 from richobs.core.executors import Workers
 from richobs.core.ledger import Ledger, Spent
 from richobs.core.outcome import Outcome, sampling_assumptions
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
+from richobs.core.randomness import derived_seed
+from richobs.core.recorded import episodes_digest
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitsChosen
 from richobs.engines import PacedEnvironment, Probes, Record, RecordedEngine, engine_kind, fixed_fingerprint
 from richobs.engines.device import DeviceEngine, RoundingWatch
+from richobs.engines.probes import check_alone, fixed_probes
 from richobs.learners import Learner, learner
 from richobs.runs.certificate import certify
 from richobs.runs.rescaling import Rescaling, as_served, rescaling
@@ -58,10 +71,11 @@ def run(
         InvalidFile: something in the folder is damaged, or was made by another version; nothing in it was changed.
         StoreError: the folder cannot be written (read-only, disk full), or another process is running in it.
         RunStopped: the run cannot go on.
+        CallTooLong: a call of the environment took longer than `settings.timeout`; likewise.
         WorkerFailed: a worker was lost; a run in a folder goes on from what it has when it is called again.
     """
     chosen, asked = check(problem, settings)
-    with Workers(asked.workers, executor) as workers:
+    with Workers(max(asked.workers, processes_of(problem.env)), executor, asked.timeout) as workers:
         return _run(problem, chosen, asked, callback, out, workers, repeats)
 
 
@@ -101,6 +115,7 @@ def check(problem: Problem, settings: Settings) -> tuple[Learner, Settings]:
         The learner, and the settings with its own name in them.
     """
     settings.check()
+    _ = problem.identity  # refuses one that no certificate can hold
     low, high = problem.env.reward_range
     if not settings.epsilon < high - low:
         raise InvalidInput(
@@ -116,8 +131,9 @@ def check(problem: Problem, settings: Settings) -> tuple[Learner, Settings]:
     if missing is not None:
         raise InvalidInput(missing)
     if not is_simulated(problem):
-        for declared in (at_once, is_replayable, releases_gil):
+        for declared in (at_once, is_replayable, releases_gil, declares_deterministic, step_range, real_episodes):
             declared(problem.env)  # refuses what it cannot use
+    environment_identity(problem.env, problem.id)  # likewise
     chosen.check(*as_served(chosen, problem, asked), engine)
     return chosen, asked
 
@@ -184,9 +200,17 @@ def _learn(
             outcome = rescaled.outcome(answer, ledger.assumes)
     except RunStopped as stopped:
         stopped.ledger, stopped.trace = ledger, tuple(trace)
-        if rescaled is not None and not isinstance(stopped, EpisodeLimit | Rejected | WorkerFailed):
+        if rescaled is not None and not isinstance(stopped, CallTooLong | EpisodeLimit | Rejected | WorkerFailed):
             stopped.args = (f"{stopped} Values in this message are {LABEL}: {rescaled.units.words}.",)
         raise
+    except RuntimeError as error:
+        if isinstance(error.__cause__, StopIteration):  # of somebody's code: a generator on its way changed it
+            raise error.__cause__ from None
+        raise
+    policy = outcome.policy
+    if identity is not None and isinstance(policy, LearnedPolicy) and policy.functions is problem.functions:
+        seen = identity.seen if isinstance(identity, Probes) else fixed_probes(problem)  # the class is Python code
+        check_alone(problem.functions, policy.f, seen)
     played = real_episodes(problem.env)
     if played is not None and played_before is not None:
         ledger.real_episodes = played - played_before
@@ -212,9 +236,12 @@ def _engine(
     probes: Probes | None,
 ) -> Engine:
     env = problem.env
+    if problem.recorded is not None:  # perhaps by a run with the same seed, whose draws would come again as fresh ones
+        seed = derived_seed(settings.seed, "recorded", episodes_digest(problem.recorded))
+        settings = dataclasses.replace(settings, seed=seed)
     world = env.device_world if isinstance(env, WorldEnvironment) and rescaled is None else None
     if not is_simulated(problem):  # somebody's object: a few episodes at a time, and never from two threads at once
-        env = PacedEnvironment(problem.env, record, probes, functions=problem.functions, workers=workers)
+        env = PacedEnvironment(problem.env, record, probes, functions=problem.functions, workers=workers, ledger=ledger)
         workers = Workers()  # calls are shared where they are made
     kind = engine_kind(engine_name(problem, chosen, settings))
     asked = problem if rescaled is None else rescaled.problem

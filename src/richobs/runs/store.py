@@ -5,21 +5,20 @@ run.sqlite        every draw and every decision, committed before the next begin
 certificate.json  what was found, once it was
 policy.npz        the policy
 recorded.npz      episodes that were played before the run, where it was given some
-verification.json what `richobs verify` said of it, if it was asked
+verification.json what `richobs verify` is said to have found, if it was asked
 report.html       the page about it
 """
 
 import contextlib
 import dataclasses
+import datetime
 import hashlib
 import json
 import math
 import os
 import platform
 import re
-import shutil
 import sqlite3
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -30,11 +29,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.arguments import absolute_path, file_path
 from richobs.core.environment import Environment, Episodes, is_replayable, real_episodes
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress, from_plain, to_plain
-from richobs.core.files import make_folder, parse_json, read_json, remove_abandoned, sync_folder, write_atomically
+from richobs.core.files import (
+    is_there,
+    make_folder,
+    parse_json,
+    read_json,
+    remove_abandoned,
+    sync_folder,
+    write_atomically,
+)
 from richobs.core.ledger import Ledger
+from richobs.core.locks import held, is_held
 from richobs.core.packing import fold, unfold
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem
@@ -47,7 +56,17 @@ from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.runs.certificate import Certificate, Verification
-from richobs.runs.database import LARGEST_BODY, bounded, check_database, refuse_journal_of_others, restrict
+from richobs.runs.database import (
+    LARGEST_BODY,
+    bounded,
+    log_of,
+    make_database,
+    opened,
+    opened_by_reader,
+    others_of,
+    refuse_strangers,
+    remove_unfinished,
+)
 from richobs.runs.rescaling import paper_epsilon
 
 FORMAT = "richobs-run"
@@ -55,6 +74,7 @@ VERSION = 4
 CONFIG, DATABASE, LOCK = "config.json", "run.sqlite", "run.lock"
 CERTIFICATE, POLICY, VERIFICATION, REPORT = "certificate.json", "policy.npz", "verification.json", "report.html"
 RECORDED = "recorded.npz"
+FILES = (CONFIG, DATABASE, f"{DATABASE}-wal", LOCK, CERTIFICATE, POLICY, RECORDED, VERIFICATION)  # that are read
 SCHEMA = """
 CREATE TABLE draws (k INTEGER PRIMARY KEY, query BLOB, answer BLOB, checksum TEXT, probes BLOB, at REAL, link TEXT);
 CREATE TABLE calls (k INTEGER PRIMARY KEY, key TEXT UNIQUE, answer BLOB, checksum TEXT, link TEXT);
@@ -72,7 +92,7 @@ CHAINED = {  # what a resume trusts: each row's link is the SHA-256 of the link 
 }
 FOLDED = {"draws": "query", "events": "body"}  # texts of which each row holds what is new since the row before
 LEFTOVERS = re.compile(
-    r"\.(new-|(config\.json|certificate\.json|policy\.npz|recorded\.npz|verification\.json|report\.html)\.)\w{8}"
+    r"\.(config\.json|certificate\.json|policy\.npz|recorded\.npz|verification\.json|report\.html)\.\w{8}"
 )
 STATES = ("finished", "unfinished", "stopped")
 MOST_LEVELS, MOST_ACTIONS = 100_000, 1_000_000  # of a run that is kept
@@ -85,6 +105,8 @@ LONGEST_MESSAGE = 10_000  # characters of the error that stopped a run
 LARGEST_CONFIG = 2**20  # bytes of config.json and verification.json
 EVENT_TOLERANCE = 1e-6  # by which numbers of recorded decisions may differ where a device computes them again elsewhere
 SHA256_BYTES = 32
+PATIENCE = 30.0  # seconds for which a reader tries again, where what it reads changes meanwhile
+PAUSE = 0.05  # seconds between two attempts
 LATEST = 1e11  # seconds since 1970 of a draw, so that they are a date
 
 
@@ -103,7 +125,7 @@ class StoredRun:
     steps: tuple[Progress, ...]  # every test so far
     ledger: Ledger  # every episode so far
     certificate: Certificate | None  # once it is finished
-    verification: Verification | None  # what `richobs verify` found last
+    verification: Verification | None  # what verification.json says; anybody who may write the folder can write it
     plan: SamplePlan | None  # the paper's sizes, where n_states is known
     started: float = 0.0  # seconds since 1970
     last: float = 0.0  # when something was stored last
@@ -115,14 +137,29 @@ class StoredRun:
         Raises:
             InvalidFile: there is no run there, or it is damaged.
         """
-        place = folder_path(folder)
+        place, until = folder_path(folder), time.monotonic() + PATIENCE
+        while True:
+            before = _times(place)
+            try:
+                return cls._read(place)
+            except RichObsError:
+                if _times(place) == before or time.monotonic() > until:
+                    raise
+            time.sleep(PAUSE)  # it was read while it changed, and may have been half one run and half another
+
+    @classmethod
+    def _read(cls, place: FilePath) -> "StoredRun":
+        """Returns the run in a folder, where nobody changes it meanwhile."""
         config = _read_config(place)
         settings, about = Settings.from_plain(config["settings"]), config["environment"]
         learner(settings.learner)  # its kinds of events are known from here on
         with _readable(place):
-            stored = _read_database(place, config)
+            for name in FILES:
+                is_there(place / name)
+            runs = is_held(place / LOCK)
+            stored = _read_as_reader(place, config)
             certificate = None
-            if stored.state == "finished" and (place / CERTIFICATE).exists():
+            if stored.state == "finished" and is_there(place / CERTIFICATE):
                 certificate = Certificate.load(place / CERTIFICATE)
                 if certificate.digest != stored.message:
                     raise InvalidFile(
@@ -131,7 +168,7 @@ class StoredRun:
                     )
                 stored.ledger.skip(int(certificate.content["result"]["skipped"]))
         state = stored.state if stored.state != "finished" or certificate is not None else "unfinished"
-        if _is_held(place):
+        if runs and state != "finished":  # who holds a finished run has not changed it yet
             state = "running"
         sizes = {
             "horizon": about["horizon"],
@@ -174,17 +211,41 @@ class _Stored(NamedTuple):
     last: float
 
 
-def _read_database(place: FilePath, config: dict[str, Any], probes: Probes | None = None) -> _Stored:
+def _times(place: FilePath) -> list[tuple[int, ...] | None]:
+    """Returns what tells whether a run's files changed: they are written anew, or grow, in every step of a run."""
+    found: list[tuple[int, ...] | None] = []
+    for name in FILES:
+        try:
+            about = os.lstat(place / name)
+            found.append((about.st_ino, about.st_size, about.st_mtime_ns))
+        except OSError:
+            found.append(None)
+    return found
+
+
+def _read_as_reader(place: FilePath, config: dict[str, Any]) -> _Stored:
+    """Returns what the database says, also while another process writes it."""
+    try:
+        with opened_by_reader(place / DATABASE, SCHEMA) as db:
+            return _read_database(db, place, config)
+    except FileNotFoundError:  # killed before it was made
+        return _Stored("unfinished", "", (), Ledger(), 0.0, 0.0)
+    except sqlite3.Error as error:
+        raise InvalidFile(f"{place / DATABASE} is damaged: {_short(error)}. Nothing was overwritten.") from error
+
+
+def _read_database(
+    db: sqlite3.Connection, place: FilePath, config: dict[str, Any], probes: Probes | None = None
+) -> _Stored:
     """Returns what the database says, once its rows are known to be those that were written.
 
     Args:
+        db: the database.
         place: the folder.
         config: what identifies the run; the links of its rows begin with it.
         probes: where the class is Python code: goes on from the stored ones.
     """
-    if not (place / DATABASE).exists():  # killed before it was made
-        return _Stored("unfinished", "", (), Ledger(), 0.0, 0.0)
-    with _connected(place, write=False) as db, bounded(db, place / DATABASE):
+    with bounded(db, place / DATABASE):
         db.execute("BEGIN")  # one state of the database, whatever is written meanwhile
         _check_amounts(db, place, longest_text(config))
         _check_links(db, place, config)
@@ -215,9 +276,7 @@ def folder_path(folder: object) -> FilePath:
     Raises:
         InvalidInput: it is not the name of one.
     """
-    if not isinstance(folder, str | os.PathLike) or not isinstance(name := os.fspath(folder), str) or "\0" in name:
-        raise InvalidInput(f"a run's folder is given as text or a path, without NUL; got {folder!r}.")
-    return FilePath(name)
+    return file_path(folder, "a run's folder")
 
 
 def find_runs(folder: str | os.PathLike[str]) -> list[FilePath]:
@@ -261,13 +320,15 @@ def discard(folder: str | os.PathLike[str]) -> None:
         StoreError: another process is running in it.
     """
     place = folder_path(folder)
-    with _held(place):
+    with held(place / LOCK):
         _sweep(place)
-        database = (DATABASE, *(f"{DATABASE}-{part}" for part in ("wal", "shm", "journal")))
-        for name in (*database, CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT):
-            (place / name).unlink(missing_ok=True)
-        sync_folder(place)  # no database without its configuration, also where this is killed
-        (place / CONFIG).unlink(missing_ok=True)
+        database = place / DATABASE
+        results = (place / name for name in (CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT))
+        with _as_sentence(place):
+            for file in (database, log_of(database), *others_of(database), *results):
+                file.unlink(missing_ok=True)
+            sync_folder(place)  # no database without its configuration, also where this is killed
+            (place / CONFIG).unlink(missing_ok=True)
 
 
 def recorded_beside(file: str | os.PathLike[str]) -> Episodes | None:
@@ -288,6 +349,12 @@ def describe(
         fingerprint: of a class that is Python code, where its probes are known before the run.
     """
     functions = problem.functions
+    for what, n, most in (("levels", problem.horizon, MOST_LEVELS), ("actions", problem.n_actions, MOST_ACTIONS)):
+        if n > most:
+            raise InvalidInput(
+                f"a run that is kept in a folder has at most {most:,} {what}, and this problem has {n:,}. Run without a "
+                "folder."
+            )
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -343,19 +410,22 @@ class RunFolder:
             config: what identifies the run.
             probes: where the class is Python code and its probes are gathered: goes on from the stored ones.
         """
-        place = folder_path(folder).absolute()  # wherever the process goes meanwhile
+        place = absolute_path(folder_path(folder))  # wherever the process goes meanwhile
         with _as_sentence(place):
             make_folder(place)
-        with _held(place):
-            known = (place / CONFIG).exists()
+        with held(place / LOCK):
+            with _readable(place):
+                refuse_strangers(place / DATABASE)
+                there = {name for name in FILES if is_there(place / name)}
+            known = CONFIG in there
             if known:
                 _check_same(place, _read_config(place), config)
-            elif (place / DATABASE).exists():
+            elif DATABASE in there:
                 raise InvalidFile(f"{place} holds a {DATABASE} and no {CONFIG}: the run cannot be identified.")
             same = known and _read_config(place)["settings"] == config["settings"]
-            if known and (place / DATABASE).exists():
-                with _readable(place):
-                    spent = _read_database(place, config, probes).ledger.total
+            if DATABASE in there:
+                with _connected(place) as db, _readable(place):
+                    spent = _read_database(db, place, config, probes).ledger.total
                 allowed = config["settings"]["max_episodes"]
                 if allowed is not None and spent > allowed:
                     raise InvalidInput(
@@ -366,9 +436,9 @@ class RunFolder:
                 _sweep(place)
                 if not known:
                     _write_config(place, config)
-                if not (place / DATABASE).exists():
-                    _make_database(place)
-            with _connected(place, write=True) as db:
+                if DATABASE not in there:
+                    make_database(place / DATABASE, SCHEMA)
+            with _connected(place) as db:
                 opened = cls(place, db, config, changed=known and not same)
                 if not opened.ended():
                     opened.end("unfinished", "")
@@ -427,7 +497,7 @@ class RunFolder:
         self._go_on()
         with self._transaction():
             kept = self._split(f"probes {k}", probes)
-            trusted = (k, folded, _sha256(answer), kept, time.time())
+            trusted = (k, folded, _sha256(answer), kept, _now())
             link = self._append("draws", trusted)
             self._db.execute(
                 "INSERT INTO draws VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -620,7 +690,7 @@ class RunFolder:
         self._db.execute("PRAGMA synchronous = FULL")
         with self._transaction():
             k = self._db.execute("SELECT count(*) FROM ends").fetchone()[0]
-            row = (k, state, message[:LONGEST_MESSAGE], time.time())
+            row = (k, state, message[:LONGEST_MESSAGE], _now())
             self._db.execute("INSERT INTO ends VALUES (?, ?, ?, ?, ?)", (*row, self._append("ends", row)))
         self._db.execute("PRAGMA synchronous = NORMAL")
 
@@ -688,9 +758,8 @@ def _read_config(place: FilePath) -> dict[str, Any]:
         about = content["environment"]
         plain = isinstance(about["id"], str | None) and isinstance(about["n_states"], int | None)
         plain = plain and isinstance(content["made_with"]["richobs"], str)
-        plain = (
-            plain and type(content["functions"]["log_size"]) in (int, float) and content["functions"]["log_size"] >= 0
-        )
+        log_size = content["functions"]["log_size"]
+        plain = plain and type(log_size) in (int, float) and 0 <= log_size < math.inf
         if not plain or not _is_size(about["horizon"], MOST_LEVELS) or not _is_size(about["n_actions"], MOST_ACTIONS):
             raise InvalidFile(f"{file} is damaged: its environment is {str(about)[:200]}.")
         return dict(content)
@@ -708,28 +777,39 @@ def _is_size(value: object, most: int) -> bool:
 
 
 def _read_verification(place: FilePath, certificate: Certificate | None) -> Verification | None:
-    """Returns what was found of the certificate that is there now, if it was checked."""
-    if certificate is None or not (place / VERIFICATION).exists():
-        return None
-    with _readable(place):
-        content = read_json(place / VERIFICATION, LARGEST_CONFIG)
+    """Returns what a file says of the certificate that is there now: anybody who may write the folder can write it."""
+    file = place / VERIFICATION
+    try:
+        if certificate is None or not file.exists():
+            return None
+        content = read_json(file, LARGEST_CONFIG)
         if content["certificate"] != certificate.digest:
             return None
-        at, version = str(content["at"]), str(content["version"])
-        if not (re.fullmatch(r"\d{4}-\d\d-\d\d", at) and re.fullmatch(r"[\w.+-]{1,40}", version)):
-            raise ValueError(f"{VERIFICATION} says neither when nor by which version")
-        findings = tuple(Finding(**f) for f in content["findings"])
+        at, version = content["at"], content["version"]
+        datetime.date.fromisoformat(at)
+        findings = tuple(Finding(**found) for found in content["findings"])
+        typed = all((type(f.what), type(f.agrees), type(f.detail)) == (str, bool, str) for f in findings)
+        if not findings or not typed or not re.fullmatch(r"[\w.+-]{1,40}", version):
+            raise ValueError("it needs findings, each with two texts and true or false, and the version that made them")
         return Verification(findings, certificate=certificate.digest, at=at, version=version)
+    except (ValueError, TypeError, LookupError, OSError) as error:
+        raise InvalidFile(
+            f"{file} is not what `richobs verify` writes: {_short(error)}. Remove it, and verify the certificate again."
+        ) from error
 
 
 def _sweep(place: FilePath) -> None:
     """Removes what a killed process left half written; the folder is held, but a report may be written all the same."""
+    others_of(place / DATABASE)[0].unlink(missing_ok=True)  # of a former version
+    remove_unfinished(place)
     for left in place.iterdir():
         if LEFTOVERS.fullmatch(left.name) and not left.is_symlink():
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                remove_abandoned(left)
+            remove_abandoned(left)
+
+
+def _now() -> float:
+    """Returns the seconds since 1970, as near to what the clock says as a run can keep: clocks are wrong now and then."""
+    return min(max(time.time(), 0.0), LATEST)
 
 
 def _sha256(body: bytes) -> str:
@@ -891,87 +971,12 @@ def _short(error: Exception) -> str:
     return text if len(text) <= 300 else f"{text[:300]}..."
 
 
-def _make_database(place: FilePath) -> None:
-    """Makes the database, whole or not at all."""
-    with tempfile.TemporaryDirectory(dir=place, prefix=".new-") as folder:
-        db = sqlite3.connect(FilePath(folder) / DATABASE)
-        db.execute("PRAGMA journal_mode = WAL")  # for the life of the run
-        db.executescript(SCHEMA)
-        db.close()
-        for part in ("wal", "shm", "journal"):  # of a database that is not there any more
-            (place / f"{DATABASE}-{part}").unlink(missing_ok=True)
-        sync_folder(place)  # no log of another database beside the new one, also after a power cut
-        os.replace(FilePath(folder) / DATABASE, place / DATABASE)
-        sync_folder(place)
-
-
 @contextlib.contextmanager
-def _connected(place: FilePath, *, write: bool) -> Iterator[sqlite3.Connection]:
-    """Opens a run's database; a reader sees whole transactions only, and may read while another process writes.
-
-    Who may write the folder recovers what a killed process left, also where it only reads. Others read a copy.
-    """
-    file = place / DATABASE
+def _connected(place: FilePath) -> Iterator[sqlite3.Connection]:
+    """Opens a run's database, whose folder this process holds; what a killed process left is recovered."""
     with contextlib.ExitStack() as stack:
-        if not write and not (os.access(place, os.W_OK) and os.access(file, os.W_OK)):
-            copy = FilePath(stack.enter_context(tempfile.TemporaryDirectory()))
-            for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal"):
-                with contextlib.suppress(FileNotFoundError):
-                    shutil.copyfile(place / name, copy / name)
-            file = copy / DATABASE
         with _as_sentence(place):
-            refuse_journal_of_others(file)
-            db = sqlite3.connect(
-                f"{file.absolute().as_uri()}?mode=rw",
-                timeout=60,
-                uri=True,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-        stack.callback(db.close)
-        with _as_sentence(place), bounded(db, file):
-            restrict(db)
-            check_database(db, file, SCHEMA)
+            db = stack.enter_context(opened(place / DATABASE, SCHEMA, write=True))
             # A power cut may cost the last draws, a killed process nothing.
-            db.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
+            db.execute("PRAGMA synchronous = NORMAL")
         yield db
-
-
-@contextlib.contextmanager
-def _held(place: FilePath) -> Iterator[None]:
-    """Holds the folder's lock; it is released when the process ends, also where that is killed."""
-    with _as_sentence(place):
-        refuse_journal_of_others(place / LOCK)
-        lock = sqlite3.connect(place / LOCK, timeout=2, isolation_level=None)  # readers look at it for an instant
-    try:
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error):
-                raise StoreError(f"the folder {place} cannot be written: {error}.") from error
-            raise StoreError(f"another process is running in {place}. Wait for it, or choose another folder.") from None
-        except sqlite3.DatabaseError as error:
-            raise StoreError(
-                f"{place / LOCK} is damaged ({error}); remove it if no process is running there."
-            ) from error
-        yield
-    finally:
-        lock.close()
-
-
-def _is_held(place: FilePath) -> bool:
-    """Whether a process is running in a folder; looking takes no lock that would keep one from starting."""
-    file = place / LOCK
-    if not file.exists():
-        return False
-    refuse_journal_of_others(file)
-    look = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", timeout=0, uri=True)
-    try:
-        look.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError as error:
-        return "locked" in str(error)
-    except sqlite3.DatabaseError:
-        return False
-    finally:
-        look.close()
-    return False

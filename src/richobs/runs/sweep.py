@@ -2,10 +2,12 @@
 
 sweep.json     the list of cells: which world, which settings, which folder
 results.jsonl  one line for each attempt at a cell, once it ended
+sweep.lock     held by the process that runs the sweep
 RUN/           the run of a cell, as `runs.store` keeps it
 
 A cell is run by a top-level function of the cell and a folder, so any executor can do it. What is finished is not run again,
-and a run that was killed goes on where it stopped.
+and a run that was killed goes on where it stopped. A line of results that a full disk or a kill cut off counts as not
+written: its cell goes on with what its folder holds.
 """
 
 import contextlib
@@ -13,6 +15,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
 import multiprocessing
 import os
 import platform
@@ -22,17 +25,31 @@ import sys
 import tempfile
 import threading
 import time
+import typing
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from richobs.core.arguments import absolute_path, file_path, whole_number
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError
-from richobs.core.files import write_atomically
+from richobs.core.events import fits
+from richobs.core.executors import Workers, checked_workers
+from richobs.core.files import (
+    LARGEST_JSON,
+    MOST_VALUES,
+    is_there,
+    make_folder,
+    parse_json,
+    read_json,
+    remove_abandoned,
+    write_atomically,
+)
+from richobs.core.locks import held
 from richobs.core.processes import (
     GUARD,
     LOOK,
@@ -45,14 +62,20 @@ from richobs.core.processes import (
 from richobs.core.settings import Settings
 from richobs.learners import learner
 from richobs.runs import session
+from richobs.runs.certificate import Certificate
 from richobs.runs.store import CERTIFICATE, LOCK, StoredRun
 from richobs.worlds.gymnasium_ids import is_gymnasium_id
 from richobs.worlds.registry import config_class, configure, full_id, make
 
 FORMAT, VERSION = "richobs-sweep", 1
-SWEEP, RESULTS = "sweep.json", "results.jsonl"
+SWEEP, RESULTS, SWEEP_LOCK = "sweep.json", "results.jsonl", "sweep.lock"
 FIXED = frozenset({"seed", "workers"})  # settings of a run that a sweep chooses itself
 LONGEST = 150  # characters of a folder's name
+LONGEST_MESSAGE = 2_000  # characters of why a cell failed
+LONGEST_LINE = 2**16  # bytes of a line of results
+LARGEST_RESULTS = 2**28  # bytes of all lines
+MAX_RUNS = 20_000  # of a sweep or an arena, unless told otherwise
+MOST_RUNS = 100_000  # of any: so many cells fit into `sweep.json`
 BEAT = 10.0  # seconds after which it is told how far a sweep is, also where nothing ended
 
 Work = Callable[["Cell", str], "CellResult"]
@@ -88,11 +111,13 @@ class Cell:
         Raises:
             KeyError, TypeError, ValueError: it is none.
         """
-        run, world = values["run"], values["world"]
+        run, world, settings = values["run"], values["world"], values["settings"]
         if not isinstance(run, str) or not isinstance(world, str) or not _is_name(run):
-            raise ValueError(f"{run!r} names no folder beside {SWEEP}")
+            raise ValueError(f"{run!r:.80} names no folder beside {SWEEP}")
+        if not isinstance(settings, dict):
+            raise TypeError(f"the settings of {run} are a {type(settings).__name__}")
         varied = tuple((str(name), value) for name, value in values["varied"])
-        return cls(run, world, Settings.from_plain(values["settings"]), varied)
+        return cls(run, world, Settings.from_plain(settings), varied)
 
 
 @dataclass(frozen=True)
@@ -112,20 +137,26 @@ class CellResult:
     seconds: float = 0.0  # by the clock, likewise
     certificate: str = ""  # SHA-256 of the certificate's file, or of what else the work keeps
 
+    @property
+    def line(self) -> bytes:
+        """The result as a line of `results.jsonl`."""
+        told = dataclasses.replace(self, message=self.message[:LONGEST_MESSAGE])
+        return (json.dumps(told.as_plain()) + "\n").encode()
+
     def as_plain(self) -> dict[str, Any]:
         """Returns the result in plain values."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> "CellResult":
+    def from_plain(cls, values: Any) -> "CellResult":
         """Returns the result that `as_plain` took apart.
 
         Raises:
             TypeError: it is none.
         """
-        result = cls(**values)
-        if not isinstance(result.run, str) or result.state not in ("finished", "failed"):
-            raise TypeError(f"{result.run!r} has the state {result.state!r}")
+        result = from_record(cls, values)
+        if result.state not in ("finished", "failed"):
+            raise TypeError(f"{result.run!r:.80} has the state {result.state!r:.80}")
         return result
 
 
@@ -142,27 +173,77 @@ class SweepProgress(NamedTuple):
 Watch = Callable[[SweepProgress], None]
 
 
-def seed_list(text: str) -> list[int]:
+Record = TypeVar("Record")
+
+
+def from_record(kind: type[Record], values: Any) -> Record:
+    """Returns a dataclass of plain values from anybody.
+
+    Raises:
+        TypeError: a field is missing or unknown, or its value is of another type than is declared, or not finite.
+    """
+    if not isinstance(values, dict):
+        raise TypeError(f"it is a {type(values).__name__}")
+    hints = typing.get_type_hints(kind)
+    for name, value in values.items():
+        is_finite = not isinstance(value, float) or math.isfinite(value)
+        if name not in hints or not fits(value, hints[name]) or not is_finite:
+            raise TypeError(f"{name!r:.80} is {value!r:.80}")
+    return kind(**values)
+
+
+def seed_list(text: str) -> Iterator[int]:
     """Returns the seeds that a text names: `0:20` are those from 0 to 19, `3,7` are two, and both can be mixed.
 
     Raises:
         InvalidInput: the text names none.
     """
-    seeds: list[int] = []
+    seeds: list[range] = []
     for part in text.split(","):
         first, colon, end = part.partition(":")
         try:
-            seeds += range(int(first), int(end)) if colon else [int(first)]
+            seeds.append(range(int(first), int(end) if colon else int(first) + 1))
         except ValueError:
             raise InvalidInput(
-                f"seeds are written as 0:20 (from 0 to 19) or as 3,7,9; {part!r} in {text!r} is neither."
+                f"seeds are written as 0:20 (from 0 to 19) or as 3,7,9; {part!r:.80} in {text!r:.80} is neither."
             ) from None
-    if not seeds:
-        raise InvalidInput(f"a sweep needs at least one seed; {text!r} names none.")
-    return seeds
+    if not any(seeds):
+        raise InvalidInput(f"a sweep needs at least one seed; {text!r:.80} names none.")
+    return itertools.chain.from_iterable(seeds)
 
 
-def plan_cells(world: str, seeds: Sequence[int], varied: Mapping[str, Sequence[Any]]) -> list[Cell]:
+def counted_seeds(seeds: Iterable[int], settings: int, max_runs: int) -> list[int]:
+    """Returns the seeds of every setting, after counting the runs: more seeds than are needed to refuse are not made.
+
+    Args:
+        seeds: of the runs, as many as there are; perhaps without an end.
+        settings: number of settings that each seed is run with.
+        max_runs: number of runs that are allowed, at most MOST_RUNS.
+
+    Raises:
+        InvalidInput: there are more runs, or no seed.
+    """
+    most = whole_number("max_runs", max_runs, least=1, most=MOST_RUNS)
+    try:
+        chosen = [whole_number("a seed", seed, least=None) for seed in itertools.islice(seeds, most + 1)]
+    except TypeError:
+        raise InvalidInput(f"seeds are whole numbers, or a text such as 0:20; got {seeds!r:.80}.") from None
+    if not chosen:
+        raise InvalidInput("at least one seed is needed; there are none.")
+    if len(chosen) * settings > most:
+        at_least = "at least " if len(chosen) > most else ""
+        several = "s" if settings > 1 else ""
+        raise InvalidInput(
+            f"{settings:,} setting{several} with {at_least}{len(chosen):,} seeds are {at_least}{settings * len(chosen):,} "
+            f"runs; {most:,} are allowed. Ask for fewer, or raise max_runs (--max-runs), to at most {MOST_RUNS:,}; further "
+            "runs need another folder."
+        )
+    return chosen
+
+
+def plan_cells(
+    world: str, seeds: Iterable[int], varied: Mapping[str, Sequence[Any]], *, max_runs: int = MAX_RUNS
+) -> list[Cell]:
     """Returns the cells of a sweep: every combination of values, each with every seed. Nothing is built or played.
 
     Args:
@@ -170,15 +251,17 @@ def plan_cells(world: str, seeds: Sequence[int], varied: Mapping[str, Sequence[A
         seeds: of the runs.
         varied: values by name. A name is a setting of the run (`epsilon`, `learner`) or a parameter of the world
             (`horizon`); a world's parameter with the name of a setting is written `world_seed`.
+        max_runs: more are refused, before they are listed.
 
     Raises:
-        InvalidInput: a name or a value that does not exist, or no cell, or one twice.
+        InvalidInput: a name or a value that does not exist, or no cell, or one twice, or too many.
     """
-    if not seeds:
-        raise InvalidInput("a sweep needs at least one seed; there are none.")
+    if not isinstance(world, str):
+        raise InvalidInput(f"a sweep needs the id of a world, such as 'lock/5'; got {world!r:.80}.")
     for name, values in varied.items():
         if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
-            raise InvalidInput(f"a sweep needs a list of at least one value of {name}; got {values!r}.")
+            raise InvalidInput(f"a sweep needs a list of at least one value of {name}; got {values!r:.80}.")
+    seeds = counted_seeds(seeds, math.prod(len(values) for values in varied.values()), max_runs)
     settings_of_runs = {f.name for f in dataclasses.fields(Settings)} - FIXED
     cells: list[Cell] = []
     for values in itertools.product(*varied.values()):
@@ -238,7 +321,7 @@ def _plain(value: Any) -> Any:
 
 def _is_name(run: str) -> bool:
     """Whether a text is the name of one folder, and no way to another place."""
-    return re.fullmatch(r"[A-Za-z0-9_=+-][A-Za-z0-9._=,+-]*", run) is not None
+    return re.fullmatch(r"[A-Za-z0-9_=+-][A-Za-z0-9._=,+-]{0,200}", run) is not None
 
 
 def run_cell(cell: Cell, folder: str) -> CellResult:
@@ -265,7 +348,12 @@ def read_cell(cell: Cell, folder: str | os.PathLike[str]) -> CellResult:
     same = (stored.world, dataclasses.replace(stored.settings, workers=1)) == (cell.world, cell.settings)
     if stored.certificate is None or not same:
         raise InvalidFile(f"{os.fspath(folder)} does not hold the finished run of {cell.setting}, {cell.run}.")
-    found = stored.certificate.content["result"]
+    return _certified(cell, stored.certificate, file_digest(FilePath(folder) / CERTIFICATE))
+
+
+def _certified(cell: Cell, certificate: Certificate, digest: str) -> CellResult:
+    """Returns what a certificate says about its cell."""
+    found = certificate.content["result"]
     claimed = float(found["epsilon"]) if found["guaranteed"] else None
     return CellResult(
         run=cell.run,
@@ -276,7 +364,7 @@ def read_cell(cell: Cell, folder: str | os.PathLike[str]) -> CellResult:
         as_asked=claimed is not None and claimed <= cell.settings.epsilon,
         lower=found["lower"],
         upper=found["upper"],
-        certificate=file_digest(FilePath(folder) / CERTIFICATE),
+        certificate=digest,
     )
 
 
@@ -297,13 +385,13 @@ class Sweep:
         """
         place = FilePath(folder)
         try:
-            content = json.loads((place / SWEEP).read_bytes())
+            if not is_there(place / SWEEP):
+                raise InvalidFile(f"there is no sweep in {place}: it has no {SWEEP}.")
+            content = read_json(place / SWEEP)
             if (content["format"], content["version"]) != (FORMAT, VERSION):
                 raise ValueError(f"format {content['format']!r}, version {content['version']!r}")
             cells = tuple(Cell.from_plain(values) for values in content["cells"])
-        except FileNotFoundError:
-            raise InvalidFile(f"there is no sweep in {place}: it has no {SWEEP}.") from None
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise InvalidFile(f"{place / SWEEP} is damaged, or was made by another version: {error}.") from error
         return cls(place, cells, _read_results(place, {cell.run for cell in cells}))
 
@@ -341,17 +429,43 @@ def run_cells(
         watch: told how far the sweep is whenever that changes, and at least every `BEAT` seconds.
 
     Raises:
+        InvalidFile: something in the folder is a link, or damaged.
         InvalidInput: the folder holds another sweep.
         OSError: the folder cannot be written.
+        StoreError: another process runs the sweep in this folder.
     """
-    if workers is not None and workers < 1:
-        raise InvalidInput(f"workers must be at least 1; got {workers}.")
+    width = None if workers is None else checked_workers(workers)
+    Workers(executor=executor)  # refuses what is no executor
     if executor is None:
         leave_unguarded_script()
-    place = FilePath(folder).absolute()
+    place = absolute_path(file_path(folder, "a sweep's folder"))
+    _check_place(place, cells)
+    make_folder(place)
+    with held(place / SWEEP_LOCK):
+        return _run_missing(cells, place, width, executor, work, kept, fresh, watch)
+
+
+def _run_missing(
+    cells: Sequence[Cell],
+    place: FilePath,
+    workers: int | None,
+    executor: Executor | None,
+    work: Work,
+    kept: str,
+    fresh: bool,
+    watch: Watch,
+) -> Sweep:
+    """Runs the cells that are not finished, as `run_cells` does, in a folder that nobody else runs."""
     token = _keep_plan(place, cells)
     results = _read_results(place, {cell.run for cell in cells})
-    missing = [cell for cell in cells if not _is_done(place, results.get(cell.run), kept)]
+    missing = []
+    for cell in cells:
+        finished = _finished(place, cell, results.get(cell.run), kept)
+        if finished is None:
+            missing.append(cell)
+        else:
+            results[cell.run] = finished
+    _keep_results(place, results)
     state = {cell.run: "finished" for cell in cells}
     state.update({cell.run: "waiting" for cell in missing})
 
@@ -361,6 +475,7 @@ def run_cells(
 
     tell(0)
     home = _Home(str(place), platform.node(), token)
+    workers = min(workers or _cpus(), max(1, len(missing)))
     with contextlib.closing(_Sender(work, home, workers, executor, fresh)) as sender:
         for step in _ended(missing, sender):
             if isinstance(step, int):
@@ -369,8 +484,8 @@ def run_cells(
             running, result, files = step
             if files is not None:
                 _unpack(place / result.run, files)
-            with (place / RESULTS).open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(result.as_plain()) + "\n")
+            with (place / RESULTS).open("ab") as stream:
+                stream.write(result.line)
             state[result.run] = result.state
             tell(running, result)
     return Sweep.read(place)
@@ -407,19 +522,22 @@ def _run_from(work: Work, cell: Cell, home: _Home) -> tuple[CellResult, dict[str
 class _Sender:
     """Sends cells to an executor that was given, or to a pool of processes of its own, which is renewed where it breaks."""
 
-    def __init__(self, work: Work, home: _Home, workers: int | None, executor: Executor | None, fresh: bool):
+    def __init__(self, work: Work, home: _Home, workers: int, executor: Executor | None, fresh: bool):
         self._work, self._home, self._given, self._fresh = work, home, executor, fresh
         self._pool: ProcessPoolExecutor | None = None
         self._before = set(multiprocessing.active_children())
-        self.width: int | None = None if executor is not None else workers or _cpus()  # cells at the same time
+        self.width: int | None = None if executor is not None else workers  # cells at the same time
 
     def send(self, cell: Cell) -> "Future[tuple[CellResult, dict[str, bytes] | None]]":
         """Sends one cell."""
         if self._given is not None:
             return self._given.submit(_run_from, self._work, cell, self._home)
         with one_thread_each(), interruptions_held_back():
-            if self._pool is None:
-                self._pool = self._new_pool()
+            if self._pool is not None:
+                with contextlib.suppress(BrokenProcessPool):  # a process died that had nothing to do
+                    return self._pool.submit(_run_from, self._work, cell, self._home)
+                self.renew()
+            self._pool = self._new_pool()
             return self._pool.submit(_run_from, self._work, cell, self._home)
 
     def _new_pool(self) -> ProcessPoolExecutor:
@@ -526,56 +644,105 @@ def _unpack(folder: FilePath, files: Mapping[str, bytes]) -> None:
             stream.write(content)
 
 
+def _check_place(place: FilePath, cells: Sequence[Cell]) -> None:
+    """Refuses a folder that is no sweep's, before anything is written into it.
+
+    Raises:
+        InvalidFile: a link stands in the place of a run's folder, and the run would be written elsewhere.
+        InvalidInput: the folder holds something else.
+    """
+    if not is_there(place / SWEEP) and place.exists():
+        for begun in place.glob(f".{SWEEP}.*"):
+            remove_abandoned(begun)  # by a process that was killed before it had written the list of cells
+        if any(entry.name != SWEEP_LOCK and not entry.name.startswith(f".{SWEEP}.") for entry in place.iterdir()):
+            raise InvalidInput(f"{place} holds something else than a sweep. Choose another folder.")
+    for cell in cells:
+        if (place / cell.run).is_symlink():
+            raise InvalidFile(f"{place / cell.run} is a link; a run is kept in a folder of its own.")
+
+
 def _keep_plan(place: FilePath, cells: Sequence[Cell]) -> str:
     """Writes the list of cells, or checks that the folder holds the same; returns its digest."""
-    content = {"format": FORMAT, "version": VERSION, "cells": [cell.as_plain() for cell in cells]}
-    text = (json.dumps(content, indent=1) + "\n").encode()
     file = place / SWEEP
-    if file.exists():
+    if is_there(file):
         if list(Sweep.read(place).cells) != [Cell.from_plain(json.loads(json.dumps(c.as_plain()))) for c in cells]:
             raise InvalidInput(
                 f"{place} holds another sweep, with other cells. Choose another folder, or ask for the same sweep."
             )
         return file_digest(file)
-    if place.exists() and any(place.iterdir()):
-        raise InvalidInput(f"{place} holds something else than a sweep. Choose another folder.")
+    content = {"format": FORMAT, "version": VERSION, "cells": [cell.as_plain() for cell in cells]}
+    text = (json.dumps(content, indent=1) + "\n").encode()
+    if len(text) > LARGEST_JSON or text.count(b",") >= MOST_VALUES:
+        raise InvalidInput(f"{len(cells):,} runs are more than {SWEEP} can hold. Several folders can share them.")
     with write_atomically(file) as stream:
         stream.write(text)
     return file_digest(file)
 
 
 def _read_results(place: FilePath, runs: set[str]) -> dict[str, CellResult]:
-    """Returns the last result of every run that ended, with the seconds of all attempts; a torn last line is left out."""
+    """Returns the last result of every run that ended, with the seconds of all attempts.
+
+    A line that is no JSON was cut off, alone or with the next one behind it, and is left out.
+
+    Raises:
+        InvalidFile: the file is a link, or too large, or a line is something else than a result.
+    """
     found: dict[str, CellResult] = {}
-    try:
-        lines = (place / RESULTS).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+    file = place / RESULTS
+    if not is_there(file):
         return found
-    for i, line in enumerate(lines):
-        try:
-            result = CellResult.from_plain(json.loads(line))
-        except (TypeError, ValueError) as error:
-            if i == len(lines) - 1:
+    if file.stat().st_size > LARGEST_RESULTS:
+        raise InvalidFile(f"{file} has more than {LARGEST_RESULTS:,} bytes, more than the results of a sweep take.")
+    with file.open("rb") as stream:
+        for i, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), start=1):
+            if len(line) > LONGEST_LINE:
+                raise InvalidFile(f"{file}, line {i}, is damaged: it has more than {LONGEST_LINE:,} bytes.")
+            try:
+                content = parse_json(line)
+            except ValueError:
                 continue
-            raise InvalidFile(f"{place / RESULTS}, line {i + 1}, is damaged: {error}.") from error
-        if result.run in runs:
-            before = found.get(result.run, CellResult(result.run, "failed"))
-            cpu, clock = before.cpu_seconds + result.cpu_seconds, before.seconds + result.seconds
-            found[result.run] = dataclasses.replace(result, cpu_seconds=cpu, seconds=clock)
+            try:
+                result = CellResult.from_plain(content)
+            except TypeError as error:
+                raise InvalidFile(f"{file}, line {i}, is damaged: {error}.") from error
+            if result.run in runs:
+                before = found.get(result.run, CellResult(result.run, "failed"))
+                cpu, clock = before.cpu_seconds + result.cpu_seconds, before.seconds + result.seconds
+                found[result.run] = dataclasses.replace(result, cpu_seconds=cpu, seconds=clock)
     return found
 
 
-def _is_done(place: FilePath, result: CellResult | None, kept: str) -> bool:
-    """Whether a cell is finished, and what it left the file that it was then."""
+def _keep_results(place: FilePath, results: Mapping[str, CellResult]) -> None:
+    """Writes what was read as one line for each run, where the file has others: no line is torn, and none too many."""
+    file, text = place / RESULTS, b"".join(result.line for result in results.values())
+    if is_there(file) and file.read_bytes() != text:
+        with write_atomically(file) as stream:
+            stream.write(text)
+
+
+def _finished(place: FilePath, cell: Cell, result: CellResult | None, kept: str) -> CellResult | None:
+    """Returns the result of a cell that is finished, as its certificate has it; None where the cell must be run."""
     if result is None or result.state != "finished":
-        return False
-    file = place / result.run / kept
-    return file.exists() and file_digest(file) == result.certificate
+        return None
+    file = place / cell.run / kept
+    if not is_there(file) or file_digest(file) != result.certificate:
+        return None
+    if kept != CERTIFICATE:
+        return result
+    derived = _certified(cell, Certificate.load(file), result.certificate)
+    return dataclasses.replace(derived, cpu_seconds=result.cpu_seconds, seconds=result.seconds)
 
 
 def file_digest(file: FilePath) -> str:
-    """Returns the SHA-256 of a file."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    """Returns the SHA-256 of a file.
+
+    Raises:
+        InvalidFile: it has more bytes than a file of JSON may have.
+    """
+    with file.open("rb") as stream:
+        if os.fstat(stream.fileno()).st_size > LARGEST_JSON:
+            raise InvalidFile(f"{file} has more than {LARGEST_JSON:,} bytes.")
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _cpus() -> int:

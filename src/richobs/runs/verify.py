@@ -13,9 +13,9 @@ from richobs.core.events import Callback
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Spent
 from richobs.core.moments import PRECISION, ROUNDINGS, UNIT_ROUNDOFF
-from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Outcome
+from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Outcome, number_words
 from richobs.core.policies import SavablePolicy
-from richobs.core.problem import Problem, as_problem
+from richobs.core.problem import ROLLOUTS, Problem, as_problem
 from richobs.core.version import __version__
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
@@ -23,29 +23,30 @@ from richobs.runs.certificate import Certificate, Verification, certify, recorde
 from richobs.runs.rescaling import NUMBERS, rescaling
 from richobs.runs.session import engine_name, run
 
-BUDGET = 20_000_000  # episodes, about twenty seconds; `Work.cost` says what else counts as how many
-VALUES = 10  # of the class at one observation, that take about as long as an episode
-DRAW = 1_000  # episodes that take about as long as one draw of an engine that counts
+BUDGET = 120_000_000  # microseconds of work by the estimate in `Work`: two minutes, and mostly less than half of that
+EPISODES_AT_ONCE = 500  # values of the class at one observation that take about a microsecond where episodes are many
+CELLS = 20  # probabilities of a process that a draw of counts reads in about a microsecond
 
 
 class Work(NamedTuple):
-    """What `verify` has to repeat, as a certificate lists it; a repeat that needs more is stopped."""
+    """What `verify` has to repeat, as a certificate lists it; a repeat that needs more is stopped.
+
+    Times are estimates from measurements of every learner, mostly too long: a request takes 75 to 4,000 microseconds at
+    each level, and longer where the class is large.
+    """
 
     spent: Spent  # requests and episodes
     horizon: int
     counted: bool  # whether episodes are drawn as counts, so that a request takes as long for few as for many
     values: int  # of the class at one observation of each level
-    level_work: int  # episodes that take about as long as what the learner computes for a request at each level
+    request: int  # microseconds for each request
+    episode: int  # microseconds for each episode
+    once: int  # microseconds for what is done once: reading the class, and playing the policy where V* is known
 
     @property
     def cost(self) -> int:
-        """What it counts in a budget.
-
-        That is the most of three: its episodes, or a thousand for each request where the engine counts; what the learner
-        computes for each request; and its class.
-        """
-        played = DRAW * self.spent.requests if self.counted else self.spent.episodes
-        return max(played, self.spent.requests * self.horizon * self.level_work, self.values // VALUES)
+        """What it counts in a budget: microseconds, about."""
+        return self.once + self.spent.requests * self.request + self.spent.episodes * self.episode
 
     @property
     def words(self) -> str:
@@ -53,8 +54,18 @@ class Work(NamedTuple):
         how = "draws counts of" if self.counted else "plays"
         return (
             f"it {how} {self.spent.episodes:,} episodes of {self.horizon:,} levels in {self.spent.requests:,} requests, and "
-            f"the class has {self.values:,} values at one observation of each level"
+            f"the class has {self.values:,} values at one observation of each level; that takes {self.time} at most, by a "
+            "rough estimate"
         )
+
+    @property
+    def time(self) -> str:
+        """The cost in words: `2 minutes`."""
+        seconds = self.cost / 10**6
+        for unit, size in (("year", 365 * 86_400), ("day", 86_400), ("hour", 3_600), ("minute", 60)):
+            if seconds >= 2 * size:
+                return f"{round(seconds / size):,} {unit}s"
+        return f"{max(math.ceil(seconds), 2)} seconds"
 
 
 def work_of(certificate: Certificate, problem: Problem | Environment, functions: FunctionClass | None = None) -> Work:
@@ -68,12 +79,26 @@ def work_of(certificate: Certificate, problem: Problem | Environment, functions:
     given, settings = as_problem(problem, functions), certificate.settings
     rows = certificate.content["ledger"]
     spent = Spent(sum(row[3] for row in rows), sum(row[4] for row in rows))
-    values = sum(given.functions.level_size(h) for h in range(given.horizon)) * given.n_actions
+    H, process = given.horizon, given.process
+    values = sum(given.functions.level_size(h) for h in range(H)) * given.n_actions
     chosen = learner(settings.learner)
     counted = engine_name(given, chosen, settings) == "counted"
-    return Work(spent, given.horizon, counted, values, chosen.level_work)
+    read = values
+    if counted and process is not None:  # each draw is about one level
+        read = values // H + sum(part.size for part in (*process.transitions, *process.emissions)) // CELLS
+    return Work(
+        spent,
+        H,
+        counted,
+        values,
+        request=H * chosen.level_work + read,
+        episode=0 if counted else H + values // EPISODES_AT_ONCE,
+        once=values + (ROLLOUTS * H if process is None and given.knows_optimum else 0),
+    )
 
 
+LONGEST_DETAIL = 2_000  # characters of a finding
+CLAIM_TOLERANCE = 1e-9  # share of the rewards' range by which what is true and what is claimed may differ by rounding
 DEVICE_TOLERANCE = 1e-9  # share of the rewards' range by which numbers of a run on a device may differ in a repeat
 SIMILAR = 8  # times the rounding that a file states, a repeat may have at most: devices add up in blocks of other sizes
 MEASURED = ("constants", "result", "claims", "units")  # parts of a certificate that depend on what a device computed
@@ -120,9 +145,15 @@ def verify(
     callback: Callback | None = None,
     budget: int | None = BUDGET,
 ) -> Verification:
-    """Derives the constants again, runs the draws again from the seed, and compares every byte.
+    """Derives the constants again, runs the draws again from the seed, and compares the certificate to the last byte.
 
-    Where V* is known it also says whether the claim was true.
+    Compared is the text that `Certificate.to_json` writes: every value, the sign of a zero, the order of parts. Not compared
+    are the white space of a file, the versions that it names (a finding says which are others), and how many episodes a
+    deterministic environment really played, which depends on what it had in its memory (only that the number is possible).
+    Numbers of a run on a device may differ by rounding (docs/scale.md). docs/reliability.md has the whole list.
+
+    Where V* is known it also compares U, W and the gap with the truth. A claim may be false with probability delta; a false
+    one does not agree all the same.
 
     Args:
         certificate: what to check.
@@ -130,9 +161,9 @@ def verify(
         functions: the class, where an environment is given.
         policy: the policy that was handed over with the certificate, to see that it is the certified one.
         callback: called with a `Progress` after every event of the new run.
-        budget: episodes that may be played. A certificate may come from anybody and ask for any number. Where the engine
-            draws counts, a request counts as a thousand, and where a learner computes long for a request, that counts as the
-            episodes that take as long. None: as many as the certificate lists.
+        budget: microseconds of work that may be done, by an estimate from the requests, episodes and levels that the
+            certificate lists and from the size of the class (`work_of`). A certificate may come from anybody and ask for
+            any number. An environment of your own may take longer than the estimate. None: as much as the certificate lists.
 
     Raises:
         InvalidInput: it would take more than the budget; nothing was played.
@@ -154,7 +185,13 @@ def verify(
         )
     found = _verified(certificate, given, policy, callback, work.spent)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return dataclasses.replace(found, certificate=certificate.digest, at=today, version=__version__)
+    findings = tuple(dataclasses.replace(f, detail=_cut(f.detail)) for f in found.findings)
+    return Verification(findings, certificate=certificate.digest, at=today, version=__version__)
+
+
+def _cut(text: str) -> str:
+    """Returns the beginning of a long text: a certificate may put anything into a detail."""
+    return text if len(text) <= LONGEST_DETAIL else f"{text[:LONGEST_DETAIL]}..."
 
 
 def _verified(
@@ -221,9 +258,12 @@ def _verified(
         findings.append(Finding("values of the class", same, agreed))
     if real is not None and again["result"]["real_episodes"] is not None:
         again["result"]["real_episodes"] = real  # depends on what the environment had in its memory before
+    findings.append(versions_finding(again["versions"], content["versions"]))
     again["versions"] = content["versions"]
     if device is None:
         wrong, agreed = first_difference(again, content, "certificate"), "to the last byte"
+        if wrong is None and Certificate(again).to_json() != certificate.to_json():
+            wrong = "the parts of the certificate are in another order than a run writes them"
     else:  # where it is computed may differ, decisions may not
         again["settings"]["device"] = again["device"]["name"] = device
         findings.append(device_finding(again["device"], content.get("device")))
@@ -231,14 +271,61 @@ def _verified(
         agreed = f"in every decision, and in every number but for rounding, on device {settings.device!r}"
     agreed = f"{len(outcome.trace)} tests drawn again agree {agreed}"
     findings.append(Finding("run", wrong is None, wrong or agreed))
-    if given.knows_optimum and outcome.guaranteed:
-        report = given.value(outcome.policy)
-        low = given.optimal_value - report.high  # the smallest possible gap to V*
-        detail = (
-            f"V* is {given.optimal_value:.6g} and the policy's value {report}; {outcome.epsilon:g} below is allowed"
-        )
-        findings.append(Finding("claim", low <= outcome.epsilon, detail))
+    if given.knows_optimum:
+        findings += claim_findings(content["result"], given, outcome.policy, settings.delta, chosen.near_best_sequence)
     return Verification(tuple(findings))
+
+
+def claim_findings(
+    result: dict[str, Any], problem: Problem, policy: SavablePolicy, delta: float, best_sequence: bool
+) -> list[Finding]:
+    """Compares U, W and the gap of a certificate with what is known to be true; nothing is found of what it does not claim.
+
+    A number is called false where it cannot be true, by more than rounding. V* is known exactly where the process is
+    written down or Q* is in the class; elsewhere it is known to be at least the policy's value. So is the best action
+    sequence's value, which stands for V* in the claims of some learners.
+
+    Args:
+        result: that part of the certificate.
+        problem: whose optimum is known.
+        policy: the certified one.
+        delta: probability with which a claim may be false.
+        best_sequence: whether the claim compares with the best action sequence.
+    """
+    value = problem.value(policy)
+    exact = not best_sequence and (problem.process is not None or problem.optimal_function is not None)
+    best = problem.optimal_value if exact else value.low
+    truth = f"V* is {'' if exact else 'at most '}{problem.optimal_value:.6g} and the policy's value {value}"
+    low, high = problem.env.reward_range
+    slack = CLAIM_TOLERANCE * (high - low)
+    upper, lower, gap = result["upper"], result["lower"], result["epsilon"] if result["guaranteed"] else None
+    stated = [] if upper is None else [("U", f"V* is at most {number_words(upper, up=True)}", best - upper)]
+    if lower is not None:
+        stated.append(("W", f"the policy's value is at least {number_words(lower, up=False)}", lower - value.high))
+    if gap is not None:
+        words = f"the policy's value is at most {number_words(gap, up=True)} below V*"
+        stated.append(("gap", words, best - value.high - gap))
+    false = f" This is false. It may be with probability {delta:g}, and where an assumption of the claim does not hold."
+    return [
+        Finding(f"claim {name}", over <= slack, f"{words} is claimed. {truth}.{'' if over <= slack else false}")
+        for name, words, over in stated
+    ]
+
+
+def versions_finding(again: dict[str, str], file: dict[str, Any]) -> Finding:
+    """Returns whether a certificate names versions of the same software; that they are others is said, and is no fault.
+
+    Args:
+        again: that part of the repeat's certificate.
+        file: that part of the certificate.
+    """
+    plain = {*again} == {*file} and all(isinstance(version, str) for version in file.values())
+    if not plain:
+        return Finding("versions", False, f"the certificate names {file!r:.80}, and a run names {', '.join(again)}")
+    others = [
+        f"{name} {file[name]:.40}, and this is {version}" for name, version in again.items() if file[name] != version
+    ]
+    return Finding("versions", True, f"made with {'; '.join(others)}: not compared" if others else "the same")
 
 
 def device_finding(again: dict[str, Any], file: Any) -> Finding:

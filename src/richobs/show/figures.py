@@ -3,7 +3,7 @@
 import io
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import matplotlib
@@ -26,23 +26,24 @@ BLUE, ORANGE, GREY, INK = (LIGHT[name] for name in ("agreed", "eliminated", "pas
 
 def write_figures(runs: Sequence[StoredRun], page: pathlib.Path) -> list[pathlib.Path]:
     """Writes the figures of every run, and the comparison of several, beside the page; returns their files."""
-    drawn: list[tuple[str, Figure]] = []
+    written = []
+    for name, figure in _figures(runs):  # one at a time: a figure takes megabytes
+        lay_out(figure)
+        written += [write_figure(figure, page.with_name(f"{page.stem}-{name}.{kind}"), kind) for kind in ("png", "svg")]
+    return written
+
+
+def _figures(runs: Sequence[StoredRun]) -> Iterator[tuple[str, Figure]]:
+    """Yields the figures of every run, and the comparison of several, each with its name."""
     for i, run in enumerate(runs, start=1):
-        drawn.append((f"{page.stem}-run-{i}", _progress(run)))
+        yield f"run-{i}", _progress(run)
         tree = search_tree([p.event for p in run.steps], run.ledger, run.horizon, run.n_actions)
         if not tree.is_bare:
-            drawn.append((f"{page.stem}-tree-{i}", _tree(run, tree)))
+            yield f"tree-{i}", _tree(run, tree)
         if charts := [one for one in series(run.steps) if one.curves]:
-            drawn.append((f"{page.stem}-charts-{i}", _charts(run, charts)))
+            yield f"charts-{i}", _charts(run, charts)
     if len(runs) > 1:
-        drawn.append((f"{page.stem}-comparison", _comparison(runs)))
-    for _, figure in drawn:
-        lay_out(figure)
-    return [
-        write_figure(figure, page.with_name(f"{name}.{kind}"), kind)
-        for name, figure in drawn
-        for kind in ("png", "svg")
-    ]
+        yield "comparison", _comparison(runs)
 
 
 def lay_out(figure: Figure) -> None:

@@ -268,7 +268,7 @@ class RunView:
 
     @property
     def verified(self) -> str:
-        """`yes`, `no`, `never` or `nothing` (there is no certificate)."""
+        """What verification.json says: `yes`, `no`, `never` (there is none) or `nothing` (there is no certificate)."""
         if self.run.verification is not None:
             return "yes" if self.run.verification.agrees else "no"
         return "never" if self.finished else "nothing"
@@ -442,6 +442,7 @@ class RunView:
         texts: dict[tuple[str, str, str], int] = {}  # what tests ask and compare, each once
         marks: dict[tuple[str, str], int] = {}  # how nodes look and what that means, each once
         places = {node.path: i for i, node in enumerate(self.tree.nodes)}
+        listed = self.content is None or "paths" not in self.content
         tests = []
         for i, (step, event) in enumerate(zip(self.run.steps, self.events, strict=True)):
             names = (event.question, event.statistic_name, event.threshold_name)
@@ -483,7 +484,8 @@ class RunView:
                 for c in self.candidates.known.values()
             ],
             "claims": [
-                [i + 1, k, _place(p, places), n, _plain(s), _plain(v)] for i, (k, p, n, s, v) in enumerate(self.claims)
+                [i + 1, k, _place(p, places) if listed else words.NONE, n, _plain(s), _plain(v)]
+                for i, (k, p, n, s, v) in enumerate(self.claims)
             ],
         }
 
@@ -501,7 +503,7 @@ class GroupRow(NamedTuple):
     name: str
     runs: tuple[RunView, ...]
     finished: int
-    verified: int
+    verified: int  # of which a verification.json says that everything agreed
     coverage: str
     cells: tuple[Cell, ...]
     dots: tuple[tuple[float, RunView], ...]  # percent of the axis of episodes

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from richobs.core.outcome import number_words
-from richobs.runs.store import StoredRun
+from richobs.runs.store import VERIFICATION, StoredRun
 from richobs.show import words
 from richobs.show.candidates import Candidates
 
@@ -122,9 +122,8 @@ def _found(run: StoredRun, content: dict[str, Any]) -> list[tuple[str, str]]:
     rows.append(("stopped because", str(result["reason"])))
     rows += [("struggled", remark) for remark in result["remarks"]]
     if run.verification is not None:
-        wrong = [f.what for f in run.verification.findings if not f.agrees]
-        said = f"{', '.join(wrong)} did not agree" if wrong else "everything agreed"
-        rows.append(("verified", f"{run.verification.made}: {said}"))
+        found = run.verification
+        rows.append((VERIFICATION, f"says, made {found.made}, that {found.said}; `richobs verify` checks it again"))
     return rows
 
 

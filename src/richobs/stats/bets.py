@@ -224,7 +224,7 @@ class Agreement(NamedTuple):
             n: episodes.
             taken: `[A]` at least `per_gap` times the sum of G plus `per_jump` times the sum of J.
         """
-        logs = np.log(self.weights) + n * self.per_episode - taken
+        logs = np.log(self.weights) + float(n) * self.per_episode - taken
         top = logs.max()
         return float(top + np.log(np.exp(logs - top).sum()))
 

@@ -14,7 +14,7 @@ from richobs.core.arguments import real_number, whole_number
 from richobs.core.environment import Environment, Episodes, at_once, checked_episodes, declares_deterministic
 from richobs.core.errors import InvalidInput, RewardOutOfRange
 from richobs.core.policies import OpenLoop
-from richobs.core.problem import Problem, check_environment
+from richobs.core.problem import Problem, checked_environment
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Observations, Path
 from richobs.worlds.assumptions import AssumptionCheck, AssumptionReport
@@ -60,8 +60,7 @@ def audit(
         Rejected: the environment answered something else than it was asked for. Rewards outside the declared range are
             reported instead.
     """
-    env = given.env if isinstance(given, Problem) else given
-    check_environment(env)
+    env = checked_environment(given.env if isinstance(given, Problem) else given)
     sequences, episodes = whole_number("audit: sequences", sequences), whole_number("audit: episodes", episodes)
     error_rate = real_number("audit: error_rate", error_rate)
     if not 0.001 <= error_rate < 1:

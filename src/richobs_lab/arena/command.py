@@ -13,6 +13,7 @@ from rich.text import Text
 from richobs import InvalidInput
 from richobs.cli.printing import Trimmed, widened
 from richobs.cli.work_options import WorkOptions
+from richobs.runs.sweep import MAX_RUNS
 from richobs.show.summary import plain_console
 from richobs.show.sweep import sweep_watched
 from richobs_lab.arena.contest import BUDGET, SEEDS, families_of, plan_arena, run_arena
@@ -43,6 +44,8 @@ class ArenaCommand:
     stopping rule: then the policy of that moment counts."""
     workers: int | None = None
     """Processes, one run each at a time; by default as many as there are CPUs."""
+    max_runs: int = MAX_RUNS
+    """Refuse more runs than this."""
     out: pathlib.Path | None = None
     """Folder of the arena; by default one under `runs/` named after it. What is finished there is not run again."""
     list: bool = False
@@ -62,6 +65,7 @@ class ArenaCommand:
             budget=self.budget,
             epsilon=self.epsilon,
             delta=self.delta,
+            max_runs=self.max_runs,
         )
         if self.list:
             for family, worlds in families_of(self.worlds.split()).items():

@@ -44,10 +44,24 @@ from richobs import (
     ValueReport,
     make,
 )
-from richobs.core.files import write_atomically
+from richobs.core.arguments import file_path, real_number, whole_number
+from richobs.core.files import is_there, read_json, write_atomically
+from richobs.core.problem import checked_accuracy
+from richobs.core.settings import LARGEST_COUNT
 from richobs.learners import learner
 from richobs.runs import session
-from richobs.runs.sweep import Cell, CellResult, Sweep, Watch, file_digest, folder_name, run_cells
+from richobs.runs.sweep import (
+    MAX_RUNS,
+    Cell,
+    CellResult,
+    Sweep,
+    Watch,
+    counted_seeds,
+    file_digest,
+    folder_name,
+    from_record,
+    run_cells,
+)
 from richobs.worlds.gymnasium_ids import is_gymnasium_id
 from richobs.worlds.registry import configure, full_id
 
@@ -193,12 +207,13 @@ class Arena:
         try:
             if (values["format"], values["version"]) != (FORMAT, VERSION):
                 raise ValueError(f"format {values['format']!r}, version {values['version']!r}")
-            runs = tuple(ArenaRun(**dict(zip(values["columns"], row, strict=True))) for row in values["runs"])
-            given = {str(name): tuple(told) for name, told in values["given"].items()}
+            runs = tuple(ArenaRun.from_plain(dict(zip(values["columns"], row, strict=True))) for row in values["runs"])
+            given = {str(name): tuple(map(str, told)) for name, told in values["given"].items()}
             absent = tuple((str(f), int(h), str(c), str(why)) for f, h, c, why in values["absent"])
-            accuracy = float(values["epsilon"]), float(values["delta"]), int(values["budget"])
-            return cls(*accuracy, given, frozenset(values["silent"]), absent, runs)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            epsilon, delta = checked_accuracy(values["epsilon"], values["delta"], math.inf)
+            budget = whole_number("budget", values["budget"])
+            return cls(epsilon, delta, budget, given, frozenset(map(str, values["silent"])), absent, runs)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InvalidFile(f"this is no arena, or one of another version: {error}.") from error
 
     @classmethod
@@ -208,10 +223,11 @@ class Arena:
         Raises:
             InvalidFile: there is none.
         """
+        place = file_path(file)
         try:
-            return cls.from_plain(json.loads(FilePath(file).read_bytes()))
-        except (OSError, ValueError, RecursionError) as error:
-            raise InvalidFile(f"{os.fspath(file)} holds no arena: {error}.") from error
+            return cls.from_plain(read_json(place))
+        except (OSError, ValueError) as error:
+            raise InvalidFile(f"{place} holds no arena: {error}.") from error
 
     def merged(self, *others: "Arena") -> "Arena":
         """Returns this arena with the runs of others, which asked for the same accuracy.
@@ -260,6 +276,18 @@ class ArenaRun:
     memory: int = 0  # bytes of the process at its peak, the interpreter included
     seconds: float | None = None  # CPU seconds that were allowed; None for any number
 
+    @classmethod
+    def from_plain(cls, values: Any) -> "ArenaRun":
+        """Returns the run that was written as an object of its fields.
+
+        Raises:
+            TypeError: it is none.
+        """
+        run = from_record(cls, values)
+        if run.fate not in FATES:
+            raise TypeError(f"there is no fate {run.fate!r:.80}")
+        return run
+
 
 SAID, SOLVED, UNKNOWN = "solved, and said so", "solved", "ended, and nobody can judge it"
 FALSE, NOTHING, SILENT = "failed and claimed falsely", "failed and claimed nothing", "failed silently"
@@ -283,6 +311,7 @@ def plan_arena(
     budget: int = BUDGET,
     epsilon: float = 0.1,
     delta: float = 0.05,
+    max_runs: int = MAX_RUNS,
 ) -> Contest:
     """Returns who meets whom. Every learner is checked against every world once; nothing is played.
 
@@ -293,15 +322,23 @@ def plan_arena(
         budget: episodes that a run may play. Runs that are drawn as counts have no limit.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that a claim is false.
+        max_runs: more are refused, before they are listed.
 
     Raises:
         InvalidInput: there is no such world or learner, or a number that cannot be.
     """
-    if budget < 1:
-        raise InvalidInput(f"budget must be at least 1; got {budget}.")
+    budget = whole_number("budget", budget, least=1, most=LARGEST_COUNT)
+    for texts in (worlds, learners):
+        if (
+            isinstance(texts, str)
+            or not isinstance(texts, Sequence)
+            or not all(isinstance(text, str) for text in texts)
+        ):
+            raise InvalidInput(f"worlds and learners of an arena are lists of texts; got {texts!r:.80}.")
     entered = [contestant(text) for text in (learners or contestants())]
     asked = Settings(epsilon=epsilon, delta=delta)
     asked.check()
+    seeds = counted_seeds(seeds, len(_worlds(worlds)) * len(entered), max_runs)
     cells: list[Cell] = []
     absent: list[tuple[str, int, str, str]] = []
     for family, world in _worlds(worlds):
@@ -326,7 +363,7 @@ def plan_arena(
     cells.sort(key=lambda cell: cell.settings.seed)  # a contest that is stopped has fewer seeds, not fewer worlds
     given = {c.name: c.given() for c in entered}
     silent = frozenset(c.name for c in entered if not learner(c.learner).claims)
-    return Contest(Arena(epsilon, delta, budget, given, silent, tuple(absent)), tuple(cells))
+    return Contest(Arena(asked.epsilon, asked.delta, budget, given, silent, tuple(absent)), tuple(cells))
 
 
 def families_of(texts: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -582,15 +619,20 @@ def run_arena(
         executor: does the runs instead.
         seconds: CPU seconds that a run may take, without those of the judge; None for any number.
         watch: told how far it is.
+
+    Raises:
+        InvalidInput: the seconds are no number above 0.
     """
-    place = FilePath(folder)
+    if seconds is not None and not real_number("seconds", seconds) > 0:
+        raise InvalidInput(f"a run takes CPU seconds, so more than 0 must be allowed; got {seconds!r}.")
+    place = file_path(folder, "an arena's folder")
     try:
         run_cells(
             contest.cells,
             place,
             workers=workers,
             executor=executor,
-            work=partial(run_contest, seconds=seconds),
+            work=partial(run_contest, seconds=None if seconds in (None, math.inf) else float(seconds)),
             kept=ARENA,
             fresh=True,
             watch=watch,
@@ -623,7 +665,9 @@ def read_runs(contest: Contest, folder: str | os.PathLike[str]) -> Arena:
             continue
         file = place / cell.run / ARENA
         try:
-            found.append(ArenaRun(**json.loads(file.read_bytes())))
+            if not is_there(file):
+                raise ValueError("there is no file")
+            found.append(ArenaRun.from_plain(read_json(file)))
         except (OSError, TypeError, ValueError) as error:
             raise InvalidFile(f"{file} is damaged or missing: {error}.") from error
     return dataclasses.replace(contest.arena, runs=tuple(found))

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from richobs import InvalidInput
+from richobs.core.executors import checked_workers
 from richobs.show.live import EVERY
 from richobs.show.summary import plain_console
 from richobs.show.words import number
@@ -53,8 +53,7 @@ class PaperCommand:
         """Prints what came of every check; the exit status is 1 if one failed."""
         from richobs_lab.paper import runner  # loads every statement's tools, and is needed here only
 
-        if self.workers < 1:
-            raise InvalidInput(f"--workers must be at least 1; got {self.workers}.")
+        checked_workers(self.workers)
         scale: Scale = "fast" if self.fast else "full"
         try:
             with statements_watched(quiet=self.quiet or self.json) as watch:

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from richobs import RichObsError
-from richobs.core.files import write_atomically
+from richobs import InvalidFile, RichObsError
+from richobs.core.files import is_there, read_json, write_atomically
 from richobs.core.processes import LOOK, begin_worker, interruptions_held_back, interruptions_noted, one_thread_each
 from richobs.core.version import __version__
 from richobs_lab.paper import STATEMENTS, load
@@ -205,10 +205,13 @@ def _all_reports(out: Path, scale: Scale) -> list[tuple[Plain, str]]:
     result = []
     for name, module in STATEMENTS.items():
         file, drawing = out / f"{name}.json", out / f"{name}.svg"
-        if file.exists() and drawing.exists():
-            report = json.loads(file.read_text())
-            if (report["scale"], report.get("source")) == (scale, source_digest(module)):
-                result.append((report, drawing.read_text()))
+        if is_there(file) and is_there(drawing):
+            try:
+                report = read_json(file)
+                if (report["scale"], report.get("source")) == (scale, source_digest(module)):
+                    result.append((report, drawing.read_text()))
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                raise InvalidFile(f"{file} or {drawing.name} is damaged ({error!r:.200}). Move them away.") from error
     return result
 
 

@@ -7,14 +7,21 @@ where it was, nothing is measured twice, and what other code measured is never u
 import hashlib
 import json
 import sqlite3
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from richobs import InvalidFile, InvalidInput
+from richobs import InvalidFile, StoreError
+from richobs.core.files import is_there, make_folder
+from richobs.core.locks import held
+from richobs.runs.database import make_database, opened, remove_unfinished
 from richobs_lab.paper.base import Plain
 
-APPLICATION = 0x52424F50  # SQLite's mark of whose file it is: "RBOP"
-LAYOUT = 2
+DATABASE, LOCK = "paper.sqlite", "paper.lock"
+SCHEMA = (
+    "CREATE TABLE measured (statement TEXT, piece TEXT, source TEXT, result TEXT NOT NULL, "
+    "digest TEXT NOT NULL, PRIMARY KEY (statement, piece, source));"
+)
 
 
 def canonical(value: Any) -> str:
@@ -34,30 +41,29 @@ class Store:
 
         Raises:
             InvalidFile: it is damaged, or not a file of this command.
-            InvalidInput: another process is writing there.
+            StoreError: another process is running there, or the folder cannot be written.
         """
-        folder.mkdir(parents=True, exist_ok=True)
-        self.file = folder / "paper.sqlite"
-        self._db = sqlite3.connect(self.file, timeout=0, isolation_level=None)
-        try:
-            self._open()
-        except sqlite3.OperationalError as error:
-            self._db.close()
-            if "locked" not in str(error):
-                raise InvalidFile(f"{self.file} cannot be used: {error}.") from error
-            raise InvalidInput(
-                f"another process, perhaps another `richobs paper`, is using {self.file}. Wait until it is done, or choose "
-                "another --out."
-            ) from error
-        except (sqlite3.DatabaseError, InvalidFile) as error:
-            self._db.close()
-            raise self._damaged(error) from error
+        self.file = folder / DATABASE
+        with ExitStack() as stack:
+            try:
+                make_folder(folder)
+                stack.enter_context(held(folder / LOCK))
+                remove_unfinished(folder)
+                if not is_there(self.file):
+                    make_database(self.file, SCHEMA)
+                self._db = stack.enter_context(opened(self.file, SCHEMA, write=True))
+                self._db.execute("PRAGMA synchronous = FULL")
+            except (OSError, sqlite3.OperationalError) as error:
+                raise StoreError(f"the folder {folder} cannot be written: {error}. What was stored stays.") from error
+            except (sqlite3.DatabaseError, InvalidFile) as error:
+                raise self._damaged(error) from error
+            self._opened = stack.pop_all()
 
     def __enter__(self) -> "Store":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._db.close()
+        self._opened.close()
 
     def find(self, statement: str, piece: Plain, source: str) -> Plain | None:
         """Returns what was measured of a piece by that source (`sources.source_digest`), or None."""
@@ -77,35 +83,12 @@ class Store:
     def add(self, statement: str, piece: Plain, source: str, result: str) -> None:
         """Commits what was measured of a piece by that source, as canonical JSON."""
         key = (statement, canonical(piece), source)
-        self._db.execute(
-            "INSERT OR REPLACE INTO measured VALUES (?, ?, ?, ?, ?)", (*key, result, _digest(*key, result))
-        )
-
-    def _open(self) -> None:
-        # The lock is taken with the first transaction and held until the connection closes, or the process dies.
-        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        self._db.execute("BEGIN EXCLUSIVE")
-        (mark,) = self._db.execute("PRAGMA application_id").fetchone()
-        (layout,) = self._db.execute("PRAGMA user_version").fetchone()
-        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if (mark, layout) == (APPLICATION, 1):  # it does not say which source measured, so nothing of it can be used
-            self._db.execute("DROP TABLE measured")
-            mark = tables = 0
-        if mark == 0 and tables == 0:
+        try:
             self._db.execute(
-                "CREATE TABLE measured (statement TEXT, piece TEXT, source TEXT, result TEXT NOT NULL, "
-                "digest TEXT NOT NULL, PRIMARY KEY (statement, piece, source))"
+                "INSERT OR REPLACE INTO measured VALUES (?, ?, ?, ?, ?)", (*key, result, _digest(*key, result))
             )
-            self._db.execute(f"PRAGMA application_id = {APPLICATION}")
-            self._db.execute(f"PRAGMA user_version = {LAYOUT}")
-        elif (mark, layout) != (APPLICATION, LAYOUT):
-            raise InvalidFile("it belongs to another program, or to another version of this one")
-        self._db.execute("COMMIT")
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        faults = [row[0] for row in self._db.execute("PRAGMA quick_check")]
-        if faults != ["ok"]:
-            raise InvalidFile("; ".join(map(str, faults)))
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.file} cannot be written: {error}. What was stored stays as it is.") from error
 
     def _damaged(self, error: Exception) -> InvalidFile:
         return InvalidFile(

@@ -101,6 +101,7 @@ class EpsilonGreedy(Learner):
     costs = "As many episodes as it is told to play (tuning `episodes`); on locks 2^H are needed."
     Tuning = EpsilonGreedyTuning
     claims = False
+    level_work = 200
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""

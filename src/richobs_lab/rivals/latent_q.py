@@ -135,6 +135,7 @@ class LatentQ(Learner):
     costs = "As many episodes as it is told to play (tuning `episodes`); on locks the policy is good after far fewer."
     Tuning = LatentQTuning
     claims = False
+    level_work = 200
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""

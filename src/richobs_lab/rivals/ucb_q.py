@@ -115,6 +115,7 @@ class UcbQ(Learner):
     costs = "As many episodes as it is told to play (tuning `episodes`)."
     Tuning = UcbQTuning
     claims = False
+    level_work = 200
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""

@@ -5,7 +5,8 @@ that are played anyway. They change nothing in the search: they only stop it, wi
 whose episodes are independent and of one law with probability at most FALSE_ALARM, which is not part of delta.
 
 - Returns of one candidate have one law, and so have first observations, whatever is played. `OneLaw` bets on the ranks of
-  new numbers among the earlier ones (conformal test martingales: Vovk, Gammerman and Shafer 2005).
+  new numbers among the earlier ones (conformal test martingales: Vovk, Gammerman and Shafer 2005): that they drift, and
+  that numbers of one batch are alike, as they are where an environment draws something once per call of `play`.
 - Episodes of one batch can come in any order. `Repeats` bets that a batch repeats the one before it, episode by episode, as
   an environment does that seeds its generator anew in every call.
 
@@ -18,6 +19,7 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 
@@ -31,11 +33,19 @@ from richobs.stats.shares import Series, Share
 
 FALSE_ALARM = 1e-3  # probability that a run is stopped though its episodes are independent and of one law
 TILTS = (-1.8, -0.9, 0.0, 0.9, 1.8)  # bets on a rank p are 1 + tilt (p - 1/2)
+LIKE = (
+    1.0,
+    8.0,
+)  # bets that a batch is alike: tilts follow the mean of its ranks, with so many ranks of 1/2 among them
+PER_SHIFT = 12.0  # the tilt that wins most where the mean of ranks is 1/2 plus a shift, divided by the shift
 JUMP = 0.01  # part of the wealth that is spread over all tilts again after every number
 ALL = 4_096  # numbers of one sequence that are all looked at; of later ones every 2nd, from twice as many on every 4th, ...
 COORDINATES = 64  # of an observation that are looked at, at most
 GRID = 1e-5  # numbers that differ by less than about this are equal: rounding may depend on the size of a batch
 COMPARED = 64  # first episodes of a batch that are compared with the batch before
+CHANGES = (
+    "The environment changes from episode to episode, or draws something once per call of `play` and not per episode."
+)
 REPEAT_BET = 0.5  # on the number of repeated episodes, relative to the number expected
 
 
@@ -52,8 +62,9 @@ class OneLaw:
         self.limit = death(share)
         self.numbers: list[int] = []  # in the order in which they came
         self._sorted: list[int] = []
-        self._wealth = [0.0] * len(TILTS)
+        self._wealth = [0.0] * (len(TILTS) + len(LIKE))
         self._came = 0
+        self._batch = (0, 0.0)  # ranks of this batch so far, and the sum of their distances from 1/2
         self._rng = rng
         self._offset = float(rng.random())
 
@@ -68,7 +79,8 @@ class OneLaw:
         return self.wealth >= self.limit
 
     def add(self, numbers: Floats) -> None:
-        """Bets on further numbers `[n]`, in random order; nothing is added once the account is refuted."""
+        """Bets on a further batch of numbers `[n]`, in random order; nothing is added once the account is refuted."""
+        self._batch = (0, 0.0)
         index = self._came + np.arange(len(numbers))
         self._came += len(numbers)
         shuffled = np.floor(self._rng.permutation(numbers) / GRID + self._offset)
@@ -96,11 +108,23 @@ class OneLaw:
         n = len(self.numbers)
         k = n.bit_length()
         money = 1 / (k * (k + 1)) if n & (n - 1) == 0 else 0.0
-        spread = (JUMP * self.wealth + money) / len(TILTS)
+        spread = (JUMP * self.wealth + money) / len(self._wealth)
+        count, shift = self._batch
+        like = (min(max(PER_SHIFT * shift / (count + prior), TILTS[0]), TILTS[-1]) for prior in LIKE)
         self._wealth = [
             ((1 - JUMP) * wealth + spread) * (1 + tilt * (rank - 0.5))
-            for tilt, wealth in zip(TILTS, self._wealth, strict=True)
+            for tilt, wealth in zip((*TILTS, *like), self._wealth, strict=True)
         ]
+        self._batch = (count + 1, shift + rank - 0.5)
+
+    def returns_words(self, least: float, span: float) -> str:
+        """Returns what was noticed of numbers that are returns of a policy, less the smallest total, divided by the span."""
+        early, late = (least + span * mean for mean in self.halves())
+        return (
+            f"the same policy earned {early:.4g} on average in the first half of its {len(self.numbers):,} episodes and "
+            f"{late:.4g} in the second half; these episodes differ more in time, or are more alike within one batch, than "
+            f"chance allows. {CHANGES}"
+        )
 
     def halves(self) -> tuple[float, float]:
         """Returns the means of the earlier and the later half of the numbers."""
@@ -165,20 +189,16 @@ class Checks:
         """
         self._starts.add(observation_numbers(played.observations[0]))
         if self._starts.is_refuted:
-            self._stop(
+            stop_for(
                 f"first observations changed in the course of {len(self._starts.numbers):,} episodes, though they have one "
-                "law whatever is played. The environment changes from episode to episode."
+                f"law whatever is played. {CHANGES}"
             )
         if candidate not in self._returns:
             self._returns[candidate] = OneLaw(self._series.next(), self._rng)
         own = self._returns[candidate]
         own.add(self._ranges.unit_totals(played.returns))
         if own.is_refuted:
-            early, late = (self._ranges.least + self._ranges.span * mean for mean in own.halves())
-            self._stop(
-                f"the same policy earned {early:.4g} on average in the first half of its {len(own.numbers):,} episodes and "
-                f"{late:.4g} in the second half. The environment changes from episode to episode."
-            )
+            stop_for(own.returns_words(self._ranges.least, self._ranges.span))
         some = played.part(0, COMPARED)
         columns = (*some.observations, some.paths, np.stack(some.rewards, axis=1))
         whole = [b"".join(column[i].tobytes() for column in columns) for i in range(some.n)]
@@ -187,17 +207,19 @@ class Checks:
             account.add(key)
             if account.is_refuted:
                 repeated, compared = account.last
-                self._stop(
+                stop_for(
                     f"batches repeat each other: {repeated} of the first {compared} episodes of the last batch are those of "
                     "the batch before, in the same places. The environment does not draw its episodes anew; `play` must "
                     "take all randomness from the generator that it is given."
                 )
 
-    def _stop(self, what: str) -> None:
-        raise BrokenPromise(
-            f"{what} Every claim needs independent episodes of one law; with those such a check stops a run with "
-            f"probability at most {FALSE_ALARM:g}, which is not part of delta (docs/honesty.md)."
-        )
+
+def stop_for(what: str, chance: float = FALSE_ALARM) -> NoReturn:
+    """Stops a run for what was noticed; with independent episodes of one law that happens with at most this probability."""
+    raise BrokenPromise(
+        f"{what} Every claim needs independent episodes of one law; with those such a check stops a run with "
+        f"probability at most {chance:g}, which is not part of delta (docs/honesty.md)."
+    )
 
 
 def observation_numbers(x: Observations) -> Floats:

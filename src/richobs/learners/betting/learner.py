@@ -74,16 +74,22 @@ class Betting(Learner):
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses what the base refuses, and an engine that cannot give episodes one by one."""
         super().check(problem, settings, engine)
-        hidden = Ranges.of(problem.env, problem.functions).hidden
-        if settings.epsilon < 2 * hidden:
-            raise InvalidInput(
-                f"epsilon must be at least {2 * hidden:.3g} here: rounding of rewards and values in single precision may "
-                f"hide a loss of {hidden:.3g} over {problem.horizon} levels. {settings.epsilon:g} arrived."
-            )
+        self._check_epsilon(problem, settings)
         if engine == "counted":
             raise InvalidInput(
                 "the learner 'betting' reads episodes one by one, and the counted engine only draws how often each occurs. "
                 "Use engine='stream'."
+            )
+
+    @staticmethod
+    def _check_epsilon(problem: Problem, settings: Settings) -> None:
+        """Raises InvalidInput if rounding may hide as much as epsilon."""
+        hidden = Ranges.of(problem.env, problem.functions).hidden
+        if settings.epsilon < 2 * hidden:
+            raise InvalidInput(
+                f"epsilon must be at least {2 * hidden:.3g} here: rounding of rewards and values in single precision, and "
+                f"actions so near that they count as equal, may hide a loss of {hidden:.3g} over {problem.horizon} levels. "
+                f"{settings.epsilon:g} arrived."
             )
 
     def plan(self, problem: Problem, settings: Settings) -> BettingPlan:
@@ -91,6 +97,7 @@ class Betting(Learner):
 
         A search that has spent what OLIVE would cost hands over to it, at most one batch later (docs/betting.md, Theorem 5).
         """
+        self._check_epsilon(problem, settings)
         constants, suffices = self.fallback_constants(problem, settings), None
         if constants is not None:
             suffices = 2 * constants.max_episodes + self.tuning(settings).most(constants.max_episodes)

@@ -1,5 +1,6 @@
 """What a betting search may need: what similar worlds needed, the least by agreement, and what surely suffices."""
 
+import bisect
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,7 +49,11 @@ def least_by_agreement(problem: Problem, settings: Settings) -> int:
     largest = max(float(problem.functions.value_bounds(h)[1].max()) for h in range(H))
     bet = bets.Agreement.of(settings.epsilon - 2 * H * bets.ZETA, float(np.clip(largest, settings.epsilon, 1.0)), H)
     needed = math.log(SERIES * 2 * math.log(2) ** 2 / (SHARES["agreement"] * settings.delta))
-    n = 1
-    while bet.log_wealth(n, np.zeros(len(bet.bets))) < needed:
-        n += 1
-    return n
+
+    def is_enough(n: int) -> bool:
+        return bet.log_wealth(n, np.zeros(len(bet.bets))) >= needed
+
+    most = 1
+    while not is_enough(most):  # wealth that loses nothing grows with every episode
+        most *= 2
+    return bisect.bisect_left(range(most + 1), True, lo=most // 2, key=is_enough)

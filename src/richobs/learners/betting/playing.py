@@ -8,7 +8,7 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.policies import greedy_actions
 from richobs.core.types import Floats, Ints, Mask, Observations
-from richobs.learners.betting.ranges import Ranges
+from richobs.learners.betting.ranges import SURELY, Ranges
 
 
 class IdleExploration:
@@ -33,6 +33,13 @@ class IdleExploration:
         values = self.policy.f.values(level, x)
         anything = rng.integers(self.n_actions, size=len(x))
         return np.where(values.max(axis=1) <= self.worthless[level], anything, greedy_actions(values))
+
+    def never_takes(self, level: int, x: Observations, actions: Ints, /) -> Mask:
+        """Returns `[n]` where an action is worse than the greedy one, by more than rounding, and actions are not random."""
+        values = self.policy.f.values(level, x)
+        top = values.max(axis=1)
+        rounding = SURELY * np.maximum(1.0, np.abs(values).max(axis=1))
+        return (values[np.arange(len(x)), actions] < top - rounding) & (top > self.worthless[level] + rounding)
 
 
 class Followed(NamedTuple):

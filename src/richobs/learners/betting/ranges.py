@@ -11,6 +11,7 @@ import numpy as np
 
 from richobs.core.environment import Environment, step_range
 from richobs.core.functions import FunctionClass
+from richobs.core.policies import TIE
 from richobs.core.types import Floats, Mask
 from richobs.stats.bets import ZETA
 
@@ -28,6 +29,7 @@ class Ranges:
     rest: Floats  # [H] the least that any policy earns from a level on, in expectation; never above 0
     jump: float  # largest value less `rest`
     slack: float  # how far rounding may push the rewards so far plus a value of Q* out of the range of totals
+    ties: float = 0.0  # what a greedy policy may lose because nearly equal actions count as equal
 
     @classmethod
     def of(cls, env: Environment, functions: FunctionClass) -> "Ranges":
@@ -57,14 +59,14 @@ class Ranges:
         # Rewards of one sign are rounded relative to a sum that the totals bound; others may cancel.
         scale = max(most - least, float((high - low).max()))
         slack = SURELY * max(scale, H * size if lowest < 0 else 0.0) + H * ZETA * scale
-        return cls(least, most, low, high - low, rest, float((top[:-1] - rest).max()), slack)
+        return cls(least, most, low, high - low, rest, float((top[:-1] - rest).max()), slack, lost_to_ties(functions))
 
     @classmethod
     def plain(cls, functions: FunctionClass) -> "Ranges":
         """Returns the ranges of nonnegative rewards whose totals are at most 1."""
         H = functions.horizon
         top = max(float(functions.value_bounds(h)[1].max()) for h in range(H))
-        return cls(0.0, 1.0, np.zeros(H), np.ones(H), np.zeros(H), top, SURELY + H * ZETA)
+        return cls(0.0, 1.0, np.zeros(H), np.ones(H), np.zeros(H), top, SURELY + H * ZETA, lost_to_ties(functions))
 
     @property
     def span(self) -> float:
@@ -77,9 +79,14 @@ class Ranges:
         return max(float(self.width.max()), self.span)
 
     @property
-    def hidden(self) -> float:
+    def rounded(self) -> float:
         """What rounding may hide of a policy's loss: every value of Q* is off by a small part of ZETA of the range."""
         return 2 * len(self.width) * ZETA * self.scale
+
+    @property
+    def hidden(self) -> float:
+        """What the greedy policy of Q* may lose: to rounding, and to ties. Agreement counts ties among the gaps."""
+        return self.rounded + self.ties
 
     def unit(self, level: int, values: Floats) -> Floats:
         """Returns values of f or y at a level on the scale of bets; those outside of the range are cut to it."""
@@ -92,3 +99,9 @@ class Ranges:
     def unit_totals(self, totals: Floats) -> Floats:
         """Returns totals of episodes as numbers in [0, 1]."""
         return np.clip((totals - self.least) / self.span, 0.0, 1.0)
+
+
+def lost_to_ties(functions: FunctionClass) -> float:
+    """Returns what all levels may lose because `greedy_actions` takes a smaller action that is worse by at most TIE."""
+    largest = [max(1.0, *map(abs, functions.value_range(h))) for h in range(functions.horizon)]
+    return float(TIE * (functions.n_actions - 1) * sum(largest))

@@ -20,6 +20,7 @@ from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
+from richobs.core.recorded import check_alike
 from richobs.core.types import Member
 from richobs.learners.betting.candidates import Candidate
 from richobs.learners.betting.closing import TAKEN_OVER, Closed, best_interval, closed, outcome
@@ -178,6 +179,8 @@ def _play(search: BettingSearch, candidate: Candidate) -> None:
     search.batches, search.tenure = opened.fixed.number, search.tenure + 1
     played = opened.answer.episodes
     assert played is not None, "the query wants episodes"
+    if search.recorded is not None:
+        check_alike(search.recorded, played)
     search.checks.look(candidate.number, played)
     trail, earned = followed(played, candidate.policy, search.ranges)
     erring = candidate.absorb(trail, earned)

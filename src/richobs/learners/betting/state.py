@@ -57,7 +57,7 @@ class Tuning:
 
 def agreement_bets(epsilon: float, ranges: Ranges, horizon: int) -> bets.Agreement:
     """Returns the bets of agreement: epsilon less what rounding may hide, and the largest loss at a stop."""
-    return bets.Agreement.of(epsilon - ranges.hidden, max(ranges.jump, epsilon), horizon)
+    return bets.Agreement.of(epsilon - ranges.rounded, max(ranges.jump, epsilon), horizon)
 
 
 @dataclass
@@ -136,6 +136,9 @@ class BettingSearch:
         self.opened.append(candidate)
 
     def tell(self, event: Event) -> None:
-        """Tells whoever listens."""
-        policy = None if self.current is None else partial(LearnedPolicy, self.functions, self.current.member)
-        self.notify(Progress(event, self.engine.ledger.total, self.upper, self.lower, policy))
+        """Tells whoever listens: of the candidate with the largest W, or of the current one where no W says anything."""
+        best, lower = self.current, self.lower
+        if lower > self.ranges.least:
+            best = next(c for c in self.opened if c.accounts is not None and c.accounts.lower == lower)
+        policy = None if best is None else partial(LearnedPolicy, self.functions, best.member)
+        self.notify(Progress(event, self.engine.ledger.total, self.upper, lower, policy))

@@ -7,12 +7,12 @@ substitution; each line says where it stands.
 
 import dataclasses
 import math
-import numbers
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
+from richobs.core.arguments import real_number, whole_number
 from richobs.core.errors import InvalidInput
-from richobs.core.problem import check_accuracy
+from richobs.core.problem import LARGEST_FACT, checked_accuracy
 
 DIGITS = 60  # of the arithmetic that sizes are rounded up from
 
@@ -79,27 +79,27 @@ class PaperConstants:
             epsilon: largest allowed gap between the policy's value and V*.
             delta: probability that the claim is false.
         """
-        check_accuracy(epsilon, delta)
-        for name, number in (("horizon", horizon), ("n_actions", n_actions), ("n_states", n_states)):
-            if not _is(numbers.Integral, number) or number < 1:
-                raise InvalidInput(f"{name} must be at least 1, a whole number; got {number!r}.")
-        if not _is(numbers.Real, log_size) or not 0 <= log_size < math.inf:
+        epsilon, delta = checked_accuracy(epsilon, delta)
+        H = whole_number("horizon", horizon, least=1, most=LARGEST_FACT)
+        K = whole_number("n_actions", n_actions, least=1, most=LARGEST_FACT)
+        M = whole_number("n_states", n_states, least=1)
+        log_size = real_number("log_size", log_size)
+        if not 0 <= log_size < math.inf:
             raise InvalidInput(f"log_size must be a finite number, at least 0; got {log_size!r}.")
-        H, K, M = int(horizon), int(n_actions), int(n_states)
         phi = epsilon / (320 * H**2 * math.sqrt(K))
         with localcontext(prec=DIGITS):
-            exact_epsilon, exact_delta = _as_written(float(epsilon)), _as_written(float(delta))
+            exact_epsilon, exact_delta = _as_written(epsilon), _as_written(delta)
             exact_phi = exact_epsilon / (320 * H**2 * Decimal(K).sqrt())
 
             def search(parts: int) -> SearchConstants:
                 share, exact_share = delta / parts, exact_delta / parts
                 tests, eliminations = 2 * M * K * H, 2 * M * H  # 2: each kind gets half of the share
-                n = n_train(float(log_size), exact_share / eliminations, exact_phi)
+                n = n_train(log_size, exact_share / eliminations, exact_phi)
                 return SearchConstants(
                     delta=share,
                     delta_consensus=share / tests,
                     delta_elimination=share / eliminations,
-                    n_test=n_test(float(log_size), exact_share / tests, exact_phi),
+                    n_test=n_test(log_size, exact_share / tests, exact_phi),
                     n_train=n,
                     slack=elimination_slack(log_size, share / eliminations, phi, n),
                 )
@@ -171,8 +171,3 @@ def _as_written(x: float) -> Decimal:
 def _log(x: float | Decimal) -> Decimal:
     """Returns the natural logarithm, with the digits of the context."""
     return Decimal(x).ln()
-
-
-def _is(kind: type, value: object) -> bool:
-    """Whether a value that may come from anywhere is a number of this kind."""
-    return isinstance(value, kind)

@@ -75,6 +75,7 @@ class Lsvee(Learner):
     costs = "10^11 to 10^20 episodes, drawn as counts where the process is written down: M H^6 K^2 / epsilon^3 log N."
     Tuning = LsveeTuning
     counts = True
+    level_work = 200
 
     def constants(self, problem: Problem, settings: Settings) -> PaperConstants:
         """Returns the sample sizes and thresholds of the paper."""

@@ -22,7 +22,7 @@ from richobs.core.functions import FunctionClass, ModelFamily
 from richobs.core.outcome import Outcome
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
-from richobs.core.types import Ints, Observations
+from richobs.core.types import Ints, Mask, Observations
 from richobs.learners.models.closing import outcome
 from richobs.learners.models.events import ModelsWeighed, RegretPlanned
 from richobs.learners.models.regrets import Judged
@@ -58,6 +58,10 @@ class Tolerant:
             return self.policy.actions(level, x, rng)
         except InvalidInput:
             return np.array([self._action(level, x[i : i + 1], rng) for i in range(len(x))], dtype=np.int64)
+
+    def never_takes(self, level: int, x: Observations, actions: Ints, /) -> Mask:
+        """Returns `[n]` where an action is another one: none of them is random."""
+        return self.actions(level, x, keyed_generator(0, "not used")) != actions
 
     def _action(self, level: int, x: Observations, rng: np.random.Generator) -> int:
         try:

@@ -6,11 +6,12 @@ so the guarantee does not rest on the citation. Sizes are rounded up. N enters a
 """
 
 import math
-import numbers
 from dataclasses import dataclass
 
+from richobs.core.arguments import real_number, whole_number
 from richobs.core.errors import InvalidInput
-from richobs.core.problem import check_accuracy
+from richobs.core.problem import LARGEST_FACT, checked_accuracy
+from richobs.core.settings import LARGEST_COUNT
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,13 @@ class OliveConstants:
             epsilon: largest allowed gap between the policy's value and V*.
             delta: probability that the claim is false.
         """
-        check_accuracy(epsilon, delta)
-        given: tuple[tuple[str, object], ...] = (
-            ("horizon", horizon),
-            ("n_actions", n_actions),
-            ("n_states", n_states),
-        )
-        for name, number in given:
-            if not isinstance(number, numbers.Integral) or number < 1:
-                raise InvalidInput(f"{name} must be at least 1, a whole number; got {number!r}.")
+        epsilon, delta = checked_accuracy(epsilon, delta)
+        H = whole_number("horizon", horizon, least=1, most=LARGEST_FACT)
+        K = whole_number("n_actions", n_actions, least=1, most=LARGEST_FACT)
+        M = whole_number("n_states", n_states, least=1, most=LARGEST_COUNT)
+        log_size = real_number("log_size", log_size)
         if not 0 <= log_size < math.inf:
             raise InvalidInput(f"log_size must be a finite number, at least 0; got {log_size!r}.")
-        H, K, M = horizon, n_actions, n_states
         zeta = 2 * math.sqrt(M)
         rounds = H * M * math.log(6 * H * math.sqrt(M) * zeta / epsilon)  # H M L
         return cls(

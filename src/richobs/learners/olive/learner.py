@@ -37,6 +37,7 @@ class Olive(Learner):
     )
     costs = "10^8 to 10^15 episodes, drawn as counts where the process is written down: M^2 H^3 K / epsilon^2 log N."
     counts = True
+    level_work = 4_000
 
     def constants(self, problem: Problem, settings: Settings) -> OliveConstants:
         """Returns the sample sizes and thresholds of the paper."""

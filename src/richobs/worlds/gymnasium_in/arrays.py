@@ -14,6 +14,7 @@ from richobs.core.errors import InvalidInput, Rejected
 from richobs.core.types import Ints, Observations
 
 MAX_ACTIONS = 1_000_000
+NUMBERED = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)  # spaces whose actions `Actions` numbers
 NUMBERS = {"b": "b", "i": "iub", "u": "iub", "f": "iubf"}  # kinds of numbers that an array of each kind can take
 
 

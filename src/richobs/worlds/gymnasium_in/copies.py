@@ -1,17 +1,15 @@
-"""Copies of a Gymnasium environment that are stepped together: one after the other, in processes, or natively.
+"""Copies of a Gymnasium environment that are stepped together: one after the other, or natively.
 
-All three know only numbers of actions and raw observations. Shapes: m episodes at a time, at most as many as there are
+Both know only numbers of actions and raw observations. Shapes: m episodes at a time, at most as many as there are
 copies.
 """
 
-import contextlib
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import iterate
 
 from richobs.core.errors import InvalidInput, Rejected
@@ -19,8 +17,6 @@ from richobs.core.types import Floats, Ints, Mask
 from richobs.worlds.gymnasium_in.arrays import Actions
 
 Env = gymnasium.Env[Any, Any]
-CLOSING = 5.0  # seconds that processes have to answer before they are ended
-OVER = "richobs_over"  # where a copy in another process says that its episode is over
 
 
 class Stepped(NamedTuple):
@@ -122,81 +118,6 @@ def _answer(env: Env, answer: Any) -> tuple[Any, float, bool]:
     except (TypeError, ValueError):
         raise Rejected(f"{env}.step returned the reward {reward!r}, which is not a number.") from None
     return seen, number, bool(terminated) or bool(truncated)
-
-
-class Held(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment that does nothing once its episode is over, until it is reset with a seed.
-
-    Vector environments step all copies or none, and a copy whose episode is over must not be stepped. So each copy is
-    wrapped in this: it never ends for the vector environment, and says in `info` whether it has.
-    """
-
-    def __init__(self, env: Env):
-        super().__init__(env)
-        self._over = True
-        self._seen: Any = None
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode; without a seed none is wanted, so the copy only shows some observation."""
-        self._over = seed is None
-        if seed is not None or self._seen is None:
-            self._seen, _ = self.env.reset(seed=seed)
-        return self._seen, {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Takes an action, unless the episode is over."""
-        reward = 0.0
-        if not self._over:
-            self._seen, reward, self._over = _answer(self.env, self.env.step(action))
-        return self._seen, reward, False, False, {OVER: self._over}
-
-
-class ProcessCopies:
-    """Copies in processes of their own, stepped at the same time (`AsyncVectorEnv`)."""
-
-    def __init__(self, actions: Actions, make: Callable[[], Env], size: int):
-        """Starts the processes.
-
-        Args:
-            actions: numbers the actions.
-            make: makes a copy; it is called in each process.
-            size: number of processes.
-        """
-        self.size = size
-        self._actions = actions
-
-        def held() -> Held:
-            return Held(make())
-
-        # Shared memory shows Text observations as they were at first, for ever (Gymnasium 1.4); pipes serve every space.
-        self._vector = AsyncVectorEnv([held] * size, shared_memory=False, autoreset_mode=AutoresetMode.DISABLED)
-
-    def reset(self, seeds: Sequence[int], /) -> list[Any]:
-        """Starts an episode with each seed, and returns the raw observations."""
-        idle = [None] * (self.size - len(seeds))
-        seen, _ = self._vector.reset(seed=[*(int(seed) for seed in seeds), *idle])
-        return list(iterate(self._vector.observation_space, seen))[: len(seeds)]
-
-    def step(self, actions: Ints, over: Mask, /) -> Stepped:
-        """Takes one action in each copy whose episode goes on."""
-        m = len(actions)
-        padded = np.concatenate([actions, np.zeros(self.size - m, dtype=np.int64)])
-        seen, rewards, _, _, info = self._vector.step(self._actions.batch(padded))
-        rows = list(iterate(self._vector.observation_space, seen))
-        return Stepped(rows[:m], rewards[:m], np.asarray(info[OVER], dtype=bool)[:m])
-
-    def close(self) -> None:
-        """Ends the processes, also where one has failed or an answer is still awaited."""
-        if self._vector.closed:
-            return
-        with warnings.catch_warnings(), contextlib.suppress(Exception):  # what failed was raised when it happened
-            warnings.simplefilter("ignore")
-            self._vector.close(timeout=CLOSING)
-        self._vector.closed = True
-        for process in self._vector.processes:
-            if process.is_alive():
-                process.terminate()
-            process.join()
 
 
 class NativeCopies:

@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import logging
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Self
@@ -11,20 +10,18 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from richobs.core.environment import AT_ONCE, Episodes, checked_range, implied_step_range
-from richobs.core.errors import InvalidInput, Rejected
-from richobs.core.policies import OpenLoop, Policy, live_actions
-from richobs.core.recorded import episodes_digest
+from richobs.core.arguments import LEVELS, whole_number
+from richobs.core.environment import AT_ONCE, Episodes, checked_range, implied_step_range, random_steps_words
+from richobs.core.errors import InvalidInput
+from richobs.core.executors import MOST_WORKERS
+from richobs.core.policies import Policy, live_actions
 from richobs.core.types import Mask
 from richobs.worlds.gymnasium_in.arrays import Actions, Rows
-from richobs.worlds.gymnasium_in.copies import Copies, Env, LocalCopies, NativeCopies, ProcessCopies
+from richobs.worlds.gymnasium_in.copies import Copies, Env, LocalCopies, NativeCopies
 from richobs.worlds.gymnasium_in.names import importable_name, plain_text, qualified_name
-from richobs.worlds.gymnasium_in.probes import EPISODES, follows_from_seed, noise_behind_a_start, rewards_seen
+from richobs.worlds.gymnasium_in.probes import EPISODES, noise_behind_a_start, rewards_seen
 from richobs.worlds.gymnasium_in.replay import KnownPaths
 
-LOG = logging.getLogger("richobs")
-
-MOST_PROCESSES = 10_000  # that `vector` may ask for
 Vector = int | Literal["native"] | None
 Range = tuple[float, float]
 
@@ -70,28 +67,31 @@ def from_gymnasium(
     end, `Episodes.ended` is true there, and the observation is the end marker: the zero of the observation space, or
     `end_observation`. The levels of an episode are the environment's steps, counted from 0 at every reset.
 
-    Several copies of the environment are played, so everything random in an episode must follow from the seed of its reset:
-    copies with generators of their own could play the same episodes, which must not count as independent. Some episodes of
-    random actions are played at once to check that; they are not counted. Where it is not so, a warning of the logger
-    "richobs" says it, and one copy plays everything.
+    One copy plays, one episode after the other. Where processes share the episodes (`vector`, or `workers` of
+    `richobs.learn`), everything random in an episode must follow from the seed of its reset: copies with generators of
+    their own could play the same episodes, which must not count as independent. So processes share the episodes of a policy
+    only after episodes of it with different returns were played again by another copy, with the same result. Where one has
+    another result, a warning of the logger "richobs" says it, and one copy plays everything.
 
     Args:
         env: an id, for `gymnasium.make`; or a callable that makes an environment; or one environment, which is played one
-            episode at a time, without that check, and stays yours to close. An environment of bsuite (dm_env) is taken
-            where shimmy is installed.
-        horizon: number of levels H.
+            episode at a time, never by several processes, and stays yours to close. An environment of bsuite (dm_env) is
+            taken where shimmy is installed.
+        horizon: number of levels H, at most 1,000,000.
         reward_range: smallest and largest possible total of an episode's rewards. By default it follows from `step_range`;
             one of the two must be given.
         step_range: smallest and largest possible reward of one step. By default it follows from `reward_range`.
         seed: every reset uses this seed, so all episodes start alike, and random steps are the same in every episode too.
+            Claims are about such episodes, and say so.
             By default every reset has a fresh seed, drawn from the generator that `play` is given.
         observation: a function of one observation; its result is what policies and function classes see. Needed for Dict
             spaces, useful for images.
         end_observation: what is seen after the end of an episode, if not zeros.
         deterministic: True if the same actions always show and pay the same. Then each path is played once and remembered,
             some are played again to check it, and `real_episodes` counts what was really played. By default False.
-        vector: number of processes that play copies at the same time (`AsyncVectorEnv`); or "native" for the vector
-            environment that Gymnasium has for the id. By default copies are stepped one after the other in this process.
+        vector: number of processes that `richobs.learn` and `richobs.certify_policy` share the episodes among, as `workers`
+            of `richobs.learn` does; or "native" for the vector environment that Gymnasium has for the id. By default one
+            copy plays, in this process.
         **kwargs: for `gymnasium.make`, or for the callable.
 
     Raises:
@@ -101,7 +101,7 @@ def from_gymnasium(
     declared = Declared(
         _from_dm_env(env) if _is_dm_env(env) else env,
         kwargs,
-        _whole("horizon", horizon, 1),
+        _whole("horizon", horizon, 1, LEVELS),
         None if reward_range is None else checked_range("reward_range", reward_range),
         None if step_range is None else checked_range("step_range", step_range),
         None if seed is None else _whole("seed", seed, 0),
@@ -117,11 +117,7 @@ def from_gymnasium(
     try:
         ranges = _ranges(declared, copies, actions.n)
         _check_seed(declared, copies, rows, actions.n)
-        seeded = _is_seeded(declared, copies, rows, actions.n)
-        if not seeded:
-            copies.close()
-            copies, actions, rows = _opened(declared, alone=True)
-        return GymnasiumEnvironment(declared, copies, actions, rows, ranges, seeded)
+        return GymnasiumEnvironment(declared, copies, actions, rows, ranges)
     except BaseException:
         copies.close()
         raise
@@ -134,6 +130,8 @@ class GymnasiumEnvironment:
     used.
     """
 
+    replays_first = 8  # calls that must agree when made again: those that ignore seeds do with probability 1/256
+
     def __init__(
         self,
         declared: Declared,
@@ -141,7 +139,6 @@ class GymnasiumEnvironment:
         actions: Actions,
         rows: Rows,
         ranges: tuple[Range, Range],
-        seeded: bool = True,
     ) -> None:
         """Takes what plays.
 
@@ -151,17 +148,14 @@ class GymnasiumEnvironment:
             actions: numbers its actions.
             rows: turns its observations into rows.
             ranges: of an episode's total, and of one reward.
-            seeded: whether episodes were found to follow from their seeds; else there is one copy.
         """
-        self._seeded = seeded
         self.horizon, self.n_actions = declared.horizon, actions.n
         self.reward_range, self.step_range = ranges
-        self.seed, self.deterministic = declared.seed, declared.deterministic
-        self.at_once = copies.size if isinstance(copies, ProcessCopies | NativeCopies) else AT_ONCE
+        self.frozen_seed, self.deterministic = declared.seed, declared.deterministic
+        self.at_once = AT_ONCE
+        self.processes = 1 if declared.vector in (None, "native") else int(declared.vector)
         self._declared, self._copies, self._rows = declared, copies, rows
         self._played = 0
-        self._rounds = 0
-        self._checks_rounds = seeded and copies.size > 1 and not isinstance(copies, NativeCopies)
         self._known: KnownPaths | None = None
         if declared.deterministic:
             if not isinstance(copies, LocalCopies):
@@ -176,17 +170,17 @@ class GymnasiumEnvironment:
 
     @property
     def replayable(self) -> bool:
-        """Whether copies elsewhere play the same: every episode is reset with a seed that the generator gives.
+        """Whether copies elsewhere may play the same: every episode is reset with a seed that the generator gives.
 
-        Not where episodes were found not to follow from their seeds, where paths are remembered, where an environment was
-        given that is made already, or with `vector=`.
+        Not where paths are remembered, where an environment was given that is made already, or with `vector="native"`. That
+        episodes follow from their seeds is a guess, so it is tried first for every policy (`replays_first`).
         """
-        return self._seeded and not (
-            self.deterministic or self._declared.vector or isinstance(self._declared.env, gymnasium.Env)
+        return not (
+            self.deterministic or self._declared.vector == "native" or isinstance(self._declared.env, gymnasium.Env)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made_again, (self._declared, (self.reward_range, self.step_range), self._seeded)
+        return _made_again, (self._declared, (self.reward_range, self.step_range))
 
     @property
     def identity(self) -> str:
@@ -238,7 +232,7 @@ class GymnasiumEnvironment:
         }
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
-        """Plays n whole episodes; the policy is asked once per level, for all copies whose episode goes on.
+        """Plays n whole episodes, one after the other; copies of a native vector environment at the same time.
 
         Args:
             policy: what to do.
@@ -256,30 +250,12 @@ class GymnasiumEnvironment:
         if self._known is not None:
             return self._known.play(policy, n, rng, depth)
         drawn = rng.integers(2**31, size=n)  # also with a seed of its own, so that `rng` is used alike
-        seeds = [int(s) if self.seed is None else self.seed for s in drawn]
+        seeds = [int(s) if self.frozen_seed is None else self.frozen_seed for s in drawn]
+        self._played += n
         size = self._copies.size
-        return Episodes.concatenate([self._round(policy, seeds[i : i + size], rng, depth) for i in range(0, n, size)])
-
-    def _round(self, policy: Policy, seeds: list[int], rng: np.random.Generator, levels: int) -> Episodes:
-        """Plays one episode in each of some copies; from time to time one of them is played again, in two copies.
-
-        Raises:
-            Rejected: it was another episode then, so copies may have played the same episodes.
-        """
-        played = self._one_each(policy, seeds, rng, levels)
-        self._played += len(seeds)
-        self._rounds += 1
-        if self._checks_rounds and self._rounds & (self._rounds - 1) == 0:  # rounds 1, 2, 4, 8, ...
-            actions = OpenLoop(tuple(int(taken[0]) for taken in played.actions))
-            again = self._one_each(actions, [seeds[0]] * 2, rng, levels)
-            first = episodes_digest(played.part(0, 1))
-            if any(episodes_digest(again.part(i, i + 1)) != first for i in (0, 1)):
-                raise Rejected(
-                    f"{self._declared.name} does not follow from the seed of its reset: the same seed and actions showed or "
-                    "paid something else when they were played again. Copies of it may play the same episodes, which must "
-                    "not count as independent. Pass one environment that is made already: one copy plays then."
-                )
-        return played
+        return Episodes.concatenate(
+            [self._one_each(policy, seeds[i : i + size], rng, depth) for i in range(0, n, size)]
+        )
 
     def _one_each(self, policy: Policy, seeds: list[int], rng: np.random.Generator, levels: int) -> Episodes:
         """Plays one episode in each of some copies."""
@@ -317,40 +293,16 @@ class GymnasiumEnvironment:
         return f"from_gymnasium({self.identity})"
 
 
-def _made_again(declared: Declared, ranges: tuple[Range, Range], seeded: bool) -> GymnasiumEnvironment:
+def _made_again(declared: Declared, ranges: tuple[Range, Range]) -> GymnasiumEnvironment:
     """Returns a copy of an environment, for a worker; what was found out about it is not found out again."""
-    return GymnasiumEnvironment(declared, *_opened(declared, alone=not seeded), ranges, seeded)
+    return GymnasiumEnvironment(declared, *_opened(declared), ranges)
 
 
-def _is_seeded(declared: Declared, copies: Copies, rows: Rows, n_actions: int) -> bool:
-    """Whether episodes follow from their seeds, so that several copies may play; else that is logged.
-
-    It is not tried where paths are remembered, where one copy plays anyway, and where one vector environment does.
-    """
-    if declared.deterministic or copies.size == 1 or isinstance(copies, NativeCopies):
-        return True
-    try:
-        if follows_from_seed(copies, rows, n_actions, declared.horizon, declared.seed):
-            return True
-        why = "the same seed and actions showed something else after other episodes, or in another copy"
-    except InvalidInput:  # it cannot be used at all
-        raise
-    except Exception as error:
-        why = f"an episode of random actions raised {type(error).__name__}: {error}"
-    LOG.warning(
-        "%s is not known to take all its randomness from the seed of its reset: %s. Several copies could play the same "
-        "episodes, which must not count as independent, so one copy plays, in this process. See docs/gymnasium.md.",
-        declared.name,
-        why,
-    )
-    return False
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    """Returns a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidInput(f"{name} must be a whole number, at least {least}; got {value!r}.")
-    return int(value)
+def _whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """Returns a whole number of at least `least` and at most `most`."""
+    if isinstance(value, bool):
+        raise InvalidInput(f"{name} must be a whole number, at least {least}; got {value}.")
+    return whole_number(name, value, least, most)
 
 
 def _yes_or_no(name: str, value: Any) -> bool:
@@ -384,19 +336,13 @@ def _check_vector(declared: Declared) -> None:
                 'vector="native" starts all copies from one seed, each at another place: leave seed= out, or vector=.'
             )
         return
-    if _whole("vector", vector, 1) > MOST_PROCESSES:
-        raise InvalidInput(f"vector is a number of processes, at most {MOST_PROCESSES:,}; got {vector:,}.")
+    _whole("vector", vector, 1, MOST_WORKERS)
     if isinstance(given, gymnasium.Env):
         raise InvalidInput("vector= needs copies of the environment: give an id, or a callable that makes one.")
 
 
-def _opened(declared: Declared, *, alone: bool = False) -> tuple[Copies, Actions, Rows]:
-    """Makes the environment, and decides how its actions and observations are read.
-
-    Args:
-        declared: what was said about it.
-        alone: one copy plays, in this process.
-    """
+def _opened(declared: Declared) -> tuple[Copies, Actions, Rows]:
+    """Makes the environment, and decides how its actions and observations are read."""
     given, vector = declared.env, declared.vector
     if vector == "native":
         many = _made(lambda: gymnasium.make_vec(given, AT_ONCE, "vector_entry_point", **declared.kwargs), declared)
@@ -414,10 +360,7 @@ def _opened(declared: Declared, *, alone: bool = False) -> tuple[Copies, Actions
         if make is not None:
             first.close()
         raise
-    if vector is None or make is None or alone:
-        return LocalCopies(first, actions, make, 1 if alone else AT_ONCE), actions, rows
-    first.close()
-    return ProcessCopies(actions, make, vector), actions, rows
+    return LocalCopies(first, actions, make, AT_ONCE if declared.deterministic else 1), actions, rows
 
 
 def _rows(declared: Declared, space: gymnasium.Space[Any]) -> Rows:
@@ -538,8 +481,7 @@ def _check_seed(declared: Declared, copies: Copies, rows: Rows, n_actions: int) 
     actions = noise_behind_a_start(copies, rows, n_actions, declared.horizon)
     if actions is not None:
         raise InvalidInput(
-            f"{declared.name} is random behind its start: with two seeds the actions {tuple(actions)} led from the same "
-            f"observation to different ones. With seed={declared.seed} the random steps would be the same in every episode, "
-            "and a claim would hold for these random numbers alone. Leave seed= out; or give deterministic=True, if the "
-            "environment with these random numbers fixed is what you want."
+            f"{random_steps_words(declared.name, actions)} With seed={declared.seed} the random steps would be the same in "
+            "every episode, and a claim would hold for these random numbers alone. Leave seed= out; or give "
+            "deterministic=True, if the environment with these random numbers fixed is what you want."
         )

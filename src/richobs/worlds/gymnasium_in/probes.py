@@ -13,9 +13,6 @@ from richobs.worlds.gymnasium_in.copies import Copies
 EPISODES = 20  # played to suggest a range of rewards
 SEQUENCES = 8  # of actions, each played with two seeds
 LEVELS = 64  # of an episode that are compared
-TRIED_STEPS = 512  # about so many steps are taken three times to see whether episodes follow from their seeds
-FEWEST_SEEDS, MOST_SEEDS = 8, 64  # that are tried
-TRIED_LEVELS = 256  # of an episode, at most
 
 
 class RewardsSeen(NamedTuple):
@@ -57,36 +54,6 @@ def noise_behind_a_start(copies: Copies, rows: Rows, n_actions: int, horizon: in
             )
             return [int(a) for a in actions[:first]]
     return None
-
-
-def follows_from_seed(copies: Copies, rows: Rows, n_actions: int, horizon: int, seed: int | None) -> bool:
-    """Whether episodes of random actions showed and paid the same whenever their seed and actions were the same.
-
-    They are played in one copy, one after the other; then in that copy in the opposite order; then in that copy and a new
-    one. So a generator or a state that the environment keeps for itself comes to each episode another way each time. "True"
-    is no proof: what does not follow from the seed may be rare, or lie behind other actions.
-
-    Args:
-        copies: of the environment.
-        rows: turns observations into rows.
-        n_actions: number of actions K.
-        horizon: number of levels of an episode.
-        seed: of every reset; None where each has its own.
-    """
-    rng = keyed_generator(0, "gymnasium", "seeds")
-    levels = min(horizon, TRIED_LEVELS)
-    n = min(MOST_SEEDS, max(FEWEST_SEEDS, TRIED_STEPS // levels))
-    seeds = [int(drawn) if seed is None else seed for drawn in rng.integers(2**31, size=n)]
-    actions = rng.integers(n_actions, size=(n, levels))
-    first = [_shown(copies, rows, [seeds[i]], actions[[i]])[0] for i in range(n)]
-    if any(_shown(copies, rows, [seeds[i]], actions[[i]])[0] != first[i] for i in reversed(range(n))):
-        return False
-    together = min(2, copies.size)
-    for start in range(0, n, together):
-        chosen = [(start + i + 1) % n for i in range(min(together, n - start))]
-        if _shown(copies, rows, [seeds[i] for i in chosen], actions[chosen]) != [first[i] for i in chosen]:
-            return False
-    return True
 
 
 def _shown(copies: Copies, rows: Rows, seeds: Sequence[int], actions: Sequence[Ints] | Ints) -> list[list[Any]]:
