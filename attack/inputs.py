@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 import richobs
+import richobs_lab.assumptions
 from attack import strategies
 from attack.calls import Call, in_short
 from attack.common import arguments, as_records, write_results
@@ -91,7 +92,7 @@ def _own_class(fault: str = "none") -> richobs.FunctionClass:
 def _functions() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     """Returns what is public and takes arguments, with good ones; any of them is replaced."""
     problem, table = _problem(), np.full((2, 2, 2), 0.5)
-    level = richobs.TableLevel(table)
+    level = richobs.classes.TableLevel(table)
     good_model: dict[str, Any] = {
         "horizon": 2,
         "start": np.array([1.0, 0.0]),
@@ -121,8 +122,8 @@ def _functions() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         ),
         "plan": (richobs.plan, {"problem": problem}),
         "plan sizes": (richobs.plan, {"horizon": 2, "n_actions": 2, "n_states": 2, "log_size": 3.0}),
-        "audit": (richobs.audit, {"given": problem, "sequences": 2, "episodes": 8}),
-        "check_assumptions": (richobs.check_assumptions, {"process": problem}),
+        "audit": (richobs_lab.assumptions.audit, {"given": problem, "sequences": 2, "episodes": 8}),
+        "check_assumptions": (richobs_lab.assumptions.check_assumptions, {"process": problem}),
         "verify": (richobs.verify, {"certificate": _certificate(), "problem": problem}),
         "certify": (richobs.certify, {"outcome": _outcome(), "problem": problem}),
         "Problem": (richobs.Problem, {"env": problem.env, "functions": problem.functions}),
@@ -142,18 +143,24 @@ def _functions() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "open_loop_policy": (richobs.open_loop_policy, {"path": (0, 1), "n_actions": 2}),
         "table_policy": (richobs.table_policy, {"codebooks": [None], "actions": [[0, 1]]}),
         "Tables": (richobs.Tables, {"tables": [table, table]}),
-        "TableLevel": (richobs.TableLevel, {"tables": table}),
+        "TableLevel": (richobs.classes.TableLevel, {"tables": table}),
         "Constants": (richobs.Constants, {"table": [[0.1, 0.9]]}),
         "Linear": (
             richobs.Linear,
             {"features": "identity", "parameters": np.zeros((2, 4)), "horizon": 2, "n_actions": 2},
         ),
-        "LinearLevel": (richobs.LinearLevel, {"features": "identity", "parameters": np.zeros((2, 4)), "n_actions": 2}),
+        "LinearLevel": (
+            richobs.classes.LinearLevel,
+            {"features": "identity", "parameters": np.zeros((2, 4)), "n_actions": 2},
+        ),
         "Callables": (richobs.Callables, {"functions": [FaultyClass("none")], "horizon": 2, "n_actions": 2}),
-        "CallableLevel": (richobs.CallableLevel, {"functions": [FaultyClass("none")], "level": 0, "n_actions": 2}),
-        "Decoders": (richobs.Decoders, {"n_coordinates": 3, "worth": np.full((2, 2), 0.5)}),
+        "CallableLevel": (
+            richobs.classes.CallableLevel,
+            {"functions": [FaultyClass("none")], "level": 0, "n_actions": 2},
+        ),
+        "Decoders": (richobs.classes.Decoders, {"n_coordinates": 3, "worth": np.full((2, 2), 0.5)}),
         "Prototypes": (
-            richobs.Prototypes,
+            richobs.classes.Prototypes,
             {"centres": np.zeros((2, 3)), "which": np.zeros((1, 2), int), "tables": np.full((1, 2, 2), 0.5)},
         ),
         "Layered": (richobs.Layered, {"levels": [level, level]}),
@@ -164,7 +171,10 @@ def _functions() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "Rewards": (richobs.Rewards, {"values": np.array([0.0, 0.5]), "probs": np.full((1, 2, 2), 0.5)}),
         "OpenLoop": (_played(richobs.OpenLoop), {"path": (0, 1)}),
         "Uniform": (_played(richobs.Uniform), {"n_actions": 4}),
-        "Explore": (_played(richobs.Explore), {"policy": richobs.Uniform(4), "share": 0.5, "n_actions": 4}),
+        "Explore": (
+            _played(richobs.core.policies.Explore),
+            {"policy": richobs.Uniform(4), "share": 0.5, "n_actions": 4},
+        ),
         "Switch": (
             _played(richobs.Switch),
             {"first": richobs.Uniform(4), "level": 1, "then": richobs.OpenLoop((0, 1))},
@@ -302,7 +312,7 @@ def _environment_calls() -> SearchStrategy[Call]:
         return Call(
             "environments",
             f"audit where {fault}",
-            lambda: richobs.audit(Faulty(fault), sequences=3, episodes=16),
+            lambda: richobs_lab.assumptions.audit(Faulty(fault), sequences=3, episodes=16),
         )
 
     def by_class(fault: str, learner: str, out: bool) -> Call:

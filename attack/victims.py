@@ -123,7 +123,7 @@ def verify(victim: Victim, folder: pathlib.Path) -> str:
         found = richobs.verify(certificate, victim.problem(), policy=policy)
         text = "; ".join(f"{f.what}: {f.detail}" for f in found.findings)
         if not found.agrees:
-            raise richobs.InvalidFile(text)
+            raise richobs.errors.InvalidFile(text)
     victim.check_claims(Certificate.load(folder / CERTIFICATE).content, "verify agreed")
     victim.check_policy(folder / POLICY, "verify agreed")
     return text
@@ -178,7 +178,7 @@ def resume_then_verify(victim: Victim, folder: pathlib.Path) -> str:
     try:
         _gone_on(victim, folder)
     except richobs.RichObsError as error:
-        raise richobs.InvalidFile(f"resume: {error}") from error
+        raise richobs.errors.InvalidFile(f"resume: {error}") from error
     return verify(victim, folder)
 
 
@@ -207,7 +207,7 @@ def load(victim: Victim, folder: pathlib.Path) -> str:
         except richobs.RichObsError as error:
             refusals.append(f"{type(error).__name__}: {error}")
     if refusals:
-        raise richobs.InvalidFile("; ".join(refusals))
+        raise richobs.errors.InvalidFile("; ".join(refusals))
     return "loaded"
 
 

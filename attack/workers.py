@@ -202,7 +202,7 @@ def learned(case: Case, place: Path) -> int:
     logging.disable()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started this in the background
     executors.GRACE = 1.0
-    functions = richobs.Layered([richobs.TableLevel(ROOTS), richobs.TableLevel(ENDS)])
+    functions = richobs.Layered([richobs.classes.TableLevel(ROOTS), richobs.classes.TableLevel(ENDS)])
     env = Faulty(place, case.fault, case.where, case.call)
     given: Executor | None = None
     if case.where == "an executor" and (place / "armed").exists():

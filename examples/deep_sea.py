@@ -24,7 +24,7 @@ def environment(mapping_seed: int = 0) -> richobs.Environment:
     )
 
 
-def row_class(row: int) -> richobs.TableLevel:
+def row_class(row: int) -> richobs.classes.TableLevel:
     """Returns one function per assignment of the row's cells; shapes: N assignments, row + 1 columns, 2 actions."""
     columns = np.arange(row + 1)
     images = np.zeros((row + 1, SIZE, SIZE), dtype=np.float32)
@@ -33,7 +33,9 @@ def row_class(row: int) -> richobs.TableLevel:
     treasure = np.where(
         columns == row, 1 - COST * (SIZE - row) / SIZE, -COST / SIZE
     )  # what a move to the right is worth
-    return richobs.TableLevel(np.where(goes_right, treasure[:, None], 0), Codebook(images), value_range=(-COST, 1))
+    return richobs.classes.TableLevel(
+        np.where(goes_right, treasure[:, None], 0), Codebook(images), value_range=(-COST, 1)
+    )
 
 
 def candidates() -> richobs.Layered:

@@ -14,6 +14,7 @@ import pytest
 import richobs
 
 SOURCE = Path(richobs.__file__).parent
+LABORATORY = SOURCE.parent / "richobs_lab"
 
 ROOT = Path(__file__).parents[1]
 GUIDES = ("README.md", "docs/your-own-problem.md", "docs/adding-a-world.md", "docs/reading-the-report.md")
@@ -93,6 +94,33 @@ def test_an_arrow_pointing_up_is_seen(module, target):
     assert len(arrows_up({module: {target}})) == 1
 
 
+def modules_used(path: Path) -> set[str]:
+    """Modules of richobs that a file of another package imports; `from room import module` counts as the module."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "richobs":
+            for alias in node.names:
+                is_module = SOURCE.parent.joinpath(*node.module.split("."), f"{alias.name}.py").exists()
+                found.add(f"{node.module}.{alias.name}" if is_module else node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.split(".")[0] == "richobs"}
+    return found - {"richobs"}
+
+
+def test_the_laboratory_uses_what_is_listed_for_extensions_and_nothing_of_it_is_named_by_the_library():
+    page = (ROOT / "docs/reference/extending.md").read_text().partition("## Modules for extensions")[2]
+    listed = {f"richobs.{name}" for name in re.findall(r"`([a-z_.0-9]+)`", page.partition("| for |")[2])}
+    used = set().union(*(modules_used(path) for path in LABORATORY.rglob("*.py")))
+    assert used - listed == set(), "list them in docs/reference/extending.md, or do without"
+    assert listed - used == set(), "nobody needs these"
+    learners = {path.stem.replace("_", "-") for path in (LABORATORY / "rivals").glob("*.py")} & set(richobs.LEARNERS)
+    assert len(learners) > 10
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        assert "richobs_lab" not in text, path
+        assert not re.search(rf"['\"]({'|'.join(learners)})['\"]", text), path
+
+
 def test_importing_loads_only_what_it_must():
     code = "import sys, richobs; print(sorted(m for m in sys.modules if '.' not in m))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -143,4 +171,4 @@ def test_every_name_that_a_guide_mentions_is_public(guide):
 
 def test_the_guides_mention_public_names():
     found = [n for guide in GUIDES for n in re.findall(r"\brichobs\.([A-Za-z]\w*)", (ROOT / guide).read_text())]
-    assert {"learn", "Problem", "verify", "audit"} <= set(found)
+    assert {"learn", "Problem", "verify", "make"} <= set(found)

@@ -10,9 +10,9 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput, Rejected
 from richobs.core.process import Rewards, TabularProcess
 from richobs.worlds import make
-from richobs.worlds.assumptions import check_assumptions
-from richobs.worlds.audit import audit
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.assumptions.exact import check_assumptions
+from richobs_lab.assumptions.statistical import audit
 
 VIOLATIONS = ["layered", "reactive", "realizable", "deterministic", "reward range"]
 

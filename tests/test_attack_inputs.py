@@ -13,6 +13,7 @@ from attack.isolation import Kind, is_supported
 from attack.strategies import Faulty
 
 import richobs
+import richobs_lab.assumptions
 from richobs.core.arguments import file_path, real_number, refuse_unusable, whole_number
 from richobs.core.errors import InvalidInput
 
@@ -82,7 +83,7 @@ class TestArguments:
     "act",
     [
         lambda: richobs.Tables(3),
-        lambda: richobs.Prototypes(range(10**15), [0], GOOD),
+        lambda: richobs.classes.Prototypes(range(10**15), [0], GOOD),
         lambda: richobs.TensorBoard(3.5),
         lambda: richobs.certify_policy(Faulty("none"), richobs.Uniform(2), threshold=0.2, seed=2.5),
         lambda: richobs.certify_policy(Faulty("none"), richobs.Uniform(2), threshold=0.2, batch=10**17),
@@ -93,7 +94,7 @@ class TestArguments:
         lambda: richobs.Callables(3, 2, 2),
         lambda: richobs.Callables([len], "x", 2),
         lambda: richobs.Linear("identity", np.zeros((2, 4)), None),
-        lambda: richobs.Decoders("x", GOOD),
+        lambda: richobs.classes.Decoders("x", GOOD),
         lambda: richobs.Layered(3),
         lambda: richobs.Simulators(None),
         lambda: richobs.Simulators("x", 3),
@@ -107,12 +108,12 @@ class TestArguments:
         lambda: richobs.LearnedPolicy.load(3.5),
         lambda: richobs.Certificate.load(None),
         lambda: richobs.certify(3, richobs.make("lock/2")),
-        lambda: richobs.check_assumptions("x"),
-        lambda: richobs.check_assumptions(richobs.make("mdp/2").process, 3),
-        lambda: richobs.audit("x"),
-        lambda: richobs.audit(Faulty("horizon is 1.5")),
-        lambda: richobs.audit(Faulty("none"), seed="x"),
-        lambda: richobs.audit(Faulty("none"), error_rate="x"),
+        lambda: richobs_lab.assumptions.check_assumptions("x"),
+        lambda: richobs_lab.assumptions.check_assumptions(richobs.make("mdp/2").process, 3),
+        lambda: richobs_lab.assumptions.audit("x"),
+        lambda: richobs_lab.assumptions.audit(Faulty("horizon is 1.5")),
+        lambda: richobs_lab.assumptions.audit(Faulty("none"), seed="x"),
+        lambda: richobs_lab.assumptions.audit(Faulty("none"), error_rate="x"),
         lambda: richobs.certify_policy(Faulty("n_actions is x"), richobs.Uniform(2), threshold=0.2),
         lambda: richobs.certify_policy(Faulty("at_once is True"), richobs.Uniform(2), threshold=0.2),
         lambda: richobs.certify_policy(Faulty("none"), richobs.Uniform(2), threshold=0.2, callback=3),
@@ -122,7 +123,7 @@ class TestArguments:
         lambda: richobs.Uniform(0),
         lambda: richobs.Switch(richobs.Uniform(2), "x", richobs.Uniform(2)),
         lambda: richobs.Switch(3, 1, richobs.Uniform(2)),
-        lambda: richobs.Explore(richobs.Uniform(2), "x", 2),
+        lambda: richobs.core.policies.Explore(richobs.Uniform(2), "x", 2),
         lambda: richobs.save_episodes("x.npz", 3),
         lambda: richobs.from_gymnasium("CartPole-v1", horizon=3, deterministic=np.zeros(0)),
     ],

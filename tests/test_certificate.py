@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import richobs
+import richobs_lab.assumptions
 from richobs.classes import Callables, Layered, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli import main
@@ -381,8 +382,8 @@ def test_an_environment_and_a_class_are_as_good_as_a_problem():
     certificate = richobs.certify(outcome, problem.env, problem.functions)
     assert richobs.verify(certificate, problem.env, problem.functions).agrees
     assert richobs.plan(problem.env, problem.functions, n_states=3) == richobs.plan(problem)
-    assert richobs.audit(problem.env, sequences=2, episodes=16).holds
-    assert richobs.audit(problem, sequences=2, episodes=16).holds
+    assert richobs_lab.assumptions.audit(problem.env, sequences=2, episodes=16).holds
+    assert richobs_lab.assumptions.audit(problem, sequences=2, episodes=16).holds
 
 
 def test_a_key_given_twice_is_refused(tmp_path):

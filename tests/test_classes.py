@@ -608,3 +608,14 @@ def test_whole_classes_come_back(tmp_path):
     (tmp_path / "class.npz").write_bytes(b"PK")
     with pytest.raises(InvalidFile, match="not a richobs-functions file"):
         Listed.load(tmp_path / "class.npz")
+
+
+def test_a_class_too_large_to_list_needs_bounds_of_its_own():
+    class Huge(LevelClass):
+        size, n_actions = 10**12, 2
+
+        def values(self, x, members=None, /):
+            return np.zeros((self.size, len(x), 2))
+
+    with pytest.raises(InvalidInput, match=r"a Huge of 1,000,000,000,000 functions needs a `value_bounds` of its own"):
+        Huge().value_bounds()

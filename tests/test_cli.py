@@ -78,7 +78,6 @@ def test_learn_knows_every_world(capsys, world):
 def test_learn_as_printed(capsys):
     status, said = run(capsys, "learn", "lock/3", "--learner", "lsvee", "--json", "--out", "new")
     assert status == 0
-    assert run(capsys, "learn", "lock/3", "--schedule", "paper", "--json", "--out", "old")[1].out == said.out
     assert json.loads(said.out)["settings"]["learner"] == "lsvee"
     shown = run(capsys, "show", "new")[1].out
     assert "search: elimination" in shown
@@ -104,7 +103,7 @@ def test_learners_are_tuned(capsys):
             "learn lock --horizon 6 --world-seed 4 --tuning a=1 b=2 --json",
         ),
         ("learn --vectors disjoint", "learn disjoint --vectors"),
-        ("plan --schedule=paper lock", "plan lock --learner=paper"),
+        ("plan --learner=lsvee lock", "plan lock --learner=lsvee"),
         ("verify --quiet here --json", "verify here --quiet --json"),
         ("report a --out x.html b", "report a b --out x.html"),
         ("report -- --a", "report -- --a"),
@@ -333,9 +332,8 @@ def test_plan(capsys):
     both = json.loads(run(capsys, "plan", "lock", "--json")[1].out)
     assert list(both) == ["id", "betting", "lsvee"]
     assert both["lsvee"]["constants"]["n_2"] == 600
-    for name in ("lsvee", "paper"):
-        one = json.loads(run(capsys, "plan", "lock", "--learner", name, "--json")[1].out)
-        assert one == {"id": both["id"], "lsvee": both["lsvee"]}
+    one = json.loads(run(capsys, "plan", "lock", "--learner", "lsvee", "--json")[1].out)
+    assert one == {"id": both["id"], "lsvee": both["lsvee"]}
 
 
 def test_a_plan_for_a_tiny_epsilon_is_printed_and_says_who_cannot_serve(capsys):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.classes import Embedding, Embeddings, Features, Layered, LearnedPolicy
-from richobs.classes.embeddings import rounded
+from richobs.classes import Layered, LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput, Rejected
 from richobs.core.ledger import Ledger
@@ -20,6 +19,7 @@ from richobs.engines import StreamEngine
 from richobs.learners import learner
 from richobs.runs.session import check, run
 from richobs_lab.rivals.decoding import Decoder, fit, gradients, k_means, logistic, play, policy_of, shares, softmax
+from richobs_lab.rivals.embeddings import Embedding, Embeddings, Features, rounded
 from richobs_lab.rivals.homer import Abstraction, HomerTuning, action_values, contrast
 from richobs_lab.rivals.pcid import DecodedModel, PcidTuning, pcid
 from richobs_lab.rivals.ppe import Extension, PpeTuning, best_path, decoded, eliminate, ppe

@@ -412,7 +412,7 @@ class TestRounding:
     def test_learners_without_room_for_it_refuse_it(self):
         check_rounding(0.0, 0.0)
         check_rounding(1e-6, 1e-4)
-        with pytest.raises(PrecisionError, match="learner='certified'"):
+        with pytest.raises(PrecisionError, match="learner='betting'"):
             check_rounding(1.1e-6, 1e-4)
 
     def test_a_record_keeps_it(self):

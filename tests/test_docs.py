@@ -12,8 +12,8 @@ import richobs
 from richobs.cli import main
 from richobs.learners import LEARNERS
 from richobs.worlds import WORLDS
-from richobs.worlds.assumptions import check_assumptions
 from richobs.worlds.gymnasium_out import WorldEnv
+from richobs_lab.assumptions.exact import check_assumptions
 from richobs_lab.paper import STATEMENTS
 
 ROOT = Path(__file__).parents[1]

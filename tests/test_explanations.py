@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import richobs
+import richobs_lab.assumptions
 
 FOLDER = Path(__file__).parents[1] / "docs" / "explanations"
 
@@ -89,9 +90,9 @@ class TestPump:
 
     def test_the_assumptions_are_as_its_page_says(self):
         few = pump.twins([pump.TRUE, pump.Physics(flushes=0.0)])
-        report = richobs.check_assumptions(pump.pump(), few)
+        report = richobs_lab.assumptions.check_assumptions(pump.pump(), few)
         assert [check.name for check in report.checks if not check.holds] == ["deterministic"]
-        coarse = richobs.check_assumptions(pump.pump(pump.Physics(sees_wear=False)))
+        coarse = richobs_lab.assumptions.check_assumptions(pump.pump(pump.Physics(sees_wear=False)))
         assert coarse["reactive"].holds is False
 
     def test_a_class_that_does_not_believe_in_flushing_is_silently_wrong(self):

@@ -248,7 +248,7 @@ def test_wrong_requests_are_refused(call):
 
 
 def test_ids_and_entry_points():
-    assert list(IDS.values())[2:5] == ["richobs/DeepSea-v0", "richobs/Disjoint-v0", "richobs/Lock-v0"]
+    assert {"richobs/DeepSea-v0", "richobs/Disjoint-v0", "richobs/Lock-v0"} <= set(IDS.values())
     assert isinstance(gymnasium.make("richobs/Lock-v0").unwrapped, WorldEnv)
     assert isinstance(make_vec("richobs/Lock-v0", 2), WorldVectorEnv)
     assert gymnasium.spec("richobs/Lock-v0").to_json()  # what a saved experiment keeps

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import richobs
+import richobs_lab.assumptions
 from richobs.cli import main
 from richobs.cli.arguments import in_order
 from richobs.cli.learn import default_folder
@@ -403,16 +404,16 @@ class TestAudit:
         )
         names = {}
         exec(compile(corridor, "your-own-problem.md", "exec"), names)
-        assert richobs.audit(names["Corridor"](), **FEW).holds
+        assert richobs_lab.assumptions.audit(names["Corridor"](), **FEW).holds
 
     @pytest.mark.parametrize("slippery", [True, False])
     def test_episodes_that_end_early(self, slippery):
         env = richobs.from_gymnasium("FrozenLake-v1", horizon=10, reward_range=(0, 1), is_slippery=slippery)
-        report = richobs.audit(env, **FEW)
+        report = richobs_lab.assumptions.audit(env, **FEW)
         assert report.failures == (("independent levels",) if slippery else ())
 
     def test_an_end_at_random_is_noticed_where_nothing_else_shows_it(self):
-        assert richobs.audit(Ending(), **FEW).failures == ("independent levels",)
+        assert richobs_lab.assumptions.audit(Ending(), **FEW).failures == ("independent levels",)
 
     def test_rewards_outside_their_range_are_reported_also_where_episodes_end(self):
         class Late(Ending):
@@ -420,12 +421,12 @@ class TestAudit:
                 played = super().play(policy, n, rng, levels)
                 return dataclasses.replace(played, rewards=[*played.rewards[:-1], np.full(n, 0.5)])
 
-        report = richobs.audit(Late(), **FEW)
+        report = richobs_lab.assumptions.audit(Late(), **FEW)
         assert report.failures == ("independent levels", "reward range")
         assert "paid 0.5 after the episode's end" in report.checks[2].finding
 
     def test_what_answers_from_memory_is_not_judged(self):
         env = richobs.from_gymnasium("FrozenLake-v1", horizon=4, reward_range=(0, 1), seed=1, deterministic=True)
-        report = richobs.audit(env, **FEW)
+        report = richobs_lab.assumptions.audit(env, **FEW)
         assert [check.holds for check in report.checks] == [None, None, True]
         assert "answers replays from memory" in report.checks[0].finding

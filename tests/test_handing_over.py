@@ -106,6 +106,6 @@ class TestEarlyEnds:
                 ended = [np.full(n, h == 1) for h in range(len(x))]
                 return richobs.Episodes(x, actions, [np.zeros(n)] * len(x), ended)
 
-        functions = richobs.Layered([richobs.TableLevel(np.full((2, 1, 2), 0.5))] * 2)
+        functions = richobs.Layered([richobs.classes.TableLevel(np.full((2, 1, 2), 0.5))] * 2)
         with pytest.raises(Rejected, match=r"ended an episode early.*learner='betting'"):
             richobs.learn(Ending(), functions, learner="certified")

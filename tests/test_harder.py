@@ -7,7 +7,7 @@ from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings
 from richobs.runs.session import run
 from richobs.worlds import make
-from richobs.worlds.assumptions import check_assumptions
+from richobs_lab.assumptions.exact import check_assumptions
 
 
 @pytest.mark.parametrize(

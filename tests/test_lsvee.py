@@ -22,7 +22,6 @@ from richobs.engines import CountedEngine
 from richobs.learners.lsvee import Lsvee, PaperConstants, lsvee
 from richobs.learners.lsvee.consensus import consensus
 from richobs.learners.lsvee.elimination import td_risk
-from richobs.runs.session import run
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 
 learn = partial(richobs.learn, learner="lsvee")
@@ -506,7 +505,6 @@ class TestRequests:
         ("kwargs", "words"),
         [
             ({"learner": "fast"}, "there is no learner 'fast'; there are betting, "),
-            ({"schedule": "certified"}, "learner and schedule are two names of one thing"),
             ({"tuning": {"speed": 3}}, "the learner 'lsvee' has no tuning 'speed'; it has repeats"),
             ({"tuning": 3}, "tuning must be a learner's Tuning"),
             ({"engine": "fast"}, "there is no engine 'fast'"),
@@ -556,15 +554,8 @@ class TestRequests:
     def test_streaming_more_than_anybody_can_wait_for_is_refused_with_the_way_out(self):
         problem = richobs.make("lock/3")
         with pytest.raises(
-            InvalidInput, match=r"at least [\d.e+]+ episodes here.*'certified'.*max_episodes, to start anyway"
+            InvalidInput, match=r"at least [\d.e+]+ episodes here.*'betting'.*max_episodes, to start anyway"
         ):
-            richobs.learn(problem.env, problem.functions, schedule="paper", n_states=3)
+            richobs.learn(problem.env, problem.functions, learner="lsvee", n_states=3)
         with pytest.raises(EpisodeLimit):
             learn(problem.env, problem.functions, n_states=3, max_episodes=100)
-
-    def test_the_former_names_still_work(self):
-        problem = richobs.make("mdp/2")
-        former, now = richobs.learn(problem, schedule="paper"), learn(problem)
-        assert former.learner == now.learner == "lsvee"
-        assert former.trace == now.trace
-        assert run(problem, Settings(learner="paper")).settings == now.settings

@@ -102,3 +102,8 @@ def test_rounding_does_not_choose_between_equal_actions():
 
     assert 0.1 + 0.2 > 0.3
     assert Greedy(Values()).actions(0, X).tolist() == [0, 1, 1]
+
+
+def test_more_actions_than_an_environment_may_declare_are_refused():
+    with pytest.raises(InvalidInput, match="at most 1,000,000,000; got 36893488147419103232"):
+        Uniform(2**65)

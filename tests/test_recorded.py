@@ -176,7 +176,7 @@ class TestFiles:
         whole = (tmp_path / "log.npz").read_bytes()
         for lost in (0, 1, 449, len(whole) // 2, len(whole) - 1):
             (tmp_path / "log.npz").write_bytes(whole[:lost] + whole[lost + 1 :])
-            with pytest.raises(richobs.InvalidFile, match="does not hold episodes"):
+            with pytest.raises(richobs.errors.InvalidFile, match="does not hold episodes"):
                 richobs.load_episodes(tmp_path / "log.npz")
 
     def test_other_files_are_refused(self, tmp_path):

@@ -786,7 +786,7 @@ class Answers(Counter):
 )
 @pytest.mark.parametrize("stored", [False, True])
 def test_answers_that_were_not_asked_for_are_rejected_before_they_count(change, sentence, stored, tmp_path):
-    with pytest.raises(richobs.Rejected, match=sentence):
+    with pytest.raises(richobs.errors.Rejected, match=sentence):
         learn(Answers(change), FUNCTIONS, out=tmp_path / "run" if stored else None, max_episodes=400)
     if stored:
         assert StoredRun.read(tmp_path / "run").state == "stopped"
@@ -808,7 +808,7 @@ def test_an_environment_that_plays_something_better_is_rejected():
     engine = StreamEngine(PacedEnvironment(Disobedient()), FUNCTIONS, seed=0, ledger=Ledger())
     worse = richobs.LearnedPolicy(FUNCTIONS, (1,))
     with pytest.raises(
-        richobs.Rejected, match=r"took action . at level 0; the policy asks for action . at what was seen"
+        richobs.errors.Rejected, match=r"took action . at level 0; the policy asks for action . at what was seen"
     ):
         engine.ask(Query.rollout(worse, 20, purpose="x"))
 
@@ -824,7 +824,7 @@ def test_an_environment_that_names_other_actions_than_it_was_asked_for_is_reject
             return richobs.Episodes([x], [1 - acted], [np.where(acted == x, 0.8, 0.2)])
 
     with pytest.raises(
-        richobs.Rejected, match=r"took action . at level 0; the policy (never takes that|asks for action)"
+        richobs.errors.Rejected, match=r"took action . at level 0; the policy (never takes that|asks for action)"
     ):
         learn(Mirrored(), FUNCTIONS, learner=learner)
 
@@ -885,7 +885,7 @@ def test_your_own_environment_is_played_by_one_thread_at_a_time():
 def test_an_action_that_was_not_asked_for_is_rejected(tmp_path):
     env = Answers(lambda e: dataclasses.replace(e, actions=[1 - e.actions[0]]))
     engine = StreamEngine(PacedEnvironment(env), FUNCTIONS, seed=0, ledger=Ledger())
-    with pytest.raises(richobs.Rejected, match="took action 0 at level 0; action 1 was asked for"):
+    with pytest.raises(richobs.errors.Rejected, match="took action 0 at level 0; action 1 was asked for"):
         engine.ask(Query.along((1,), 5, [np.arange(3)], purpose="x"))
 
 

@@ -15,12 +15,12 @@ from richobs.core.errors import AssumptionViolated, InvalidInput, InvalidPath, U
 from richobs.core.policies import Greedy, OpenLoop, Switch, Uniform
 from richobs.core.randomness import keyed_generator
 from richobs.worlds import TabularWorld, WorldEnvironment, configure, make
-from richobs.worlds.diabolical import hadamard
 from richobs.worlds.frozen_lake import MAPS, candidate_lakes, has_way, process_of, q_functions
 from richobs.worlds.frozen_lake import Config as LakeConfig
 from richobs.worlds.gymnasium_out import register_all
 from richobs.worlds.registry import full_id
-from richobs_lab.lower_bound import AllPaths, Config, HistoryPredictor, member, policies, predictors
+from richobs_lab.worlds.diabolical import hadamard
+from richobs_lab.worlds.lower_bound import AllPaths, Config, HistoryPredictor, member, policies, predictors
 
 register_all()
 
@@ -100,7 +100,6 @@ class TestRegistry:
             (InvalidInput, "lock", {"swap": float("nan")}, "swap must be a finite number; got nan"),
             (InvalidInput, "lock", {"swap": 1.5}, "lock: swap must be between 0.0 and 1.0; got 1.5"),
             (InvalidInput, "lock", {"fail": -0.1}, "lock: fail must be between 0.0 and 1.0; got -0.1"),
-            (InvalidInput, "lock/5,switch=0.3", {}, "world 'lock': the parameter 'switch' is now called 'swap'"),
             (InvalidInput, "random", {"stochastic": True, "violate": "deterministic"}, "Give one of the two"),
             (InvalidInput, "random", {"stochastic": True, "n_states": 1}, "n_states of at least 2; got 1"),
             (InvalidInput, "frozen-lake", {"slip": 0.6}, "slip must be between 0.0 and 0.5; got 0.6"),

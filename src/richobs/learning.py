@@ -42,7 +42,6 @@ def learn(
     callback: Callback | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
-    schedule: str | None = None,
 ) -> Outcome:
     """Learns a policy that is epsilon-optimal with probability at least 1 - delta (docs/betting.md).
 
@@ -85,7 +84,6 @@ def learn(
         out: a folder to keep the run in. A run that was killed or interrupted there goes on where it stopped, to the same
             result as if it had not been, and no episode whose result was stored is played again.
         progress: show the run as it goes; by default in a terminal or a notebook.
-        schedule: the name that `learner` had before; "paper" means "lsvee".
 
     Raises:
         BrokenPromise: the data contradict an assumption.
@@ -95,11 +93,9 @@ def learn(
         Rejected: the environment answered something else than it was asked, or is not replayable although it says so.
         WorkerFailed: a worker was lost; with `out`, the same call goes on from what was recorded.
     """
-    if learner is not None and schedule is not None:
-        raise InvalidInput(f"learner and schedule are two names of one thing; got {learner!r} and {schedule!r}.")
     if assume not in (None, "values", "model"):
         raise InvalidInput(f"assume must be 'values' or 'model'; got {assume!r}.")
-    name = learner or schedule or ("models" if assume == "model" else Settings.learner)
+    name = learner or ("models" if assume == "model" else Settings.learner)
     if assume is not None and (assume == "model") != (name == "models"):
         raise InvalidInput(
             f"the learner {name!r} does not go with assume={assume!r}: the learner 'models' trusts models, all others trust "

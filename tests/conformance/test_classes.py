@@ -18,9 +18,6 @@ from richobs.classes import (
     Chosen,
     Constants,
     Decoders,
-    Embedding,
-    Embeddings,
-    Features,
     Layered,
     LearnedPolicy,
     LevelClass,
@@ -37,6 +34,7 @@ from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import Batch
 from richobs.core.types import Floats, Observations
+from richobs_lab.rivals.embeddings import Embedding, Embeddings, Features
 
 ROOT = Path(__file__).parents[2]
 VALUES = np.array([0.0, 0.25, 0.25, 0.5, 0.9, 1.0])  # few, so that functions agree here and there

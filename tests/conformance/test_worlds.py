@@ -15,9 +15,9 @@ from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import field_docs
 from richobs.worlds import WORLDS, World, WorldEnvironment, make
-from richobs.worlds.assumptions import check_assumptions
 from richobs.worlds.gymnasium_out import WorldEnv
 from richobs.worlds.registry import config_class
+from richobs_lab.assumptions.exact import check_assumptions
 
 SKELETON = "corridor_skeleton"
 REGISTERED = [*WORLDS, "corridor"]

@@ -9,8 +9,8 @@ from work import broken, measured, panels
 
 from richobs.core.policies import OpenLoop
 from richobs.core.process import TabularProcess
-from richobs_lab import lower_bound as family
 from richobs_lab.paper.statements import lower_bounds as statement
+from richobs_lab.worlds import lower_bound as family
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from richobs.classes.codecs import CODECS, codec
 from richobs.classes.constants import Constants
 from richobs.classes.decoders import Decoders
 from richobs.classes.dynamics import Model
-from richobs.classes.embeddings import Embedding, Embeddings, Features
 from richobs.classes.family import Family
 from richobs.classes.layered import Layered, LevelwiseFunction, Listed, listed_product
 from richobs.classes.learned_policy import LearnedPolicy, open_loop_policy, table_policy
@@ -23,10 +22,7 @@ __all__ = [
     "Chosen",
     "Constants",
     "Decoders",
-    "Embedding",
-    "Embeddings",
     "Family",
-    "Features",
     "Layered",
     "LearnedPolicy",
     "LevelClass",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from richobs.classes.device import DeviceLevel, DeviceMemory
 
 AT_ONCE_VALUES = 8_000_000  # values of functions that `LevelClass.moments` holds in memory at once
+MOST_BOUNDED = 10**9  # functions of a level whose values can be bounded one by one: 16 GB
 
 UNIT = (0.0, 1.0)  # range of values where nothing else is declared
 
@@ -149,6 +150,11 @@ class LevelClass(ABC):
 
     def value_bounds(self) -> tuple[Floats, Floats]:
         """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x; by default `value_range`."""
+        if self.size > MOST_BOUNDED:
+            raise InvalidInput(
+                f"a {type(self).__name__} of {self.size:,} functions needs a `value_bounds` of its own: the default lists a "
+                f"bound for each of at most {MOST_BOUNDED:,} functions."
+            )
         low, high = self.value_range
         return np.full(self.size, low), np.full(self.size, high)
 

@@ -12,8 +12,10 @@ from richobs.classes.base import Arrays, Chosen, LevelClass, checked_members
 from richobs.core.arguments import file_path
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.files import open_arrays, write_atomically
+from richobs.core.registry import Registry
 
 CODECS: dict[str, type[LevelClass]] = {}  # code -> class; filled by `@codec` where the class is written
+ADDED = Registry("richobs.classes", {})  # code -> where another package writes its class; importing it fills the table
 CHOSEN = "chosen "  # a kind that begins with this word is some members of the class that the rest names
 
 Written = TypeVar("Written", bound=type[LevelClass])
@@ -63,6 +65,8 @@ def from_arrays(kind: str, arrays: Arrays) -> LevelClass:
         InvalidFile: the kind is not known, or the arrays do not make such a class.
     """
     code = kind.removeprefix(CHOSEN)
+    if code not in CODECS and code in ADDED:
+        ADDED.load(code)
     if code not in CODECS:
         raise InvalidFile(
             f"there is no kind of function class called {code[:40]!r}; there are {', '.join(CODECS)}. Import the module "

@@ -21,7 +21,6 @@ from richobs.worlds.registry import WORLDS, config_class, configure
 
 Takes = Literal["nothing", "one value", "two values", "many values"]
 REPEATED = {"--env-arg"}  # options that the parser wants once for each value
-ALIASES = {"--schedule": "--learner"}  # what options used to be called
 RAY = "--ray"  # an option whose value may be left out
 ADDRESS = re.compile(rf"auto|{LOCAL}|ray://.*|.+:\d+")  # what its value looks like
 
@@ -83,7 +82,6 @@ def _separated(rest: Sequence[str], takes: Mapping[str, Takes]) -> tuple[list[st
             named.append(word)
             continue
         flag, equals, value = word.partition("=")
-        flag = ALIASES.get(_dashed(flag), flag)
         options.append(f"{flag}{equals}{value}")
         if equals:
             continue

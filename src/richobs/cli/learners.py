@@ -24,7 +24,7 @@ class LearnersCommand:
 
     def run(self, console: Console) -> int:
         """Prints a line for every learner, or all facts about those that were named."""
-        chosen = [learner(name) for name in self.names or LEARNERS]
+        chosen = [learner(name) for name in self.names or (name for name, _ in LEARNERS.loadable())]
         if self.json:
             console.print_json(json.dumps({each.name: _as_plain(each) for each in chosen}))
         elif self.names:

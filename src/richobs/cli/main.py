@@ -30,8 +30,6 @@ COMMANDS = Registry(
         "report": "richobs.cli.report:ReportCommand",
         "verify": "richobs.cli.verify:VerifyCommand",
         "value": "richobs.cli.value:ValueCommand",
-        "check": "richobs.cli.check:CheckCommand",
-        "audit": "richobs.cli.audit:AuditCommand",
         "worlds": "richobs.cli.worlds:WorldsCommand",
         "learners": "richobs.cli.learners:LearnersCommand",
         "doctor": "richobs.cli.doctor:DoctorCommand",
@@ -94,10 +92,11 @@ def _command_type(arguments: Sequence[str]) -> Any:
     A command may have `more_help`, a function without arguments: the text that its help ends with.
     """
     asked = arguments[0] if arguments else ""
-    names = [name for name in COMMANDS if not COMMANDS.is_own(asked) or COMMANDS.is_own(name)]
+    if asked in COMMANDS:
+        COMMANDS.load(asked)  # says why, where that cannot be done
     kinds = []
-    for name in names:
-        kind, text = COMMANDS.load(name), None
+    for name, kind in COMMANDS.loadable(own=COMMANDS.is_own(asked)):
+        text = None
         if name == asked and hasattr(kind, "more_help") and {"-h", "--help"} & set(arguments):
             text = f"{_first_line(kind)}\n\n{kind.more_help()}"
         kinds.append(Annotated[kind, tyro.conf.subcommand(name, description=text)])

@@ -1,6 +1,5 @@
 """What several commands print."""
 
-import json
 from collections.abc import Sequence
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -10,12 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.core.environment import Environment, environment_identity
 from richobs.core.problem import Problem
 from richobs.runs.store import POLICY, StoredRun
 from richobs.show import words
 from richobs.show.summary import summary
-from richobs.worlds.assumptions import AssumptionReport
 from richobs.worlds.gymnasium_ids import is_gymnasium_id
 from richobs.worlds.registry import make
 
@@ -82,18 +79,3 @@ def print_findings(console: Console, rows: Sequence[tuple[str, str, str]]) -> No
     for name, mark, found in rows:
         table.add_row(Text(f"  {name}"), mark, Text(found, overflow="fold"))
     console.print(Trimmed(table))
-
-
-def print_assumptions(console: Console, given: Problem | Environment, report: AssumptionReport, as_json: bool) -> int:
-    """Prints what was found for each assumption; returns the exit status, 1 if anything fails."""
-    name = given.id if isinstance(given, Problem) else environment_identity(given)
-    if as_json:
-        checks = {c.name: {"holds": c.holds, "finding": c.finding} for c in report.checks}
-        console.print_json(json.dumps({"id": name, "holds": report.holds, "checks": checks}))
-    else:
-        console.print(
-            headline(given) if isinstance(given, Problem) else Text(environment_identity(given), style="bold")
-        )
-        marks = {True: "[green]holds[/]", False: "[bold red]fails[/]", None: "[yellow]not judged[/]"}
-        print_findings(console, [(c.name, marks[c.holds], c.finding) for c in report.checks])
-    return 0 if report.holds else 1

@@ -62,7 +62,8 @@ def _options_of(world: str) -> type[Any]:
     return dataclasses.make_dataclass(config.__name__, fields, frozen=True, namespace=names)
 
 
-WORLD_OPTIONS: dict[str, type[Any]] = {**{world: _options_of(world) for world in WORLDS}, WORLD: GymnasiumOptions}
+WORLD_OPTIONS: dict[str, type[Any]] = {world: _options_of(world) for world, _ in WORLDS.loadable()}
+WORLD_OPTIONS[WORLD] = GymnasiumOptions
 
 if TYPE_CHECKING:
     World = Any

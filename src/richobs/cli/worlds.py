@@ -28,11 +28,11 @@ class WorldsCommand:
         if self.json:
             content = {
                 w: {"about": about(w), "parameters": {f.name: f.default for f in dataclasses.fields(config_class(w))}}
-                for w in WORLDS
+                for w, _ in WORLDS.loadable()
             }
             console.print_json(json.dumps(content))
             return 0
-        for world in WORLDS:
+        for world, _ in WORLDS.loadable():
             console.print(Text.assemble((world, "bold"), f": {about(world)}"))
             table = Table(box=None, pad_edge=False)
             for heading in ("  parameter", "default", "meaning"):

@@ -19,6 +19,7 @@ from richobs.core.errors import InvalidInput, RichObsError
 from richobs.core.types import Floats
 
 LEVELS = 1_000_000  # most levels of a class that is given level by level, of a model, and of a Gymnasium environment
+LARGEST_FACT = 10**9  # most levels or actions that an environment or a policy may declare
 P = ParamSpec("P")
 R = TypeVar("R")
 UNUSABLE = (

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from richobs.core.arguments import real_number, whole_number
+from richobs.core.arguments import LARGEST_FACT, real_number, whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import ValueFunction
 from richobs.core.randomness import keyed_generator
@@ -132,7 +132,7 @@ class Uniform:
     """Takes each of K actions with the same probability."""
 
     def __init__(self, n_actions: int):
-        self.n_actions = whole_number("Uniform: n_actions", n_actions, least=1)
+        self.n_actions = whole_number("Uniform: n_actions", n_actions, least=1, most=LARGEST_FACT)
 
     def actions(self, level: int, x: Observations, rng: np.random.Generator, /) -> Ints:
         """Returns `[n]` random actions."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from richobs.core.arguments import real_number, refuse_unusable, whole_number
+from richobs.core.arguments import LARGEST_FACT, real_number, refuse_unusable, whole_number
 from richobs.core.environment import Environment, Episodes, PlainFacts, checked_range, environment_identity
 from richobs.core.errors import AssumptionViolated, InvalidInput
 from richobs.core.functions import FunctionClass
@@ -25,7 +25,6 @@ CLASS_NAMES = (
 )
 ROLLOUTS = 200_000  # episodes that estimate a value in a world of this package, unless told otherwise
 PART = 10_000  # of these episodes are played at once
-LARGEST_FACT = 10**9  # levels or actions that an environment may declare
 
 
 def checked_accuracy(epsilon: Any, delta: Any, largest: float = 1.0) -> tuple[float, float]:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from richobs.core.errors import InvalidInput
+
 
 class Registry(MutableMapping[str, str]):
     """Where each name is defined, as `module` or `module:attribute`; our names come first, others by alphabet.
@@ -54,7 +56,29 @@ class Registry(MutableMapping[str, str]):
         return name in self._own
 
     def load(self, name: str) -> Any:
-        """Returns what a name leads to: the attribute that its entry names, or the module."""
+        """Returns what a name leads to: the attribute that its entry names, or the module.
+
+        Raises:
+            InvalidInput: another package adds the name, and importing what it names fails.
+        """
         module, _, attribute = self[name].partition(":")
-        found = importlib.import_module(module)
-        return getattr(found, attribute) if attribute else found
+        try:
+            found = importlib.import_module(module)
+            return getattr(found, attribute) if attribute else found
+        except Exception as error:
+            if self.is_own(name):
+                raise
+            where = f"{self[name]} (entry point {name!r} in the group {self.group!r})"
+            raise InvalidInput(f"another package adds {where}, which cannot be loaded: {error!r:.300}") from error
+
+    def loadable(self, *, own: bool = False) -> Iterator[tuple[str, Any]]:
+        """Yields each name and what it leads to; what another package adds and cannot be loaded is passed over.
+
+        Args:
+            own: our names alone.
+        """
+        for name in tuple(self._own if own else self):
+            try:
+                yield name, self.load(name)
+            except InvalidInput:
+                continue

@@ -26,7 +26,6 @@ LEARNERS = Registry(
         "olive": "richobs.learners.olive:Olive",
     },
 )
-ALIASES = {"paper": "lsvee"}  # the name that the paper's algorithm used to have
 
 
 def learner(name: str) -> Learner:
@@ -35,10 +34,9 @@ def learner(name: str) -> Learner:
     Raises:
         InvalidInput: there is none.
     """
-    known = ALIASES.get(name, name)
-    if known not in LEARNERS:
+    if name not in LEARNERS:
         raise InvalidInput(f"there is no learner {name!r}; there are {', '.join(LEARNERS)} (see `richobs learners`).")
-    made = LEARNERS.load(known)()
+    made = LEARNERS.load(name)()
     if not isinstance(made, Learner):
-        raise InvalidInput(f"the learner {name!r} is {LEARNERS[known]}, which is no richobs.Learner.")
+        raise InvalidInput(f"the learner {name!r} is {LEARNERS[name]}, which is no richobs.Learner.")
     return made

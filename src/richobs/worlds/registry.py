@@ -26,14 +26,11 @@ WORLDS = Registry(  # world -> the module that defines it
         "bandit": "richobs.worlds.bandit",
         "mdp": "richobs.worlds.mdp",
         "deep-sea": "richobs.worlds.deep_sea",
-        "disjoint": "richobs.worlds.disjoint",
         "lock": "richobs.worlds.lock",
-        "diabolical": "richobs.worlds.diabolical",
         "random": "richobs.worlds.random",
         "frozen-lake": "richobs.worlds.frozen_lake",
     },
 )
-FORMER_NAMES = {("lock", "switch"): "swap", ("diabolical", "switch"): "swap"}  # (world, former parameter) -> its name
 
 KINDS: dict[Any, str] = {int: "a whole number", float: "a finite number", bool: "True or False"}
 
@@ -76,9 +73,6 @@ def configure(id: str, **params: Any) -> Any:
         raise InvalidInput(f"{', '.join(repeated)}: given in the id {id!r} and again as a parameter.")
     kinds = typing.get_type_hints(config)
     if unknown := sorted((given.keys() | params.keys()) - kinds.keys()):
-        now = FORMER_NAMES.get((world, unknown[0]))
-        if now is not None:
-            raise InvalidInput(f"world {world!r}: the parameter {unknown[0]!r} is now called {now!r}; write {now}=...")
         raise InvalidInput(f"world {world!r} has no parameter {unknown[0]!r}; it has {', '.join(kinds)}.")
     return config(**{name: _convert(world, name, kinds[name], v) for name, v in {**given, **params}.items()})
 

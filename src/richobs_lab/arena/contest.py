@@ -30,7 +30,6 @@ from typing import Any
 
 from richobs import (
     LEARNERS,
-    InvalidFile,
     InvalidInput,
     LearnedPolicy,
     Learner,
@@ -45,6 +44,7 @@ from richobs import (
     make,
 )
 from richobs.core.arguments import file_path, real_number, whole_number
+from richobs.core.errors import InvalidFile
 from richobs.core.files import is_there, read_json, write_atomically
 from richobs.core.problem import checked_accuracy
 from richobs.core.settings import LARGEST_COUNT

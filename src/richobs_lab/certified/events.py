@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from richobs import Event
-from richobs.core.events import ELIMINATED, IDLE, POLICIES, Mark, event
+from richobs.core.events import ELIMINATED, IDLE, POLICIES, Event, Mark, event
 
 
 @event("certified")

@@ -4,10 +4,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from richobs import Engine, Learner, Outcome, Problem, Settings, StopReason
+from richobs import Learner, Outcome, Problem, Settings
 from richobs.core.events import Callback
-from richobs.core.outcome import LOWER, UPPER
+from richobs.core.outcome import LOWER, UPPER, StopReason
 from richobs.core.problem import SMALLEST
+from richobs.core.queries import Engine
 from richobs.learners.base import Finding, Promise, deterministic_transitions, unit_rewards
 from richobs.learners.handing_over import Fallback
 from richobs.learners.lsvee.algorithm import lsvee

@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import BrokenPromise, PrecisionError, Query
+from richobs import BrokenPromise
+from richobs.core.errors import PrecisionError
 from richobs.core.moments import Moments, risk_rounding
+from richobs.core.queries import Query
 from richobs.core.types import Floats, Ints, Member, Path
 from richobs.spaces import ActionRisk
 from richobs.spaces.base import largest_surviving_risk

@@ -14,9 +14,11 @@ from functools import partial
 
 import numpy as np
 
-from richobs import Engine, EpisodeLimit, FunctionClass, LearnedPolicy, Outcome, Query, StopReason
+from richobs import FunctionClass, LearnedPolicy, Outcome
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback, nobody
-from richobs.core.outcome import DETERMINISTIC, LOWER, REACTIVE, REALIZABLE, UPPER, claim_words
+from richobs.core.outcome import DETERMINISTIC, LOWER, REACTIVE, REALIZABLE, UPPER, StopReason, claim_words
+from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.learners.handing_over import Fallback
 from richobs_lab.certified.events import CandidateTried

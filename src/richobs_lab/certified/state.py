@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import Engine, Event, FunctionClass, InvalidInput, LearnedPolicy, Progress
-from richobs.core.events import Callback
+from richobs import FunctionClass, InvalidInput, LearnedPolicy, Progress
+from richobs.core.events import Callback, Event
+from richobs.core.queries import Engine
 from richobs.core.types import Floats, Ints, Member, Path
 from richobs.spaces import VersionSpace, version_space
 from richobs.stats.shares import Series, Share

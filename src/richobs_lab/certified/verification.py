@@ -6,9 +6,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from richobs import BrokenPromise, Policy, Query
+from richobs import BrokenPromise, Policy
 from richobs.core.moments import Moments
 from richobs.core.outcome import LOWER, UPPER
+from richobs.core.queries import Query
 from richobs.core.types import Member
 from richobs.stats.seals import Sealed
 from richobs.stats.shares import Looks, Supposed

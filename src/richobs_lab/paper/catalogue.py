@@ -74,7 +74,7 @@ CATALOGUE: tuple[Entry, ...] = (
         360,
         r"\Pr\left[ V(\hat{\pi}) > \max_{\pi \in \Pi} V(\pi) - \epsilon \right] \le \frac{2}{3}"
         r" \quad \text{for all } T \le \frac{c K^H}{\epsilon^2}",
-        ("richobs_lab.lower_bound.policies",),
+        ("richobs_lab.worlds.lower_bound.policies",),
         ("test_worlds.py::TestLowerBound::test_the_secret_path_is_better_by_epsilon_and_all_others_are_equal",),
         "lower-bounds",
         ("no algorithm at all", "Propositions 1 and 2", "every learner fails", "one policy earns"),
@@ -85,7 +85,7 @@ CATALOGUE: tuple[Entry, ...] = (
         380,
         r"\Pr\left[ V(\hat{\pi}) > V^\star - \epsilon \right] \le \frac{2}{3}"
         r" \quad \text{for all } T \le \frac{c K^H}{\epsilon^2}",
-        ("richobs_lab.lower_bound.predictors",),
+        ("richobs_lab.worlds.lower_bound.predictors",),
         ("test_worlds.py::TestLowerBound::test_the_predictor_of_the_secret_path_is_q_star_on_histories",),
         "lower-bounds",
         ("no algorithm at all", "Propositions 1 and 2", "every learner fails", "one policy earns"),
@@ -95,7 +95,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "reactive value functions",
         406,
         r"Q^\star_s(x, a) = Q^\star_{s'}(x, a)",
-        (f"{_PROCESS}.reactivity_conflict", "richobs.worlds.assumptions.check_assumptions"),
+        (f"{_PROCESS}.reactivity_conflict", "richobs_lab.assumptions.check.check_assumptions"),
         ("test_assumptions.py::test_exactly_the_broken_assumption_is_reported",),
     ),
     Entry(
@@ -103,7 +103,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "disjoint observations",
         417,
         "",
-        ("richobs.worlds.disjoint",),
+        ("richobs_lab.worlds.disjoint",),
         ("test_worlds.py::TestTheOthers::test_disjoint_states_own_their_observations",),
     ),
     Entry(
@@ -111,7 +111,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "realizability",
         444,
         r"Q^\star = f^\star \in \mathcal{F}, \quad |\mathcal{F}| = N",
-        ("richobs.worlds.assumptions.check_assumptions",),
+        ("richobs_lab.assumptions.check.check_assumptions",),
         ("test_assumptions.py::test_an_enumerated_class_needs_one_member_that_is_right_at_all_levels",),
     ),
     Entry(
@@ -119,7 +119,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "deterministic transitions",
         459,
         r"\Gamma : \mathcal{S} \times \mathcal{A} \to \mathcal{S}",
-        (f"{_PROCESS}.is_deterministic", "richobs.worlds.audit.audit"),
+        (f"{_PROCESS}.is_deterministic", "richobs_lab.assumptions.audit.audit"),
         ("test_assumptions.py::test_audit_notices_random_states",),
     ),
     Entry(
@@ -234,7 +234,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "lower bound for best-arm identification",
         877,
         r"\Pr\left[ \hat{\imath} \ne i^\star \right] \ge \frac{1}{3} \quad \text{unless } T \ge \frac{K}{72 \epsilon^2}",
-        ("richobs_lab.lower_bound.member",),
+        ("richobs_lab.worlds.lower_bound.member",),
         ("statements/test_lower_bounds.py::test_every_check_holds",),
         "lower-bounds",
         ("no algorithm at all", "the wall", "every learner fails"),
@@ -265,7 +265,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "the construction",
         989,
         r"f_p(\rho) = \frac{1}{2} + \epsilon \mathbf{1}[\rho \text{ is a prefix of } p]",
-        ("richobs_lab.lower_bound.member", "richobs_lab.lower_bound.predictors"),
+        ("richobs_lab.worlds.lower_bound.member", "richobs_lab.worlds.lower_bound.predictors"),
         ("test_worlds.py::TestLowerBound",),
         "lower-bounds",
         ("the construction", "one policy earns", "the reduction"),

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from richobs import InvalidFile, RichObsError
+from richobs import RichObsError
+from richobs.core.errors import InvalidFile
 from richobs.core.files import is_there, read_json, write_atomically
 from richobs.core.processes import LOOK, begin_worker, interruptions_held_back, interruptions_noted, one_thread_each
 from richobs.core.version import __version__

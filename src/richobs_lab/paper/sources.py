@@ -1,7 +1,7 @@
 """Which source a statement runs, as one digest: its module, the modules of both packages that it imports, NumPy's version.
 
 A module is imported by another where an import statement of it says so, at any depth, or where a text names it in full, as
-the registries of worlds, engines and learners do; what uses a registry also uses what our entry points add to it. What is
+the registries of worlds, engines and learners do; a text that names a group of entry points names their modules. What is
 imported for type checkers only does not count. The `__init__.py` of a package counts where a name is taken from it, not
 where a module below it is imported.
 """
@@ -86,8 +86,6 @@ def _imports(file: Path, content: bytes) -> frozenset[str]:
             found.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and NAMED.fullmatch(node.value):
             found.add(node.value.partition(":")[0])
+            found.update(point.module for point in entry_points(group=node.value))
         waiting.extend(ast.iter_child_nodes(node))
-    if file == SOURCE / "richobs" / "core" / "registry.py":
-        added = (point for group in ("richobs.learners", "richobs.worlds") for point in entry_points(group=group))
-        found.update(point.module for point in added)
     return frozenset(name for name in found if name.split(".")[0] in PACKAGES)

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from richobs import InvalidFile, StoreError
+from richobs.core.errors import InvalidFile, StoreError
 from richobs.core.files import is_there, make_folder
 from richobs.core.locks import held
 from richobs.runs.database import make_database, opened, remove_unfinished

@@ -6,19 +6,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from richobs import (
-    Engine,
-    EpisodeLimit,
-    Learner,
-    OpenLoop,
-    Outcome,
-    Problem,
-    Query,
-    Settings,
-    StopReason,
-    open_loop_policy,
-)
+from richobs import Learner, OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
+from richobs.core.outcome import StopReason
+from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Path
 from richobs.learners.base import Need, Promise, unit_rewards

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import Engine, EpisodeLimit, Learner, Outcome, Problem, Settings, TabularProcess
+from richobs import Learner, Outcome, Problem, Settings, TabularProcess
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
+from richobs.core.queries import Engine
 from richobs.core.types import Floats
 from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
 from richobs.stats.bounds import kl_upper

@@ -13,7 +13,6 @@ import numpy as np
 
 from richobs import (
     Constants,
-    Engine,
     Episodes,
     InvalidInput,
     Layered,
@@ -23,15 +22,15 @@ from richobs import (
     Policy,
     Problem,
     Progress,
-    Query,
-    Rejected,
     Settings,
-    StopReason,
 )
-from richobs.classes.embeddings import Embedding, Embeddings, Features, nearest, rounded, with_one
+from richobs.core.errors import Rejected
 from richobs.core.events import Callback
+from richobs.core.outcome import StopReason
+from richobs.core.queries import Engine, Query
 from richobs.core.types import Floats, Ints, Observations
 from richobs.learners.base import Need
+from richobs_lab.rivals.embeddings import Embedding, Embeddings, Features, nearest, rounded, with_one
 from richobs_lab.rivals.rival_events import SEARCH, RoundPlayed
 
 Regression = Literal["least-squares", "logistic", "network"]

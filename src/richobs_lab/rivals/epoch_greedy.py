@@ -11,21 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs import (
-    Engine,
-    EpisodeLimit,
-    InvalidInput,
-    LearnedPolicy,
-    Learner,
-    Outcome,
-    Problem,
-    Query,
-    Settings,
-    StopReason,
-    Uniform,
-)
+from richobs import InvalidInput, LearnedPolicy, Learner, Outcome, Problem, Settings, Uniform
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
+from richobs.core.outcome import StopReason
 from richobs.core.policies import greedy_actions
+from richobs.core.queries import Engine, Query
 from richobs.core.types import Member
 from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds

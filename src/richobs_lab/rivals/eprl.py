@@ -19,21 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import (
-    Engine,
-    EpisodeLimit,
-    LearnedPolicy,
-    Learner,
-    OpenLoop,
-    Outcome,
-    Problem,
-    Query,
-    Settings,
-    StopReason,
-    open_loop_policy,
-)
+from richobs import LearnedPolicy, Learner, OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.queries import LevelSteps
+from richobs.core.outcome import StopReason
+from richobs.core.queries import Engine, LevelSteps, Query
 from richobs.core.types import Floats, Mask, Path
 from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
 from richobs.stats.bounds import kl_upper

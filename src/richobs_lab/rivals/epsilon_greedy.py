@@ -4,21 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs import (
-    Engine,
-    Episodes,
-    Explore,
-    InvalidInput,
-    LearnedPolicy,
-    Learner,
-    Outcome,
-    Policy,
-    Problem,
-    Settings,
-    StopReason,
-    TabularProcess,
-)
+from richobs import Episodes, InvalidInput, LearnedPolicy, Learner, Outcome, Policy, Problem, Settings, TabularProcess
 from richobs.core.events import Callback
+from richobs.core.outcome import StopReason
+from richobs.core.policies import Explore
+from richobs.core.queries import Engine
 from richobs.core.types import Floats
 from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds

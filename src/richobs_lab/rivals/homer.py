@@ -13,8 +13,6 @@ from typing import Literal
 import numpy as np
 
 from richobs import (
-    Engine,
-    EpisodeLimit,
     Episodes,
     InvalidInput,
     LearnedPolicy,
@@ -26,8 +24,9 @@ from richobs import (
     Switch,
     Uniform,
 )
-from richobs.classes.embeddings import DIGITS, Embedding, Features, rounded
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
+from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
 from richobs.learners.base import PlanRow, Promise, ShortPlan
@@ -48,6 +47,7 @@ from richobs_lab.rivals.decoding import (
     steps_at,
     tell,
 )
+from richobs_lab.rivals.embeddings import DIGITS, Embedding, Features, rounded
 from richobs_lab.rivals.rival_events import tell_nobody
 
 SAMPLES_EACH, SEARCH_EACH, PLANNING_EACH = (

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs import Engine, EpisodeLimit, InvalidInput, Learner, Outcome, Problem, Query, Settings, StopReason
+from richobs import InvalidInput, Learner, Outcome, Problem, Settings
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
+from richobs.core.outcome import StopReason
+from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
 from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards

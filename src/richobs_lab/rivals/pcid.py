@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from richobs import Engine, EpisodeLimit, Episodes, LearnedPolicy, Learner, Outcome, Problem, Settings, Switch, Uniform
+from richobs import Episodes, LearnedPolicy, Learner, Outcome, Problem, Settings, Switch, Uniform
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
+from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
 from richobs.learners.base import PlanRow, Promise, ShortPlan

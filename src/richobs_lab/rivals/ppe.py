@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import Engine, EpisodeLimit, Episodes, Learner, OpenLoop, Outcome, Problem, Settings, open_loop_policy
-from richobs.classes.embeddings import Embedding
+from richobs import Episodes, Learner, OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
+from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations, Path
 from richobs.learners.base import PlanRow, Promise, ShortPlan, deterministic_transitions
@@ -27,6 +28,7 @@ from richobs_lab.rivals.decoding import (
     steps_at,
     tell,
 )
+from richobs_lab.rivals.embeddings import Embedding
 from richobs_lab.rivals.rival_events import tell_nobody
 
 

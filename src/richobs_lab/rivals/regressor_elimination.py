@@ -10,20 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import (
-    Engine,
-    EpisodeLimit,
-    InvalidInput,
-    LearnedPolicy,
-    Learner,
-    Outcome,
-    Problem,
-    Settings,
-    StopReason,
-    TabularProcess,
-)
+from richobs import InvalidInput, LearnedPolicy, Learner, Outcome, Problem, Settings, TabularProcess
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
+from richobs.core.outcome import StopReason
 from richobs.core.policies import greedy_actions
+from richobs.core.queries import Engine
 from richobs.core.types import Floats, Ints, Mask
 from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody

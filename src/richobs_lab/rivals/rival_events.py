@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from richobs import Engine, Event, Policy, Progress
-from richobs.core.events import Callback, event
+from richobs import Policy, Progress
+from richobs.core.events import Callback, Event, event
+from richobs.core.queries import Engine
 
 EVERY = 1_000  # episodes after which a round is told at the latest
 GROWTH = 1 / 16  # part of all episodes after which one is told earlier

@@ -13,20 +13,11 @@ from typing import Literal
 
 import numpy as np
 
-from richobs import (
-    Engine,
-    EpisodeLimit,
-    Learner,
-    OpenLoop,
-    Outcome,
-    Problem,
-    Query,
-    Settings,
-    StopReason,
-    open_loop_policy,
-)
+from richobs import Learner, OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.queries import LevelSteps
+from richobs.core.outcome import StopReason
+from richobs.core.queries import Engine, LevelSteps, Query
 from richobs.core.types import Floats, Path
 from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, deterministic_transitions, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody

@@ -23,26 +23,24 @@ from typing import Any
 import numpy as np
 
 from richobs import (
-    Engine,
-    EpisodeLimit,
     Episodes,
     InvalidInput,
     Layered,
     LearnedPolicy,
     Learner,
-    NetworkLevel,
     Outcome,
     Problem,
-    Query,
-    Rejected,
     Settings,
-    StopReason,
     Uniform,
     open_loop_policy,
     table_policy,
 )
+from richobs.classes import NetworkLevel
 from richobs.classes.networks import pytorch
+from richobs.core.errors import EpisodeLimit, Rejected
 from richobs.core.events import Callback
+from richobs.core.outcome import StopReason
+from richobs.core.queries import Engine, Query
 from richobs.core.types import Floats, Ints, Observations
 from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds

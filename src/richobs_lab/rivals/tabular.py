@@ -12,23 +12,20 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from richobs import (
-    Engine,
-    EpisodeLimit,
     Episodes,
     InvalidInput,
     LearnedPolicy,
     Outcome,
     Policy,
     Problem,
-    Query,
     Settings,
-    StopReason,
     TabularProcess,
     table_policy,
 )
+from richobs.core.errors import EpisodeLimit
 from richobs.core.ledger import Ledger
-from richobs.core.outcome import Wording, probability_words
-from richobs.core.queries import Tally
+from richobs.core.outcome import StopReason, Wording, probability_words
+from richobs.core.queries import Engine, Query, Tally
 from richobs.core.types import Floats, Ints, Observations
 from richobs.learners.base import Need
 from richobs_lab.rivals.rival_events import Rounds

@@ -15,8 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs import Engine, EpisodeLimit, InvalidInput, Learner, Outcome, Problem, Settings, StopReason, TabularProcess
+from richobs import InvalidInput, Learner, Outcome, Problem, Settings, TabularProcess
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
+from richobs.core.outcome import StopReason
+from richobs.core.queries import Engine
 from richobs.core.types import Floats
 from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody

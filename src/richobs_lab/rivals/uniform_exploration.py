@@ -5,19 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from richobs import (
-    Engine,
-    EpisodeLimit,
-    InvalidInput,
-    Learner,
-    Outcome,
-    Problem,
-    Settings,
-    StopReason,
-    TabularProcess,
-    Uniform,
-)
+from richobs import InvalidInput, Learner, Outcome, Problem, Settings, TabularProcess, Uniform
+from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
+from richobs.core.outcome import StopReason
+from richobs.core.queries import Engine
 from richobs.core.types import Floats
 from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody

@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
-from richobs.core.arguments import real_number, whole_number
+from richobs.core.arguments import LARGEST_FACT, real_number, whole_number
 from richobs.core.errors import InvalidInput
-from richobs.core.problem import LARGEST_FACT, checked_accuracy
+from richobs.core.problem import checked_accuracy
 
 DIGITS = 60  # of the arithmetic that sizes are rounded up from
 

@@ -8,9 +8,9 @@ so the guarantee does not rest on the citation. Sizes are rounded up. N enters a
 import math
 from dataclasses import dataclass
 
-from richobs.core.arguments import real_number, whole_number
+from richobs.core.arguments import LARGEST_FACT, real_number, whole_number
 from richobs.core.errors import InvalidInput
-from richobs.core.problem import LARGEST_FACT, checked_accuracy
+from richobs.core.problem import checked_accuracy
 from richobs.core.settings import LARGEST_COUNT
 
 

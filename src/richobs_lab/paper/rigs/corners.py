@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from richobs import FunctionClass, Layered, Problem, Rewards, TableLevel, Tables, TabularProcess, Truth
+from richobs import FunctionClass, Layered, Problem, Rewards, Tables, TabularProcess, Truth
+from richobs.classes import TableLevel
 from richobs.core.types import Floats, Member
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from richobs_lab.paper.rigs.printed import Printed

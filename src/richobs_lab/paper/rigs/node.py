@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import Event, Layered, Progress, Rewards, TableLevel, Tables, TabularProcess
+from richobs import Layered, Progress, Rewards, Tables, TabularProcess
+from richobs.classes import TableLevel
+from richobs.core.events import Event
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Mask, Path

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import Answer, BrokenPromise, Engine, FunctionClass, Policy, Problem, Progress, Query, TabularProcess
+from richobs import BrokenPromise, FunctionClass, Policy, Problem, Progress, TabularProcess
 from richobs.core.ledger import Ledger
+from richobs.core.queries import Answer, Engine, Query
 from richobs.core.types import Ints, Mask
 from richobs.engines import CountedEngine
 from richobs.learners.lsvee.demand import Found, explore_on_demand

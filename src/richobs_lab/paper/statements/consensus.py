@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from richobs import Query, Rewards, Tables, TabularProcess
+from richobs import Rewards, Tables, TabularProcess
 from richobs.core.ledger import Ledger
+from richobs.core.queries import Query
 from richobs.engines import CountedEngine
 from richobs.learners.lsvee.consensus import consensus
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated

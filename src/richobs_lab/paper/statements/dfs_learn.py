@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from richobs import Answer, BrokenPromise, Layered, Progress, Query, TableLevel, TabularProcess, make
+from richobs import BrokenPromise, Layered, Progress, TabularProcess, make
+from richobs.classes import TableLevel
 from richobs.core.ledger import Ledger
 from richobs.core.moments import Moments
+from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Path
 from richobs.engines import CountedEngine

@@ -19,23 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from richobs import (
-    BrokenPromise,
-    OpenLoop,
-    Policy,
-    Problem,
-    Settings,
-    StopReason,
-    TabularProcess,
-    Uniform,
-    check_assumptions,
-)
+from richobs import BrokenPromise, OpenLoop, Policy, Problem, Settings, TabularProcess, Uniform
+from richobs.core.outcome import StopReason
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Path
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
 from richobs.stats.intervals import binomial_interval
-from richobs_lab import lower_bound as family
+from richobs_lab.assumptions import check_assumptions
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale
 from richobs_lab.paper.rigs.asked import CERTIFIED, LEARNER, PAPER
 from richobs_lab.paper.rigs.lanes import Lanes, SideBySideArms, train
@@ -43,6 +34,7 @@ from richobs_lab.rivals.epsilon_greedy import EpsilonGreedyTables
 from richobs_lab.rivals.median_elimination import median_elimination
 from richobs_lab.rivals.successive_elimination import successive_elimination
 from richobs_lab.rivals.uniform_allocation import uniform_allocation
+from richobs_lab.worlds import lower_bound as family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from richobs import Engine, Problem, Settings, TabularProcess, make, table_policy
+from richobs import Problem, Settings, TabularProcess, make, table_policy
 from richobs.core.ledger import Ledger
+from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Ints
 from richobs.engines import CountedEngine

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from richobs import Layered, Query, Rewards, TableLevel, make
+from richobs import Layered, Rewards, make
+from richobs.classes import TableLevel
 from richobs.core.ledger import Ledger
+from richobs.core.queries import Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
 from richobs.engines import CountedEngine

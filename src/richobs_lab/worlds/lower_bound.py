@@ -6,8 +6,9 @@ from typing import overload
 
 import numpy as np
 
-from richobs import InvalidPath, OpenLoop, Problem, Rewards, TabularProcess
+from richobs import OpenLoop, Problem, Rewards, TabularProcess
 from richobs.core.environment import checked_path
+from richobs.core.errors import InvalidPath
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Path
 from richobs.worlds.checks import require_range, require_size

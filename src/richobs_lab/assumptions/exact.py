@@ -1,7 +1,7 @@
 """Which of the paper's assumptions hold in a process that is written down, exactly.
 
 `check_assumptions` reads a `TabularProcess` and finds counterexamples. For an environment that can only be played there
-is `richobs.worlds.audit`.
+is `richobs_lab.assumptions.statistical`.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from richobs.core.process import EQUALITY_TOLERANCE, PROBABILITY_TOLERANCE, Tabu
 from richobs.core.types import Floats
 
 ANY_TRANSITIONS = ("betting", "olive")  # learners whose guarantees hold for random transitions too
-DETERMINISTIC_ONLY = "lsvee"  # the learner that also needs Assumption 3
+DETERMINISTIC_ONLY = ("certified", "lsvee")  # learners that also need Assumption 3
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,11 @@ def _conclusion(
         return "Reactive, but rewards leave their range, so the assumptions of no learner are met."
     proviso = "" if realizable.holds else " if Q* is in the class"
     if deterministic.holds:
-        return (
-            f"Reactive and deterministic: the assumptions of {', '.join(ANY_TRANSITIONS)} and {DETERMINISTIC_ONLY} are "
-            f"met{proviso}."
-        )
+        *names, last = (*ANY_TRANSITIONS, *DETERMINISTIC_ONLY)
+        return f"Reactive and deterministic: the assumptions of {', '.join(names)} and {last} are met{proviso}."
     return (
         f"Reactive but stochastic: the assumptions of {' and '.join(ANY_TRANSITIONS)} are met{proviso}; those of "
-        f"{DETERMINISTIC_ONLY} are not."
+        f"{' and '.join(DETERMINISTIC_ONLY)} are not."
     )
 
 

@@ -1,7 +1,7 @@
 """Tests from outside whether an environment contradicts the paper's assumptions, with a stated rate of false alarms.
 
 Only `play` is needed: random action sequences are played many times and what they show is compared. Where the process is
-written down, `richobs.worlds.assumptions` judges exactly. Shapes: S action sequences, H levels, n episodes of each, F
+written down, `richobs_lab.assumptions.check` judges exactly. Shapes: S action sequences, H levels, n episodes of each, F
 features of what one level shows and pays.
 """
 
@@ -17,8 +17,8 @@ from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem, checked_environment
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Observations, Path
-from richobs.worlds.assumptions import AssumptionCheck, AssumptionReport
 from richobs.worlds.simulator import WorldEnvironment
+from richobs_lab.assumptions.exact import AssumptionCheck, AssumptionReport
 
 Singles = NDArray[np.float32]  # precise enough for a test, and half the work
 MAX_FEATURES = 32  # features of an observation; wider observations are hashed into as many signed sums

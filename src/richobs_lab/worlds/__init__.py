@@ -1,0 +1,1 @@
+"""Worlds of the laboratory, one per file; entry points make them known."""
