@@ -115,13 +115,18 @@ def waits_until(condition):
     return time.monotonic() - begin
 
 
+def heeds_interrupts():
+    """In a new process: a shell that runs the tests in the background lets it ignore Control-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="it takes /proc, and the kernel of Linux")
 @pytest.mark.parametrize("sent", ["interruptions", "kill"])
 def test_a_worker_that_hangs_ends_with_the_second_interruption_and_with_its_parent(sent, tmp_path):
     """Before, Control-C ended nothing here, and a worker whose parent was killed hung for as long as its call."""
     (tmp_path / "script.py").write_text(HANGING)
     with (tmp_path / "errors").open("w") as errors:
-        script = subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, stderr=errors)
+        script = subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, stderr=errors, preexec_fn=heeds_interrupts)
     hangs = tmp_path / "hangs"
     try:
         waits_until(lambda: hangs.exists() and hangs.read_text())
