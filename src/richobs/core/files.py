@@ -65,19 +65,22 @@ def is_there(file: Path) -> bool:
 
 
 @contextmanager
-def reading(what: object, advice: str = "Nothing was overwritten.") -> Iterator[None]:
+def reading(
+    what: object, advice: str = "Nothing was overwritten.", passes: type[RichObsError] = InvalidFile
+) -> Iterator[None]:
     """Turns whatever a damaged file leads to into a sentence.
 
     Args:
         what: is read, such as the path of a file.
         advice: last sentence of the message.
+        passes: errors that are sentences already; values that a file holds may be invalid input.
 
     Raises:
         InvalidFile: it cannot be read, or is not what it should be.
     """
     try:
         yield
-    except RichObsError:
+    except passes:
         raise
     except DAMAGE as error:
         words = repr(error)  # a damaged file may put anything into one

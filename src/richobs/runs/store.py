@@ -148,7 +148,7 @@ def _read_run(place: FilePath) -> StoredRun:
     """Returns the run in a folder, where nobody changes it meanwhile."""
     config = _read_config(place)
     learner(config["settings"]["learner"])  # its kinds of events are known from here on
-    with reading(f"the run in {place}"):
+    with reading(f"the run in {place}", passes=RichObsError):
         for name in FILES:
             is_there(place / name)
         is_running = is_held(place / LOCK)
@@ -185,7 +185,7 @@ def _with_certificate(found: StoredRun) -> StoredRun:
 
 def _read_as_reader(place: FilePath, config: dict[str, Any]) -> StoredRun:
     """Returns what the database says, also while another process writes it."""
-    with reading(place / DATABASE):
+    with reading(place / DATABASE, passes=RichObsError):
         try:
             with opened_by_reader(place / DATABASE, ROWS) as db:
                 return _read_rows(_rows(db, place, config), place, config)
@@ -211,7 +211,7 @@ def _read_rows(rows: LinkedRows, place: FilePath, config: dict[str, Any], probes
         config: what identifies the run.
         probes: where the class is Python code: goes on from the stored ones.
     """
-    with reading(place / DATABASE), bounded(rows.db, place / DATABASE):
+    with reading(place / DATABASE, passes=RichObsError), bounded(rows.db, place / DATABASE):
         rows.db.execute("BEGIN")  # one state of the database, whatever is written meanwhile
         rows.check()
         if probes is not None:
@@ -390,7 +390,7 @@ class RunFolder:
             make_folder(place)
         with contextlib.ExitStack() as stack:
             stack.enter_context(held(place / LOCK))
-            with reading(f"the run in {place}"):
+            with reading(f"the run in {place}", passes=RichObsError):
                 refuse_strangers(place / DATABASE)
                 there = {name for name in FILES if is_there(place / name)}
             known = _read_config(place) if CONFIG in there else None
@@ -449,7 +449,7 @@ class RunFolder:
     def draw(self, k: int, /) -> tuple[Words, bytes] | None:
         """Returns the k-th query and its answer, or None where there is none yet."""
         self._flush()  # decisions are kept before the next draw begins
-        with reading(f"the run in {self._place}"):
+        with reading(f"the run in {self._place}", passes=RichObsError):
             row = self._rows.get("draw", "k", k)
             if row is not None:
                 at, before = self._read
@@ -480,7 +480,7 @@ class RunFolder:
 
     def call(self, key: str, /) -> bytes | None:
         """Returns what a call of the draw in progress gave; None where it was not made yet."""
-        with reading(f"the run in {self._place}"):
+        with reading(f"the run in {self._place}", passes=RichObsError):
             row = self._rows.get("call", "text", key)
             return None if row is None else self._rows.body("call", row)
 
@@ -513,13 +513,13 @@ class RunFolder:
         """Returns how many episodes were really played in all calls of the run; None where all were."""
         if self._env is None:
             return None
-        with reading(f"the run in {self._place}"):
+        with reading(f"the run in {self._place}", passes=RichObsError):
             kept = self._rows.db.execute("SELECT sum(real) FROM rows").fetchone()[0]
             return int(kept) + self._played() - self._counted
 
     def listener(self, callback: Callback | None) -> Callback:
         """Returns a callback that keeps every decision, those between two draws at once."""
-        with reading(f"the run in {self._place}"):
+        with reading(f"the run in {self._place}", passes=RichObsError):
             known = list(self._rows.texts("event"))
 
         def listen(progress: Progress) -> None:
@@ -548,7 +548,7 @@ class RunFolder:
 
     def ended(self) -> bool:
         """Whether the run has finished."""
-        with reading(f"the run in {self._place}"):
+        with reading(f"the run in {self._place}", passes=RichObsError):
             return _last_end(self._rows)[0] == "finished"
 
     def finish(self, policy: SavablePolicy, certificate: Certificate) -> None:
@@ -713,7 +713,7 @@ def _progress(body: str, about: dict[str, Any]) -> Progress:
 @contextlib.contextmanager
 def _writing(place: FilePath) -> Iterator[None]:
     """Turns what goes wrong with disk and database into a sentence."""
-    with reading(place / DATABASE):
+    with reading(place / DATABASE, passes=RichObsError):
         try:
             yield
         except (sqlite3.OperationalError, OSError) as error:
