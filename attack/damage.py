@@ -38,6 +38,7 @@ SEEN_BY = {  # the actions that can notice a change of a file; the first of them
     REPORT: ("report", "resume"),
 }
 SEES_DATABASE = ("resume", "show", "resume", "report", "runs")
+TABLES = ("heads", "pieces", "rows")
 Alter = Callable[[Files], Files]
 
 
@@ -205,8 +206,8 @@ def fitted(files: Files) -> Files:
     except (ValueError, RecursionError):
         return files
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
-    end = "UPDATE ends SET message = ? WHERE k = (SELECT max(k) FROM ends)"
-    changed = database_changed(_sql(end, digest), relink=True)(files)
+    end = "UPDATE rows SET text = ? WHERE kind = 'end' AND k = (SELECT max(k) FROM rows WHERE kind = 'end')"
+    changed = database_changed(_sql(end, json.dumps(["finished", digest])), relink=True)(files)
     if VERIFICATION in changed:
         verdict = {**json.loads(changed[VERIFICATION]), "certificate": digest}
         changed = {**changed, VERIFICATION: json.dumps(verdict).encode()}
@@ -234,17 +235,17 @@ def altered_rows(victims: Sequence[Victim], rng: np.random.Generator, n: int) ->
 
 
 def _row_changes(files: Files) -> Iterator[tuple[str, Callable[[sqlite3.Connection], None]]]:
-    """Yields changes of the first, a middle and the last row of each table."""
+    """Yields changes of the first, a middle and the last row of each kind in each table."""
     with opened(files) as db:
-        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-        for table in tables:
-            keys = [key for (key,) in db.execute(f"SELECT rowid FROM {table} ORDER BY rowid")]
+        groups = [(t, kind) for t in TABLES for (kind,) in db.execute(f"SELECT DISTINCT kind FROM {t} ORDER BY kind")]
+        for table, kind in groups:
+            keys = [key for (key,) in db.execute(f"SELECT rowid FROM {table} WHERE kind = ? ORDER BY rowid", (kind,))]
             columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
             for key in sorted({*keys[:1], *keys[-1:], *keys[len(keys) // 2 :][:1]}):
                 row = dict(
                     zip(columns, db.execute(f"SELECT * FROM {table} WHERE rowid = ?", (key,)).fetchone(), strict=True)
                 )
-                where = f"{table} {key}"
+                where = f"{kind} in {table}, {key}"
                 yield f"{where} removed", _sql(f"DELETE FROM {table} WHERE rowid = ?", key)
                 yield f"{where} moved", _sql(f"UPDATE OR REPLACE {table} SET rowid = rowid + 1 WHERE rowid = ?", key)
                 for column in row:
@@ -252,10 +253,9 @@ def _row_changes(files: Files) -> Iterator[tuple[str, Callable[[sqlite3.Connecti
                     for name, value in ROW_VALUES:
                         if column != "k" or type(value) is int:
                             yield f"{where}.{column}: {name}", _sql(put, value, key)
-                if table in store.FOLDED:
-                    column = store.FOLDED[table]
-                    for name, body in json_changes(texts(db, table)[keys.index(key)].encode()):
-                        yield f"{where}.{column}: {name}", _text_put(table, keys.index(key), body)
+                if table == "rows" and kind in store.FOLDED:
+                    for name, body in json_changes(texts(db, kind)[keys.index(key)].encode()):
+                        yield f"{where}.text: {name}", _text_put(kind, keys.index(key), body)
 
 
 def _sql(statement: str, *values: Any) -> Callable[[sqlite3.Connection], None]:
@@ -265,27 +265,27 @@ def _sql(statement: str, *values: Any) -> Callable[[sqlite3.Connection], None]:
     return change
 
 
-def texts(db: sqlite3.Connection, table: str) -> list[str]:
-    """Returns the texts of a column of which each row holds what is new since the row before."""
+def texts(db: sqlite3.Connection, kind: str) -> list[str]:
+    """Returns the texts of a kind of rows, each of which holds what is new since the row before."""
     found: list[str] = []
-    for (body,) in db.execute(f"SELECT {store.FOLDED[table]} FROM {table} ORDER BY k"):
+    for (body,) in db.execute("SELECT text FROM rows WHERE kind = ? ORDER BY k", (kind,)):
         found.append(unfold(body, found[-1] if found else "", LONGEST))
     return found
 
 
-def put_texts(db: sqlite3.Connection, table: str, changed: Sequence[str]) -> None:
+def put_texts(db: sqlite3.Connection, kind: str, changed: Sequence[str]) -> None:
     """Writes these texts back."""
-    keys = [key for (key,) in db.execute(f"SELECT k FROM {table} ORDER BY k")]
+    keys = [key for (key,) in db.execute("SELECT k FROM rows WHERE kind = ? ORDER BY k", (kind,))]
     before = ""
     for key, text in zip(keys, changed, strict=True):
-        db.execute(f"UPDATE {table} SET {store.FOLDED[table]} = ? WHERE k = ?", (fold(text, before), key))
+        db.execute("UPDATE rows SET text = ? WHERE kind = ? AND k = ?", (fold(text, before), kind, key))
         before = text
 
 
-def _text_put(table: str, at: int, body: Callable[[], bytes]) -> Callable[[sqlite3.Connection], None]:
+def _text_put(kind: str, at: int, body: Callable[[], bytes]) -> Callable[[sqlite3.Connection], None]:
     def change(db: sqlite3.Connection) -> None:
-        found = texts(db, table)
-        put_texts(db, table, [*found[:at], body().decode(), *found[at + 1 :]])
+        found = texts(db, kind)
+        put_texts(db, kind, [*found[:at], body().decode(), *found[at + 1 :]])
 
     return change
 
@@ -331,19 +331,16 @@ def relinked(db: sqlite3.Connection, config: dict[str, Any]) -> None:
 
     What has very many rows, or endlessly many, is left as it is.
     """
-    for table in store.CHAINED:
-        if db.execute(f"SELECT 1 FROM {table} LIMIT 1 OFFSET {MOST_ROWS}").fetchone() is not None:
-            return
-    for table in ("draws", "calls"):
-        for key, answer in db.execute(f"SELECT k, answer FROM {table}").fetchall():
-            if isinstance(answer, bytes):
-                db.execute(f"UPDATE {table} SET checksum = ? WHERE k = ?", (hashlib.sha256(answer).hexdigest(), key))
-    start = store._start(config)
-    for table, columns in store.CHAINED.items():
-        link = store._first_link(start, table)
-        for *row, key in db.execute(f"SELECT {columns}, k FROM {table} ORDER BY k").fetchall():
-            link = store._link(link, row)
-            db.execute(f"UPDATE {table} SET link = ? WHERE k = ?", (link, key))
-        db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (table, link))
-    if db.execute("SELECT count(*) FROM real").fetchone()[0]:
-        db.execute("INSERT OR REPLACE INTO heads VALUES ('real', ?)", (store._real_link(db, start),))
+    if db.execute(f"SELECT 1 FROM rows LIMIT 1 OFFSET {MOST_ROWS}").fetchone() is not None:
+        return
+    for kind, key in db.execute("SELECT kind, k FROM rows").fetchall():
+        pieces = db.execute("SELECT body FROM pieces WHERE kind = ? AND k = ? ORDER BY place", (kind, key)).fetchall()
+        if all(isinstance(piece, bytes) for (piece,) in pieces):
+            checksum = hashlib.sha256(b"".join(piece for (piece,) in pieces)).hexdigest()
+            db.execute("UPDATE rows SET checksum = ? WHERE kind = ? AND k = ?", (checksum, kind, key))
+    rows = store._rows(db, pathlib.Path(), config)
+    for kind, last in rows._before.items():
+        for row in list(rows.each(kind)):
+            last = row.follows(last.link)
+            db.execute("UPDATE rows SET link = ? WHERE kind = ? AND k = ?", (last.link, kind, row.k))
+        db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (kind, last.link))

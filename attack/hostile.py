@@ -174,68 +174,64 @@ def _put(name: str, make: Callable[[], bytes]) -> Alter:
 
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT"
+MILLION = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000000)"
+LAST_END = "kind = 'end' AND k = (SELECT max(k) FROM rows WHERE kind = 'end')"
+
+
+def _many_rows(kind: str) -> str:
+    """Returns SQL that adds a million rows of a kind."""
+    text = "(SELECT text FROM rows WHERE kind = 'event' LIMIT 1)"
+    return f"INSERT INTO rows {MILLION} SELECT '{kind}', x + 100000, {text}, '', 0, 0.0, '' FROM c"
+
+
 SCHEMAS = {  # what somebody may add to a database, as SQL
-    "a trigger on ends": f"CREATE TRIGGER t AFTER INSERT ON ends BEGIN INSERT INTO real(episodes) {ENDLESS} x FROM c; END",
-    "a trigger on draws": f"CREATE TRIGGER t AFTER INSERT ON draws BEGIN INSERT INTO ends(message) {ENDLESS} x FROM c; END",
-    "a trigger on heads": f"CREATE TRIGGER t BEFORE INSERT ON heads BEGIN INSERT INTO ends(message) {ENDLESS} x FROM c; END",
-    "a trigger that changes events": (
-        "CREATE TRIGGER t AFTER INSERT ON ends BEGIN UPDATE events SET body = 'x'; DELETE FROM draws; END"
+    "a trigger on rows": f"CREATE TRIGGER t AFTER INSERT ON rows BEGIN INSERT INTO pieces(k) {ENDLESS} x FROM c; END",
+    "a trigger on heads": f"CREATE TRIGGER t BEFORE INSERT ON heads BEGIN INSERT INTO pieces(k) {ENDLESS} x FROM c; END",
+    "a trigger that changes rows": (
+        "CREATE TRIGGER t AFTER INSERT ON rows BEGIN UPDATE rows SET text = 'x'; DELETE FROM pieces; END"
     ),
-    "events as an endless view": (
-        f"ALTER TABLE events RENAME TO e; CREATE VIEW events(k, body, link) AS {ENDLESS} x, 'x', 'x' FROM c"
+    "rows as an endless view": (
+        "ALTER TABLE rows RENAME TO r; CREATE VIEW rows(kind, k, text, checksum, real, at, link) AS "
+        f"{ENDLESS} 'draw', x, 'x', 'x', 0, 0.0, 'x' FROM c"
     ),
-    "draws as an endless view": (
-        "ALTER TABLE draws RENAME TO d; CREATE VIEW draws(k, query, answer, checksum, probes, at, link) AS "
-        f"{ENDLESS} x, 'x', x'00', 'x', x'', 0.0, 'x' FROM c"
-    ),
-    "ends as an endless view": (
-        f"ALTER TABLE ends RENAME TO e; CREATE VIEW ends(k, state, message, at) AS {ENDLESS} x, 'x', 'x', 0.0 FROM c"
+    "pieces as an endless view": (
+        f"ALTER TABLE pieces RENAME TO p; CREATE VIEW pieces(kind, k, place, body) AS {ENDLESS} 'draw', 0, x, x'00' FROM c"
     ),
     "heads as a view": "ALTER TABLE heads RENAME TO h; CREATE VIEW heads AS SELECT * FROM h",
     "another view": f"CREATE VIEW v AS {ENDLESS} x FROM c",
     "another table": "CREATE TABLE more (x); INSERT INTO more VALUES (1)",
     "1,000 more tables": ";".join(f"CREATE TABLE more{i} (x)" for i in range(1_000)),
-    "another index": "CREATE INDEX i ON events (hex(body))",
-    "another column": "ALTER TABLE events ADD COLUMN more TEXT DEFAULT 'x'",
-    "a column that is computed": "ALTER TABLE ends ADD COLUMN more TEXT AS (hex(zeroblob(100000000))) VIRTUAL",
-    "ends with a column that is computed": (
-        "DROP TABLE ends; CREATE TABLE ends (k INTEGER PRIMARY KEY, state TEXT AS (hex(zeroblob(400000000))), message TEXT "
-        "AS ('x'), at REAL, link TEXT); INSERT INTO ends(k) VALUES (1)"
+    "another index": "CREATE INDEX i ON rows (hex(text))",
+    "another column": "ALTER TABLE rows ADD COLUMN more TEXT DEFAULT 'x'",
+    "a column that is computed": "ALTER TABLE rows ADD COLUMN more TEXT AS (hex(zeroblob(100000000))) VIRTUAL",
+    "heads with a column that is computed": (
+        "DROP TABLE heads; CREATE TABLE heads (kind TEXT PRIMARY KEY, link TEXT AS (hex(zeroblob(400000000)))); "
+        "INSERT INTO heads(kind) VALUES ('draw')"
     ),
-    "events without its column": "DROP TABLE events; CREATE TABLE events (k INTEGER PRIMARY KEY)",
-    "no events": "DROP TABLE events",
+    "pieces without its column": "DROP TABLE pieces; CREATE TABLE pieces (kind TEXT, k INTEGER, place INTEGER)",
+    "no pieces": "DROP TABLE pieces",
     "no heads": "DROP TABLE heads",
-    "no rows": "DELETE FROM draws; DELETE FROM events; DELETE FROM heads; DELETE FROM calls",
+    "no rows": "DELETE FROM rows; DELETE FROM heads; DELETE FROM pieces",
     "a check that takes long": (
-        "DROP TABLE ends; CREATE TABLE ends (k INTEGER PRIMARY KEY, state TEXT, message TEXT, at REAL "
-        "CHECK (length(hex(zeroblob(300000000))) > 0), link TEXT)"
+        "DROP TABLE heads; "
+        "CREATE TABLE heads (kind TEXT PRIMARY KEY, link TEXT CHECK (length(hex(zeroblob(300000000))) > 0))"
     ),
-    "1,000,000 ends": (
-        "INSERT INTO ends(state) WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000000) SELECT "
-        "'unfinished' FROM c"
+    **{f"1,000,000 rows of kind {kind}": _many_rows(kind) for kind in ("draw", "event", "end", "call", "probes", "x")},
+    "large counts": "UPDATE rows SET real = 9223372036854775807",
+    "a text of 200 MB": "UPDATE rows SET text = hex(zeroblob(100000000)) WHERE kind = 'event' AND k = 0",
+    "an answer of 200 MB": "UPDATE pieces SET body = zeroblob(200000000) WHERE kind = 'draw' AND k = 0",
+    "probes of 200 MB": "UPDATE pieces SET body = zeroblob(200000000) WHERE kind = 'probes' AND k = 0",
+    "1,000,000 pieces": f"INSERT INTO pieces {MILLION} SELECT 'draw', 0, x + 1000, x'' FROM c",
+    "a message of 100 MB": f"UPDATE rows SET text = '[\"stopped\",\"' || hex(zeroblob(50000000)) || '\"]' WHERE {LAST_END}",
+    "a message with escapes": (
+        f"UPDATE rows SET text = '[\"stopped\",\"\\u001b[2J[/red]' || char(8238) || '\"]' WHERE {LAST_END}"
     ),
-    "1,000,000 events": (
-        "INSERT INTO events(body) WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000000) "
-        "SELECT (SELECT body FROM events LIMIT 1) FROM c"
-    ),
-    "1,000,000 draws": (
-        "INSERT INTO draws(query, answer, checksum, probes, at) WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 "
-        "FROM c LIMIT 1000000) SELECT (SELECT query FROM draws LIMIT 1), x'00', '', x'', 0 FROM c"
-    ),
-    "1,000,000 counts": (
-        "INSERT INTO real(episodes) WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000000) SELECT "
-        "9223372036854775807 FROM c"
-    ),
-    "a body of 200 MB": "UPDATE events SET body = hex(zeroblob(100000000)) WHERE k = 0",
-    "an answer of 200 MB": "UPDATE draws SET answer = zeroblob(200000000) WHERE k = 0",
-    "probes of 200 MB": "UPDATE draws SET probes = zeroblob(200000000) WHERE k = 0",
-    "a message of 100 MB": "INSERT INTO ends(state, message) VALUES ('stopped', hex(zeroblob(50000000)))",
-    "a message with escapes": "INSERT INTO ends(state, message) VALUES ('stopped', char(27) || '[2J[/red]' || char(8238))",
-    "a state of its own": "INSERT INTO ends(state, message) VALUES ('verified by everybody', 'x')",
-    "another time": "UPDATE draws SET at = 1e300",
-    "infinite times": "UPDATE draws SET at = 9e999",
-    "times before 1970": "UPDATE draws SET at = -1e12",
-    "times that are text": "UPDATE draws SET at = 'yesterday'",
+    "a state of its own": f'UPDATE rows SET text = \'["verified by everybody","x"]\' WHERE {LAST_END}',
+    "an end that is no JSON": f"UPDATE rows SET text = 'finished' WHERE {LAST_END}",
+    "another time": "UPDATE rows SET at = 1e300",
+    "infinite times": "UPDATE rows SET at = 9e999",
+    "times before 1970": "UPDATE rows SET at = -1e12",
+    "times that are text": "UPDATE rows SET at = 'yesterday'",
     "UTF-16": "PRAGMA encoding = 'UTF-16'",
     "another user version": "PRAGMA user_version = 7; PRAGMA application_id = 99",
 }
@@ -250,10 +246,10 @@ def _databases(victim: Victim) -> list[Case]:
             alter = database_changed(functools.partial(_scripted, script=script), relink=relink)
             words = f"{DATABASE}: {about}" + (", links made to fit" if relink else "")
             found.append(Case("databases", words, victim.name, alter, seen, True))
-    for table, column in (("draws", "answer"), ("draws", "probes"), ("calls", "answer")):
+    for kind in ("draw", "probes", "call"):
         for about, make in _bodies().items():
-            alter = database_changed(functools.partial(_with_body, table=table, column=column, make=make), relink=True)
-            words = f"{DATABASE}: {table}.{column} is {about}"
+            alter = database_changed(functools.partial(_with_body, kind=kind, make=make), relink=True)
+            words = f"{DATABASE}: what a {kind} carries is {about}"
             found.append(Case("databases", words, victim.name, alter, ("resume, then verify", "report"), True))
     path = json.dumps([0] * 200_000)
     queries = {
@@ -287,11 +283,11 @@ def _scripted(db: sqlite3.Connection, script: str) -> None:
 
 
 def _queries_put(text: str, db: sqlite3.Connection) -> None:
-    put_texts(db, "draws", [text] * len(texts(db, "draws")))
+    put_texts(db, "draw", [text] * len(texts(db, "draw")))
 
 
-def _with_body(db: sqlite3.Connection, table: str, column: str, make: Callable[[], bytes]) -> None:
-    db.execute(f"UPDATE {table} SET {column} = ?", (make(),))
+def _with_body(db: sqlite3.Connection, kind: str, make: Callable[[], bytes]) -> None:
+    db.execute("UPDATE pieces SET body = ? WHERE kind = ?", (make(), kind))
 
 
 @functools.cache

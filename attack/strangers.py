@@ -140,8 +140,8 @@ def _journal_alone(files: Files, file: pathlib.Path) -> None:
 def _foreign(files: Files, file: pathlib.Path) -> None:
     """The database of another program, with a trigger."""
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as db:
-        db.execute("CREATE TABLE draws (a)")
-        db.execute("CREATE TRIGGER t AFTER INSERT ON draws BEGIN DELETE FROM draws; END")
+        db.execute("CREATE TABLE rows (a)")
+        db.execute("CREATE TRIGGER t AFTER INSERT ON rows BEGIN DELETE FROM rows; END")
 
 
 def _swapped(files: Files, file: pathlib.Path) -> None:
@@ -285,7 +285,7 @@ def attack(n: int, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="richobs-strangers-") as scratch:
         made = build(pathlib.Path(scratch))
         hot_ones = {
-            DATABASE: hot(made["run"] / DATABASE, "UPDATE draws SET answer = zeroblob(20000)"),
+            DATABASE: hot(made["run"] / DATABASE, "UPDATE pieces SET body = zeroblob(20000)"),
             PAPER: hot(made["paper"] / PAPER, "UPDATE measured SET result = hex(zeroblob(2000))"),
         }
         chosen = cases(n, seed)

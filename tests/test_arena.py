@@ -57,7 +57,7 @@ class Here(Executor):
         self.cells = []
 
     def submit(self, fn, /, *args):
-        self.cells.append(args[1].run)
+        self.cells.append(args[0].run)
         future = Future()
         future.set_running_or_notify_cancel()
         future.set_result(fn(*args))
@@ -360,7 +360,7 @@ class TestRuns:
         contest, folder, _ = small
         assert len(read_runs(contest, folder).runs) == 12
         (tmp_path / "arena.json").write_text("{}")
-        with pytest.raises(InvalidFile, match="no arena"):
+        with pytest.raises(InvalidFile, match="is damaged"):
             Arena.read(tmp_path / "arena.json")
 
     @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ class TestRuns:
     def test_an_arena_with_values_of_other_types_is_said(self, small, tmp_path, change):
         content = json.loads((small[1] / "arena.json").read_text())
         (tmp_path / "arena.json").write_text(json.dumps({**content, **change}))
-        with pytest.raises(InvalidFile, match="no arena"):
+        with pytest.raises(InvalidFile, match="is damaged"):
             Arena.read(tmp_path / "arena.json")
 
     def test_a_pipe_is_no_arena(self, tmp_path):

@@ -151,7 +151,9 @@ class TestWhatIsNoticed:
 
     def test_links_made_to_fit_do_not_deceive_verify(self, victims, tmp_path):
         def change(db):
-            db.execute("UPDATE draws SET answer = (SELECT answer FROM draws WHERE k = 0)")
+            db.execute(
+                "UPDATE pieces SET body = (SELECT body FROM pieces WHERE kind = 'draw' AND k = 0) WHERE kind = 'draw'"
+            )
 
         alter = database_changed(change, relink=True)
         case = Case("rows", "other answers", "betting", alter, ("resume, then verify",), True)

@@ -21,7 +21,7 @@ def given(tmp_path_factory):
         patch.setattr(strangers, "COMMANDS", {"run": strangers.COMMANDS["run"]})
         patch.setattr(strangers, "PREPARED", {"run": strangers.LEARN})
         folder = strangers.build(place)["run"]
-    hot = strangers.hot(folder / "run.sqlite", "UPDATE draws SET answer = zeroblob(20000)")
+    hot = strangers.hot(folder / "run.sqlite", "UPDATE pieces SET body = zeroblob(20000)")
     return folder, {"run.sqlite": hot}
 
 

@@ -97,12 +97,12 @@ def test_how_a_run_ended_is_on_disk_before_its_certificate_changes(tmp_path, mon
     said, end = [], RunFolder.end
 
     def ended(folder, state, message):
-        folder._db.set_trace_callback(said.append)
+        folder._rows.db.set_trace_callback(said.append)
         end(folder, state, message)
 
     monkeypatch.setattr(RunFolder, "end", ended)
     richobs.learn(richobs.make("lock/2"), out=tmp_path, progress=False)
-    inserts = [i for i, statement in enumerate(said) if statement.startswith("INSERT INTO ends")]
+    inserts = [i for i, statement in enumerate(said) if statement.startswith("INSERT INTO rows VALUES ('end'")]
     assert len(inserts) == 2
     for i in inserts:
         modes = [statement for statement in said[:i] if "synchronous" in statement]
@@ -121,9 +121,9 @@ def test_a_run_whose_files_are_written_again_is_not_finished_meanwhile(tmp_path,
     with pytest.raises(KeyboardInterrupt):
         richobs.learn(richobs.make("lock/2"), out=tmp_path, progress=False)
     with sqlite3.connect(tmp_path / "run.sqlite") as db:
-        states = [state for (state,) in db.execute("SELECT state FROM ends ORDER BY k")]
+        ends = db.execute("SELECT text FROM rows WHERE kind = 'end' ORDER BY k").fetchall()
     db.close()
-    assert states == ["unfinished", "finished", "unfinished"]
+    assert [json.loads(text)[0] for (text,) in ends] == ["unfinished", "finished", "unfinished"]
 
 
 # what the attack notices

@@ -27,7 +27,7 @@ from richobs.runs.certificate import Certificate, _without_paths, certify
 from richobs.runs.rescaling import NUMBERS
 from richobs.runs.session import run
 from richobs.runs.store import StoredRun
-from richobs.runs.verify import BUDGET, Work, claim_findings, device_difference, device_finding, verify, work_of
+from richobs.runs.verify import BUDGET, Work, claim_findings, device_finding, verify, without_rounding, work_of
 from richobs.show.page import page
 from richobs_lab.certified import Certified
 
@@ -657,6 +657,11 @@ def changed(content, part, name, by):
     copy = json.loads(json.dumps(content))
     copy[part][name] += by
     return copy
+
+
+def device_difference(again, file, outcome):
+    """Returns what differs between a certificate and its repeat, besides what rounding explains."""
+    return first_difference(again, without_rounding(again, file, outcome), "certificate")
 
 
 def difference_after(given, part, name, by):

@@ -24,6 +24,7 @@ from richobs.cli.main import COMMANDS, _command_type
 from richobs.cli.world_options import WORLD_OPTIONS
 from richobs.learners import LEARNERS
 from richobs.runs import certificate, store, sweep
+from richobs.runs.database import ROWS
 from richobs_lab.arena import contest as arena
 
 ROOT = Path(__file__).parents[1]
@@ -128,7 +129,7 @@ class TestFiles:
         named = set(re.findall(r"`([\w.]+)`", folder))
         files = {store.CONFIG, store.DATABASE, store.LOCK, store.CERTIFICATE, store.POLICY, store.RECORDED}
         files |= {store.VERIFICATION, store.REPORT}
-        assert sorted((files | set(re.findall(r"CREATE TABLE (\w+)", store.SCHEMA))) - named) == []
+        assert sorted((files | set(re.findall(r"CREATE TABLE (\w+)", ROWS))) - named) == []
 
 
 class TestPages:

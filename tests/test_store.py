@@ -62,27 +62,36 @@ def files_of(folder):
     return {name: (Path(folder) / name).read_bytes() for name in ("certificate.json", "policy.npz")}
 
 
-def resealed(folder):
-    """Makes the links of all rows anew, as somebody would who knows how; what is behind the links is tested with it."""
-    first = store._start(json.loads((Path(folder) / "config.json").read_text()))
-    with contextlib.closing(sqlite3.connect(Path(folder) / "run.sqlite")) as db, db:
-        for table, columns in store.CHAINED.items():
-            link = store._first_link(first, table)
-            for row in db.execute(f"SELECT {columns} FROM {table} ORDER BY k").fetchall():
-                link = store._link(link, row)
-                db.execute(f"UPDATE {table} SET link = ? WHERE k = ?", (link, row[0]))
-            db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (table, link))
+@contextlib.contextmanager
+def changed_rows(folder):
+    """The rows of a run as somebody changes them who knows how they are linked: links are made anew at the end."""
+    folder = Path(folder)
+    with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
+        rows = store._rows(db, folder, json.loads((folder / "config.json").read_text()))
+        yield rows
+        for kind, last in rows._before.items():
+            for row in list(rows.each(kind)):
+                last = row.follows(last.link)
+                db.execute("UPDATE rows SET link = ? WHERE kind = ? AND k = ?", (last.link, kind, row.k))
+            db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (kind, last.link))
 
 
-def rewritten(folder, table, place, change):
+def rewritten(folder, kind, place, change):
     """Changes the text of one row, as somebody would who knows how texts are folded and rows are linked."""
-    column = store.FOLDED[table]
-    with contextlib.closing(sqlite3.connect(Path(folder) / "run.sqlite")) as db, db:
-        texts = list(store._unfolded(db, table, 10**9))
+    with changed_rows(folder) as rows:
+        rows._longest = 10**9
+        texts = list(rows.texts(kind))
         texts[place] = change(texts[place])
         for k, (text, before) in enumerate(zip(texts, ["", *texts], strict=False)):
-            db.execute(f"UPDATE {table} SET {column} = ? WHERE k = ?", (fold(text, before), k))
-    resealed(folder)
+            rows.db.execute("UPDATE rows SET text = ? WHERE kind = ? AND k = ?", (fold(text, before), kind, k))
+
+
+def altered(folder, *statements):
+    """Changes a run's database by SQL."""
+    with contextlib.closing(sqlite3.connect(Path(folder) / "run.sqlite")) as db, db:
+        for statement in statements:
+            db.execute(statement)
+    return Path(folder)
 
 
 def start(world, folder, settings, pause=0.0):
@@ -269,11 +278,28 @@ def test_a_call_that_was_tampered_with_is_noticed(tmp_path):
     asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400, "out": tmp_path / "run"}
     with pytest.raises(ConnectionError):
         learn(Counter(breaks_after=33), FUNCTIONS, **asked)
-    with contextlib.closing(sqlite3.connect(tmp_path / "run" / "run.sqlite")) as db, db:
-        assert db.execute("SELECT count(*) FROM calls").fetchone()[0] > 0
-        db.execute("UPDATE calls SET answer = CAST(answer || x'00' AS BLOB)")
-    with pytest.raises(InvalidFile, match="a call does not match its checksum"):
+    altered(tmp_path / "run", "UPDATE pieces SET body = CAST(body || x'00' AS BLOB) WHERE kind = 'call'")
+    with pytest.raises(InvalidFile, match="call 0 does not match its checksum"):
         learn(Counter(), FUNCTIONS, **asked)
+
+
+def test_real_episodes_of_an_interrupted_draw_are_counted(tmp_path):
+    env = Counter()
+    env.deterministic, env.real_episodes = True, 10
+    config = store.describe(richobs.Problem(env, FUNCTIONS), Settings(), 5)
+    with RunFolder.opened(tmp_path, config) as folder:
+        folder.count_real_episodes(env)
+        env.real_episodes = 13
+        folder.keep_call("a call", b"answer")
+    with RunFolder.opened(tmp_path, config) as folder:
+        assert folder.real_episodes() is None
+        folder.count_real_episodes(env)
+        assert folder.real_episodes() == 3
+        env.real_episodes = 17
+        folder.keep_draw(0, [[1], 5, "search", "x", 0], b"answer")
+        assert folder.real_episodes() == 7
+        env.real_episodes = 18
+        assert folder.real_episodes() == 8
 
 
 def test_more_calls_than_a_run_keeps_are_refused_before_they_are_made(tmp_path, monkeypatch):
@@ -304,7 +330,7 @@ class TestLargeAnswers:
 
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch):
-        monkeypatch.setattr(store, "PIECE", 40)
+        monkeypatch.setattr(database, "PIECE", 40)
 
     @pytest.mark.parametrize("functions", [FUNCTIONS, python], ids=["arrays", "python"])
     def test_they_are_read_again(self, tmp_path, functions):
@@ -312,7 +338,7 @@ class TestLargeAnswers:
         with pytest.raises(ConnectionError):
             learn(Counter(breaks_after=33), functions, **self.asked, out=tmp_path)
         with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
-            owners = {owner.split()[0] for (owner,) in db.execute("SELECT owner FROM pieces")}
+            owners = {kind for (kind,) in db.execute("SELECT kind FROM pieces")}
             assert db.execute("SELECT max(length(body)) FROM pieces").fetchone()[0] == 40
         assert "call" in owners
         played = Counter()
@@ -320,7 +346,7 @@ class TestLargeAnswers:
         assert outcome.trace == whole.trace
         assert played.episodes < whole.episodes == outcome.episodes
         with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
-            owners = {owner.split()[0] for (owner,) in db.execute("SELECT owner FROM pieces")}
+            owners = {kind for (kind,) in db.execute("SELECT kind FROM pieces")}
         assert owners == ({"draw"} if functions is FUNCTIONS else {"draw", "probes"})
         again = Counter()
         assert learn(again, functions, **self.asked, out=tmp_path).trace == whole.trace
@@ -329,25 +355,22 @@ class TestLargeAnswers:
     @pytest.mark.parametrize(
         "change",
         [
-            "UPDATE pieces SET body = zeroblob(length(body)) WHERE owner = 'draw 0'",
-            "DELETE FROM pieces WHERE owner = 'draw 0' AND place = 0",
+            "UPDATE pieces SET body = zeroblob(length(body)) WHERE kind = 'draw' AND k = 0",
+            "DELETE FROM pieces WHERE kind = 'draw' AND k = 0 AND place = 0",
             "DELETE FROM pieces",
-            "INSERT INTO pieces VALUES ('draw 0', 999, x'00')",
+            "INSERT INTO pieces VALUES ('draw', 0, 999, x'00')",
             "UPDATE pieces SET body = 'text'",
         ],
     )
     def test_they_are_checked(self, tmp_path, change):
         learn(Counter(), FUNCTIONS, **self.asked, out=tmp_path)
-        with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
-            db.execute(change)
+        altered(tmp_path, change)
         with pytest.raises(InvalidFile, match="draw 0 does not match its checksum"):
             learn(Counter(), FUNCTIONS, **self.asked, out=tmp_path)
 
     def test_probes_are_checked(self, tmp_path):
-        """They have no checksum beside that of their rest, and the link of their row covers that."""
         learn(Counter(), self.python, **self.asked, out=tmp_path)
-        with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
-            db.execute("UPDATE pieces SET body = zeroblob(length(body)) WHERE owner = 'probes 0'")
+        altered(tmp_path, "UPDATE pieces SET body = zeroblob(length(body)) WHERE kind = 'probes'")
         with pytest.raises(InvalidFile, match="probes 0 does not match its checksum"):
             learn(Counter(), self.python, **self.asked, out=tmp_path)
 
@@ -461,7 +484,7 @@ class TestFoldersThatAreLeftAlone:
         (folder / "config.json").write_text(json.dumps(config))
         for use in (lambda: StoredRun.read(folder), lambda: learn(richobs.make("lock/3"), out=folder)):
             with pytest.raises(
-                InvalidFile, match=r"has format 1, written by richobs 0\.1\.0; richobs .* reads format 4"
+                InvalidFile, match=r"has format 1, written by richobs 0\.1\.0; richobs .* reads format 5"
             ):
                 use()
 
@@ -478,14 +501,13 @@ class TestFoldersThatAreLeftAlone:
                 use()
         assert (folder / "run.sqlite").read_bytes() == body
 
-    @pytest.mark.parametrize(("table", "text"), [("draws", "xx"), ("events", "[1]"), ("events", "[" * 100_000)])
-    def test_rows_that_make_no_sense(self, folder, table, text):
-        rewritten(folder, table, 0, lambda _: text)
+    @pytest.mark.parametrize(("kind", "text"), [("draw", "xx"), ("event", "[1]"), ("event", "[" * 100_000)])
+    def test_rows_that_make_no_sense(self, folder, kind, text):
+        rewritten(folder, kind, 0, lambda _: text)
         with pytest.raises(InvalidFile, match="is damaged"):
             StoredRun.read(folder)
-        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
-            db.execute(f"UPDATE {table} SET {store.FOLDED[table]} = 'text' WHERE k = 0")
-        resealed(folder)
+        with changed_rows(folder) as rows:
+            rows.db.execute(f"UPDATE rows SET text = 'text' WHERE kind = '{kind}' AND k = 0")
         with pytest.raises(InvalidFile, match="is damaged"):
             StoredRun.read(folder)
 
@@ -535,19 +557,17 @@ class TestFoldersThatAreLeftAlone:
         assert (folder / "run.sqlite").read_bytes() == bytes(body)
 
     def test_a_draw_that_was_tampered_with(self, folder):
-        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
-            db.execute("UPDATE draws SET answer = CAST(x'00' || answer AS BLOB) WHERE k = 2")
+        altered(folder, "UPDATE pieces SET body = CAST(x'00' || body AS BLOB) WHERE kind = 'draw' AND k = 2")
         with pytest.raises(InvalidFile, match=r"draw 2 does not match its checksum"):
             learn(richobs.make("lock/3"), out=folder)
 
     def test_a_draw_that_is_not_even_bytes(self, folder):
-        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
-            db.execute("UPDATE draws SET answer = 'text' WHERE k = 1")
+        altered(folder, "UPDATE pieces SET body = 'text' WHERE kind = 'draw' AND k = 1")
         with pytest.raises(InvalidFile, match=r"run\.sqlite is damaged: draw 1"):
             learn(richobs.make("lock/3"), out=folder)
 
     def test_a_record_of_other_code(self, folder):
-        rewritten(folder, "draws", 0, lambda _: '[[0], 5, "x", "y", 1, [], []]')
+        rewritten(folder, "draw", 0, lambda _: '[[0], 5, "x", "y", 1, [], []]')
         with pytest.raises(InvalidFile, match="made by other code or on another machine"):
             learn(richobs.make("lock/3"), out=folder)
 
@@ -561,12 +581,12 @@ class TestFoldersThatAreLeftAlone:
             words[place] = value
             return json.dumps(words)
 
-        rewritten(folder, "draws", 0, change)
+        rewritten(folder, "draw", 0, change)
         with pytest.raises(InvalidFile, match="draw 0 of the record was"):
             learn(richobs.make("lock/3"), out=folder)
 
     def test_a_decision_that_was_changed_is_noticed(self, folder):
-        rewritten(folder, "events", 0, lambda text: text.replace(",16,", ",17,"))
+        rewritten(folder, "event", 0, lambda text: text.replace(",16,", ",17,"))
         with pytest.raises(InvalidFile, match="decision 0 of the run"):
             learn(richobs.make("lock/3"), out=folder)
 
@@ -647,10 +667,10 @@ class TestFoldersThatAreLeftAlone:
             return close
 
         monkeypatch.setattr(sqlite3, "connect", full)
-        database.make_database(tmp_path / "run.sqlite", store.SCHEMA)
+        database.make_database(tmp_path / "run.sqlite", database.ROWS)
         monkeypatch.undo()
-        with database.opened(tmp_path / "run.sqlite", store.SCHEMA, write=True) as db:
-            assert db.execute("SELECT count(*) FROM draws").fetchone() == (0,)
+        with database.opened(tmp_path / "run.sqlite", database.ROWS, write=True) as db:
+            assert db.execute("SELECT count(*) FROM rows").fetchone() == (0,)
 
     @pytest.mark.parametrize("clock", [-5e9, -0.5, 1e11 + 1, 9e15])
     def test_a_clock_that_is_wrong_costs_nothing(self, tmp_path, monkeypatch, clock):
@@ -658,12 +678,13 @@ class TestFoldersThatAreLeftAlone:
             wrong.setattr(time, "time", lambda: clock)
             learn(richobs.make("bandit"), out=tmp_path)
             assert StoredRun.read(tmp_path).state == "finished"
-        assert StoredRun.read(tmp_path).started == (0.0 if clock < 0 else store.LATEST)
+        assert StoredRun.read(tmp_path).started == (0.0 if clock < 0 else database.LATEST)
         assert learn(richobs.make("bandit"), out=tmp_path).episodes == StoredRun.read(tmp_path).ledger.total
 
     def test_a_finished_run_is_finished_whoever_holds_it(self, folder):
         with held(folder / LOCK):
-            assert StoredRun.read(folder).certificate is not None
+            found = StoredRun.read(folder)
+            assert (found.state, found.certificate is not None) == ("finished", True)
             (folder / "certificate.json").unlink()
             assert StoredRun.read(folder).state == "running"
 
@@ -909,25 +930,42 @@ class TestRowsThatWereChanged:
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            ("UPDATE draws SET query = CAST(query || ' ' AS BLOB) WHERE k = 1", "draw 1 does not follow"),
-            ("UPDATE draws SET at = at + 1 WHERE k = 2", "draw 2 does not follow"),
-            ("DELETE FROM draws WHERE k = 1", "draw 2 does not follow"),
-            ("DELETE FROM draws WHERE k = (SELECT max(k) FROM draws)", "the last of its draws are missing"),
-            ("DELETE FROM draws", "the last of its draws are missing"),
             (
-                "UPDATE draws SET k = k - 3 WHERE k IN (1, 2); UPDATE draws SET k = -k WHERE k < 0",
+                "UPDATE rows SET text = CAST(text || ' ' AS BLOB) WHERE kind = 'draw' AND k = 1",
+                "draw 1 does not follow",
+            ),
+            ("UPDATE rows SET at = at + 1 WHERE kind = 'draw' AND k = 2", "draw 2 does not follow"),
+            ("UPDATE rows SET real = 7 WHERE kind = 'draw' AND k = 2", "draw 2 does not follow"),
+            ("DELETE FROM rows WHERE kind = 'draw' AND k = 1", "draw 2 does not follow"),
+            (
+                "DELETE FROM rows WHERE link = (SELECT link FROM heads WHERE kind = 'draw')",
+                "the last rows of kind draw",
+            ),
+            ("DELETE FROM rows WHERE kind = 'draw'", "the last rows of kind draw are missing"),
+            (
+                "UPDATE rows SET k = k - 3 WHERE kind = 'draw' AND k IN (1, 2); UPDATE rows SET k = -k WHERE k < 0",
                 "draw 1 does not follow",
             ),
             (
-                "INSERT INTO draws SELECT k + 1000, query, answer, checksum, probes, at, link FROM draws WHERE k = 1",
+                "INSERT INTO rows SELECT kind, k + 1000, text, checksum, real, at, link FROM rows WHERE k = 1",
                 "draw 1001 does not follow",
             ),
-            ("UPDATE events SET body = (SELECT body FROM events WHERE k = 2) WHERE k = 1", "event 1 does not follow"),
-            ("DELETE FROM events WHERE k = 0", "event 1 does not follow"),
-            ("DELETE FROM events WHERE k = (SELECT max(k) FROM events)", "the last of its events are missing"),
-            ("INSERT INTO real VALUES (1, 5)", "its count of real episodes is not"),
-            ("UPDATE ends SET state = 'finished' WHERE k = 0", "end 0 does not follow"),
-            ("DELETE FROM ends WHERE k = (SELECT max(k) FROM ends)", "the last of its ends are missing"),
+            (
+                "INSERT INTO rows SELECT 'x', k, text, checksum, real, at, link FROM rows WHERE kind = 'draw'",
+                "rows of kind 'x'",
+            ),
+            (
+                "UPDATE rows SET text = (SELECT text FROM rows WHERE kind = 'event' AND k = 2) "
+                "WHERE kind = 'event' AND k = 1",
+                "event 1 does not follow",
+            ),
+            ("DELETE FROM rows WHERE kind = 'event' AND k = 0", "event 1 does not follow"),
+            (
+                "DELETE FROM rows WHERE link = (SELECT link FROM heads WHERE kind = 'event')",
+                "the last rows of kind event",
+            ),
+            ("UPDATE rows SET text = '[\"finished\",\"\"]' WHERE kind = 'end' AND k = 0", "end 0 does not follow"),
+            ("DELETE FROM rows WHERE link = (SELECT link FROM heads WHERE kind = 'end')", "the last rows of kind end"),
         ],
     )
     def test_is_noticed(self, folder, change, sentence):
@@ -936,7 +974,7 @@ class TestRowsThatWereChanged:
         db.close()
         before = TestFoldersThatAreLeftAlone.contents(folder)
         for use in (lambda: StoredRun.read(folder), lambda: learn(richobs.make("lock/3"), out=folder)):
-            with pytest.raises(InvalidFile, match=rf"run\.sqlite is damaged: {sentence}"):
+            with pytest.raises(InvalidFile, match=rf"run\.sqlite is damaged: .*{sentence}"):
                 use()
         assert TestFoldersThatAreLeftAlone.contents(folder) == before
 
@@ -952,11 +990,10 @@ def test_which_call_of_an_interrupted_draw_an_answer_belongs_to_is_checked(tmp_p
     asked = {"epsilon": 0.3, "delta": 0.2, "max_episodes": 400, "out": tmp_path / "run"}
     with pytest.raises(ConnectionError):
         learn(Counter(breaks_after=33), FUNCTIONS, **asked)
-    with contextlib.closing(sqlite3.connect(tmp_path / "run" / "run.sqlite")) as db, db:
-        (k, key), *_ = db.execute("SELECT k, key FROM calls ORDER BY k DESC").fetchall()
-        draw, call = key.rsplit("/", 1)
-        db.execute("UPDATE calls SET key = ? WHERE k = ?", (f"{draw}/{int(call) + 1}", k))
-    with pytest.raises(InvalidFile, match=rf"call {k} does not follow"):
+    altered(
+        tmp_path / "run", "UPDATE rows SET text = text || '1' WHERE link = (SELECT link FROM heads WHERE kind = 'call')"
+    )
+    with pytest.raises(InvalidFile, match=r"call \d+ does not follow"):
         learn(Counter(), FUNCTIONS, **asked)
 
 
@@ -1183,7 +1220,7 @@ def hot_journal(database, to, named):
     db.execute("PRAGMA journal_mode = DELETE")
     db.execute("PRAGMA cache_size = 1")
     db.execute("BEGIN IMMEDIATE")
-    db.execute("UPDATE draws SET answer = zeroblob(20000)")
+    db.execute("UPDATE pieces SET body = zeroblob(20000)")
     name, magic = os.fsencode(named), b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
     record = (0x40000000 // 4096 + 1).to_bytes(4, "big") + name + len(name).to_bytes(4, "big")
     whole, journal = copy.read_bytes(), Path(f"{copy}-journal").read_bytes()
@@ -1211,16 +1248,16 @@ class TestDatabasesOfStrangers:
     @pytest.mark.parametrize(
         ("sql", "named"),
         [
-            (f"CREATE TRIGGER t BEFORE INSERT ON ends BEGIN {ENDLESS}; END", "trigger 't'"),
-            ("CREATE TRIGGER t AFTER INSERT ON ends BEGIN DELETE FROM draws; END", "trigger 't'"),
-            (f"ALTER TABLE events RENAME TO e; CREATE VIEW events AS {ENDLESS}", "table 'e'"),
+            (f"CREATE TRIGGER t BEFORE INSERT ON rows BEGIN {ENDLESS}; END", "trigger 't'"),
+            ("CREATE TRIGGER t AFTER INSERT ON rows BEGIN DELETE FROM pieces; END", "trigger 't'"),
+            (f"ALTER TABLE rows RENAME TO r; CREATE VIEW rows AS {ENDLESS}", "table 'r'"),
             ("CREATE TABLE more (x)", "table 'more'"),
-            ("CREATE INDEX i ON events (hex(body))", "index 'i'"),
-            ("DROP TABLE real", "nothing 'besides', and lacks real"),
-            ("ALTER TABLE ends ADD COLUMN c TEXT AS (hex(zeroblob(1000000)))", "table 'ends', and lacks ends"),
+            ("CREATE INDEX i ON rows (hex(text))", "index 'i'"),
+            ("DROP TABLE heads", "nothing 'besides', and lacks heads"),
+            ("ALTER TABLE heads ADD COLUMN c TEXT AS (hex(zeroblob(1000000)))", "table 'heads', and lacks heads"),
             (
-                "DROP TABLE real; CREATE TABLE real (k INTEGER PRIMARY KEY, episodes INTEGER CHECK (k > 0))",
-                "table 'real', and lacks real",
+                "DROP TABLE heads; CREATE TABLE heads (kind TEXT PRIMARY KEY, link TEXT CHECK (kind > 0))",
+                "table 'heads', and lacks heads",
             ),
         ],
     )
@@ -1230,15 +1267,15 @@ class TestDatabasesOfStrangers:
         self.refused(folder, f"is damaged, or no database of ours: it has the {named}")
 
     def test_limits_are_set(self, folder):
-        with store._connected(folder) as db:
+        with database.opened(folder / "run.sqlite", database.ROWS, write=True) as db:
             assert db.getlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH) == 10_000
             assert db.getlimit(sqlite3.SQLITE_LIMIT_ATTACHED) == 0
             assert db.execute("PRAGMA trusted_schema").fetchone() == (0,)
             with pytest.raises(sqlite3.DataError, match="too big"):
-                db.execute("INSERT INTO ends VALUES (100, 'x', zeroblob(300000000), 0, 'x')")
+                db.execute("INSERT INTO heads VALUES ('x', zeroblob(300000000))")
 
     def test_no_statement_goes_on_for_ever(self, folder, monkeypatch):
-        with store._connected(folder) as db:
+        with database.opened(folder / "run.sqlite", database.ROWS) as db:
             monkeypatch.setattr(database, "STEPS", 1_000_000)
             with (
                 pytest.raises(InvalidFile, match="takes more steps than a database of"),
@@ -1330,31 +1367,30 @@ class TestDatabasesOfStrangers:
             (kind, phase, _, *rest), *after = json.loads(text)
             return json.dumps([[kind, phase, path, *rest], *after])
 
-        for table, change in (("draws", query), ("events", event)):
-            place = shutil.copytree(folder, folder.with_name(table))
-            rewritten(place, table, 1, change)
+        for kind, change in (("draw", query), ("event", event)):
+            place = shutil.copytree(folder, folder.with_name(kind))
+            rewritten(place, kind, 1, change)
             if len(path) > 1000:  # folded it is short: it is refused once it has as many characters as a run writes
                 sentence = "more than 103,000 bytes"
-            if table == "events" and path in ("00", [True]):
+            if kind == "event" and path in ("00", [True]):
                 sentence = "damaged|has path"
             self.refused(place, sentence)
 
     @pytest.mark.parametrize("n", [0, -5, 2.5, True, "many", None])
     def test_a_number_of_episodes_that_nobody_asks_for(self, folder, n):
-        rewritten(folder, "draws", 1, lambda text: json.dumps([json.loads(text)[0], n, *json.loads(text)[2:]]))
+        rewritten(folder, "draw", 1, lambda text: json.dumps([json.loads(text)[0], n, *json.loads(text)[2:]]))
         self.refused(folder, "a draw asks for")
 
     @pytest.mark.parametrize("bound", ["1e999", "NaN", "true", '"high"', "[]"])
     def test_a_bound_that_is_no_finite_number(self, folder, bound):
-        rewritten(folder, "events", 1, lambda text: f"{text.rpartition(',')[0]},{bound}]")
+        rewritten(folder, "event", 1, lambda text: f"{text.rpartition(',')[0]},{bound}]")
         self.refused(folder, "a bound is no finite number")
 
     @pytest.mark.parametrize("at", ["'yesterday'", "9e999", "-1", "x'00'"])
     def test_a_time_that_is_no_date(self, folder, at):
-        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
-            db.execute(f"UPDATE draws SET at = {at}")
-        resealed(folder)
-        with pytest.raises(InvalidFile, match="its draws are of"):
+        with changed_rows(folder) as rows:
+            rows.db.execute(f"UPDATE rows SET at = {at}")
+        with pytest.raises(InvalidFile, match="draw 0 is of"):
             StoredRun.read(folder)
 
     def test_more_rows_than_a_run_keeps(self, folder, monkeypatch):
@@ -1362,12 +1398,11 @@ class TestDatabasesOfStrangers:
         self.refused(folder, "and a run keeps at most 5")
 
     def test_a_long_message(self, folder):
-        with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as db, db:
-            db.execute("UPDATE ends SET message = hex(zeroblob(60000))")
-        self.refused(folder, "a message in ends has 120,000 characters, and a run writes at most 103,000")
+        altered(folder, "UPDATE rows SET text = hex(zeroblob(60000)) WHERE kind = 'end'")
+        self.refused(folder, "a row of kind end has 120,000 characters, and a run writes at most 103,000")
 
     def test_what_could_not_be_read_again_is_not_written(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(store, "LARGEST_ANSWER", 100)
+        monkeypatch.setattr(database, "LARGEST_ANSWER", 100)
         with pytest.raises(StoreError, match=r"cannot keep row 1 with [\d,]+ bytes and [\d,]+ characters"):
             learn(richobs.make("lock/3"), out=tmp_path)
         assert StoredRun.read(tmp_path).ledger.total == 0
@@ -1411,12 +1446,11 @@ class TestDatabasesOfStrangers:
 def test_a_record_keeps_what_is_new(tmp_path):
     """Queries and events along a path repeat most of those before them."""
     learn(richobs.make("lock/10"), out=tmp_path)
-    with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
-        for table, column in store.FOLDED.items():
-            kept = db.execute(f"SELECT sum(length({column})) FROM {table}").fetchone()[0]
-            whole = sum(map(len, store._unfolded(db, table, 10**6)))
-            assert kept < whole / 2.5, table
-        answers = [answer for (answer,) in db.execute("SELECT answer FROM draws")]
+    with changed_rows(tmp_path) as rows:
+        for kind in store.FOLDED:
+            kept, whole = (sum(map(len, texts)) for texts in ([row.text for row in rows.each(kind)], rows.texts(kind)))
+            assert kept < whole / 2.5, kind
+        answers = [rows.body("draw", row) for row in rows.each("draw")]
     whole = sum(len(json.dumps(unpack(answer)[0])) + sum(a.nbytes for a in unpack(answer)[1]) for answer in answers)
     assert sum(map(len, answers)) < whole / 5
 

@@ -34,7 +34,7 @@ class Here(Executor):
         self.cells = []
 
     def submit(self, fn, /, *args):
-        self.cells.append(args[1].run)
+        self.cells.append(args[0].run)
         future = Future()
         future.set_running_or_notify_cancel()
         try:
@@ -195,9 +195,9 @@ def test_a_claim_that_is_wider_than_asked_is_not_as_asked(tmp_path):
 def test_seconds_of_all_attempts_add_up(tmp_path):
     cells = plan_cells("lock/2", [0], {"epsilon": [0.3]})
     run_cells(cells, tmp_path, executor=Here())
-    line = dataclasses.replace(CellResult("seed=0", "failed"), cpu_seconds=100.0, seconds=200.0).as_plain()
+    line = CellResult("seed=0", "failed", cpu_seconds=100.0, seconds=200.0).line.decode()
     lines = (tmp_path / "results.jsonl").read_text()
-    (tmp_path / "results.jsonl").write_text(json.dumps(line) + "\n" + lines + '{"run": "se')  # the last one is torn
+    (tmp_path / "results.jsonl").write_text(line + lines + '{"run": "se')  # the last one is torn
     result = Sweep.read(tmp_path).results["seed=0"]
     assert result.state == "finished"
     assert 100 < result.cpu_seconds < 110
@@ -247,7 +247,7 @@ def shown(tmp_path_factory):
         CellResult("horizon=3,seed=0", "failed", "it needs <more> episodes"),
     ]
     sweep._keep_plan(folder, cells)
-    (folder / "results.jsonl").write_text("".join(json.dumps(r.as_plain()) + "\n" for r in results))
+    (folder / "results.jsonl").write_text("".join(json.dumps(dataclasses.asdict(r)) + "\n" for r in results))
     (folder / "horizon=2,seed=0").mkdir()
     (folder / "horizon=2,seed=0" / "report.html").touch()
     found = Sweep.read(folder)
@@ -413,7 +413,7 @@ class TestFoldersFromStrangers:
         content = json.loads((tmp_path / "sweep.json").read_text())
         content["cells"][0] = {**content["cells"][0], **value} if isinstance(value, dict) else value
         (tmp_path / "sweep.json").write_text(json.dumps(content))
-        with pytest.raises(InvalidFile, match="is damaged, or was made by another version"):
+        with pytest.raises(InvalidFile, match="is damaged"):
             Sweep.read(tmp_path)
 
 

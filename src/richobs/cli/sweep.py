@@ -14,13 +14,12 @@ from rich.console import Console
 from rich.text import Text
 
 from richobs.cli.printing import Trimmed, widened
-from richobs.cli.work_options import WorkOptions
+from richobs.cli.work_options import ManyRunsOptions
 from richobs.cli.world_options import option_name
 from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings, field_docs
-from richobs.runs.sweep import FIXED, MAX_RUNS, RESULTS, plan_cells, seed_list
-from richobs.show.summary import plain_console
-from richobs.show.sweep import PAGE, sweep_plain, sweep_table, sweep_watched
+from richobs.runs.sweep import FIXED, RESULTS, plan_cells, seed_list
+from richobs.show.sweep import PAGE, sweep_plain, sweep_table
 from richobs.sweeping import sweep_cells
 from richobs.worlds.registry import WORLDS, config_class
 
@@ -67,19 +66,9 @@ class SweepCommand:
     where: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
     """The world, as `lock` or as `lock/5,noise_bits=4`."""
     parameters: Parameters
-    work: WorkOptions
+    many: ManyRunsOptions
     seeds: str = "0:10"
     """Seeds of the runs: `0:20` are those from 0 to 19, `3,7` are two."""
-    workers: int | None = None
-    """Processes, one run each at a time; by default as many as there are CPUs."""
-    max_runs: int = MAX_RUNS
-    """Refuse more runs than this."""
-    out: pathlib.Path | None = None
-    """Folder of the sweep; by default one under `runs/` named after it. What is finished there is not run again."""
-    quiet: bool = False
-    """Print nothing while it runs, and only the table at the end."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
     def run(self, console: Console) -> int:
         """Runs what is missing and prints a line per setting; the exit status is 1 if a run failed."""
@@ -88,18 +77,12 @@ class SweepCommand:
             for f in dataclasses.fields(self.parameters)
             if (text := getattr(self.parameters, f.name)) is not None
         }
-        cells = plan_cells(self.where, seed_list(self.seeds), varied, max_runs=self.max_runs)
-        folder = self.out or self._folder()
-        quiet = self.quiet or self.json
-        try:
-            with self.work.executor() as executor, sweep_watched(self.where, quiet=quiet) as watch:
-                done = sweep_cells(cells, folder, workers=self.workers, executor=executor, watch=watch)
-        except KeyboardInterrupt:
-            stopped = f"stopped; what was done is kept in {folder}, and the same command goes on."
-            plain_console(stderr=True).print(Text(stopped))
-            raise
+        cells = plan_cells(self.where, seed_list(self.seeds), varied, max_runs=self.many.max_runs)
+        folder = self.many.out or self._folder()
+        with self.many.running(self.where, folder) as how:
+            done = sweep_cells(cells, folder, **how)
         failed = [result for result in done.results.values() if result.state == "failed"]
-        if self.json:
+        if self.many.json:
             console.print_json(json.dumps(sweep_plain(done)))
         else:
             widened(console).print(Trimmed(sweep_table(done)))

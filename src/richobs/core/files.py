@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import sqlite3
 import stat
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from richobs.core.errors import InvalidFile
+from richobs.core.errors import InvalidFile, RichObsError
 
 if sys.platform != "win32":
     import fcntl
@@ -29,6 +30,7 @@ NESTED = 32  # lists and objects of JSON within each other
 LARGEST_JSON = 64 * 2**20  # bytes of a JSON file
 MOST_DIGITS = 300  # of a whole number of JSON: any such number fits a float
 MOST_VALUES = 2_000_000  # of JSON: a value takes up to 200 bytes of memory, and two bytes of a file
+DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError)  # leads to these
 ABANDONED = 3600  # seconds without a change after which a file counts as left behind, where locks are not known
 
 
@@ -60,6 +62,30 @@ def is_there(file: Path) -> bool:
     if not stat.S_ISREG(mode):
         raise InvalidFile(f"{file} is damaged: it is a link, a folder or a pipe, not a file. Nothing was overwritten.")
     return True
+
+
+@contextmanager
+def reading(
+    what: object, advice: str = "Nothing was overwritten.", passes: type[RichObsError] = InvalidFile
+) -> Iterator[None]:
+    """Turns whatever a damaged file leads to into a sentence.
+
+    Args:
+        what: is read, such as the path of a file.
+        advice: last sentence of the message.
+        passes: errors that are sentences already; values that a file holds may be invalid input.
+
+    Raises:
+        InvalidFile: it cannot be read, or is not what it should be.
+    """
+    try:
+        yield
+    except passes:
+        raise
+    except DAMAGE as error:
+        words = repr(error)  # a damaged file may put anything into one
+        short = words if len(words) <= 300 else f"{words[:300]}..."
+        raise InvalidFile(f"{what} is damaged or cannot be read ({short}). {advice}") from error
 
 
 def read_json(file: Path, largest: int = LARGEST_JSON) -> Any:

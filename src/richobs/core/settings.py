@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from richobs.core.arguments import real_number, whole_number
 from richobs.core.device import check_device_name
 from richobs.core.errors import InvalidInput
+from richobs.core.events import fits
 from richobs.core.executors import checked_workers
 from richobs.core.problem import checked_accuracy
 
@@ -101,19 +102,27 @@ class Settings:
         Raises:
             TypeError: a value is missing, unknown, or not of the field's type.
         """
-        kinds = typing.get_type_hints(cls)
-        for name, value in values.items():
-            if name not in kinds:
-                raise TypeError(f"there is no setting {name!r}")
-            if name == "tuning":
-                fits = isinstance(value, list | tuple) and all(isinstance(pair, str) for pair in value)
-            else:
-                allowed = typing.get_args(kinds[name]) or (kinds[name],)
-                fits = value in allowed if isinstance(allowed[0], str) else type(value) in allowed
-                fits = fits or (float in allowed and type(value) is int)
-            if not fits:
-                raise TypeError(f"settings.{name} is {value!r}")
-        return cls(**values)
+        return from_plain(cls, values)
+
+
+Record = TypeVar("Record")
+
+
+def from_plain(kind: type[Record], values: Any) -> Record:
+    """Returns a dataclass of plain values from anybody; a list stands for a tuple.
+
+    Raises:
+        TypeError: a field is missing or unknown, or its value is of another type than is declared, or not finite.
+    """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"it is a {type(values).__name__}, not the fields of a {kind.__name__}")
+    hints = typing.get_type_hints(kind)
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    for name, value in given.items():
+        is_finite = not isinstance(value, float) or math.isfinite(value)
+        if name not in hints or not fits(value, hints[name]) or not is_finite:
+            raise TypeError(f"{name!r:.80} of {kind.__name__} is {value!r:.80}")
+    return kind(**given)
 
 
 def _shortened(value: Any) -> str:

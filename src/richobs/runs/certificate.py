@@ -62,6 +62,13 @@ PARTS: dict[str, tuple[type, ...]] = {  # what a certificate must hold, and of w
     "claims": (list,),
     "versions": (dict,),
 }
+UNITS: dict[str, tuple[type, ...]] = {  # likewise, where the learner's rewards are in other units
+    "units.words": (str,),
+    "units.shift": (float, int),
+    "units.scale": (float, int),
+    "units.claims": (list,),
+    **{f"units.result.{name}": NUMBER for name in NUMBERS},
+}
 
 
 @dataclass(frozen=True)
@@ -138,7 +145,8 @@ class Certificate:
 
 def _check_parts(content: dict[str, Any]) -> None:
     """Raises where a part of a certificate is missing, or not of the type that `certify` writes."""
-    for part, types in PARTS.items():
+    units = content.get("units")
+    for part, types in (PARTS if units is None else {**PARTS, **UNITS}).items():
         found: Any = content
         for key in part.split("."):
             if not isinstance(found, dict) or key not in found:
@@ -156,14 +164,6 @@ def _check_parts(content: dict[str, Any]) -> None:
         raise TypeError(f"environment.reward_range is {ends!r:.80}")
     if not all(isinstance(remark, str) for remark in content["result"]["remarks"]):
         raise TypeError("result.remarks holds something that is no text")
-    units = content.get("units")
-    if units is not None:
-        if not isinstance(units["words"], str):
-            raise TypeError(f"units.words is {units['words']!r:.80}")
-        for part in ("shift", "scale", *(f"result.{name}" for name in NUMBERS)):
-            found = units["result"][part.removeprefix("result.")] if "." in part else units[part]
-            if isinstance(found, bool) or not isinstance(found, NUMBER if "." in part else (float, int)):
-                raise TypeError(f"units.{part} is {found!r}")
     for kind, path, n, share, value in [*content["claims"], *([] if units is None else units["claims"])]:
         plain = isinstance(path, list) and isinstance(kind, str) and type(n) is int
         if not plain or not (_is_finite(value) and _is_finite(share) and 0 < share < 1):
@@ -184,13 +184,9 @@ def _check_device(content: dict[str, Any], settings: Settings) -> None:
     stated = content.get("device")
     if settings.device is None and stated is None:
         return
-    if not isinstance(stated, dict) or {**stated, "rounding": 0} != {
-        "name": settings.device,
-        "dtype": DTYPE,
-        "rounding": 0,
-    }:
+    rounding = stated.get("rounding") if isinstance(stated, dict) else None
+    if stated != {"name": settings.device, "dtype": DTYPE, "rounding": rounding}:
         raise TypeError(f"device is {stated!r:.80}, and the settings have {settings.device!r}")
-    rounding = stated.get("rounding")
     if type(rounding) is not float or not 0.0 <= rounding < math.inf:
         raise TypeError(f"device.rounding is {rounding!r:.80}")
 

@@ -2,26 +2,43 @@
 
 The order follows SQLite's advice for files that may be hostile (sqlite.org/security.html): limits first, then the schema
 is compared, then the pages are checked, and only then anything is read.
+
+`LinkedRows` keeps numbered rows of several kinds in one. The link of a row is the SHA-256 of its content and of the link
+before it, so a row that was altered, removed, inserted or moved is noticed. The links are no signature.
 """
 
 import functools
+import hashlib
 import os
 import re
 import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path as FilePath
+from typing import Any, NamedTuple
 
 from richobs.core.errors import InvalidFile, StoreError
 from richobs.core.files import is_there, sync_folder
+from richobs.core.packing import fold, unfold
 
 UNFINISHED = ".new-"  # how the folder is called in which a database is made
 LARGEST_BODY = 256 * 2**20  # bytes of one value in a row
 STEPS, STEPS_PER_BYTE = 10_000_000, 20  # of SQLite's virtual machine, that reading a database may take
 AT_ONCE = 100_000  # steps between two looks at their number
+PIECE = LARGEST_BODY // 4  # bytes of what a row carries that are kept together; the rest follows in further pieces
+LARGEST_ANSWER = 64 * PIECE  # bytes of what one row carries
+LATEST = 1e11  # seconds since 1970 of a row, so that they are a date
+ROWS = """
+CREATE TABLE rows (kind TEXT, k INTEGER, text BLOB, checksum TEXT, real INTEGER, at REAL, link TEXT, PRIMARY KEY (kind, k));
+CREATE TABLE pieces (kind TEXT, k INTEGER, place INTEGER, body BLOB, PRIMARY KEY (kind, k, place));
+CREATE TABLE heads (kind TEXT PRIMARY KEY, link TEXT);
+CREATE INDEX calls ON rows (text) WHERE kind = 'call';
+"""
 LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: LARGEST_BODY + 2**20,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
@@ -189,7 +206,7 @@ def bounded(db: sqlite3.Connection, database: FilePath) -> Iterator[None]:
         InvalidFile: they took more.
     """
     size = 0
-    for file in (database, database.with_name(database.name + "-wal")):
+    for file in (database, log_of(database)):
         with suppress(FileNotFoundError):
             size += file.stat().st_size
     left = [(STEPS + STEPS_PER_BYTE * size) // AT_ONCE]
@@ -245,3 +262,175 @@ def _objects(schema: str) -> list[tuple[str, str, str, str | None]]:
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(schema)
         return [tuple(row) for row in db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")]
+
+
+class Row(NamedTuple):
+    """What a row holds, and its link."""
+
+    k: int  # its number among the rows of its kind
+    text: Any  # bytes where it is folded, else a text
+    checksum: str  # SHA-256 of the bytes that it carries
+    real: int  # episodes that were really played since the row before it, whatever its kind
+    at: float  # seconds since 1970
+    link: str  # SHA-256 of the link before it, and of all this
+
+    def follows(self, before: str) -> "Row":
+        """Returns the row with the link that it has after another row."""
+        return self._replace(link=sha256(repr((before, *self[:-1])).encode()))
+
+
+class LinkedRows:
+    """Rows of several kinds in a database, each kind numbered from 0; all that is written is linked."""
+
+    def __init__(self, db: sqlite3.Connection, file: FilePath, start: str, most: Mapping[str, int], longest: int):
+        """Takes an open database.
+
+        Args:
+            db: made with `ROWS`.
+            file: of the database, for the sentences.
+            start: what the links of all kinds begin with.
+            most: how many rows of each kind there may be.
+            longest: characters that the text of a row may have.
+        """
+        self.db, self._file, self._most, self._longest = db, file, most, longest
+        self._lock = threading.RLock()  # environments are played by several threads
+        self._before = {
+            kind: Row(-1, "", kind, 0, 0.0, "").follows(start) for kind in most
+        }  # the first row of each kind
+        self._last = dict(self._before)  # of each kind, its text as it was before it was folded
+
+    def check(self) -> None:
+        """Raises InvalidFile where rows are too many or too long, or were altered, removed, inserted or moved."""
+        sizes = "SELECT kind, count(*), max(length(text)) FROM rows GROUP BY kind LIMIT 20"
+        for kind, n, longest in self.db.execute(sizes).fetchall():
+            most = self._most.get(kind, 0)
+            if n > most:
+                raise self._broken(f"it has {n:,} rows of kind {str(kind)[:40]!r}, and a run keeps at most {most:,}")
+            if (longest or 0) > self._longest:
+                raise self._broken(
+                    f"a row of kind {kind} has {longest:,} characters, and a run writes at most {self._longest:,}"
+                )
+        heads = dict(self.db.execute("SELECT kind, link FROM heads").fetchmany(20))
+        for kind, last in self._before.items():
+            for row in self.each(kind):
+                if row != row.follows(last.link) or row.k != last.k + 1:
+                    raise self._broken(f"{kind} {str(row.k)[:40]} does not follow from what stands before it")
+                if (type(row.k), type(row.real), type(row.at)) != (int, int, float) or not 0 <= row.at <= LATEST:
+                    raise self._broken(f"{kind} {row.k} is of {str(row.at)[:40]}, after {str(row.real)[:40]} episodes")
+                last = row
+            if last.link != heads.get(kind, self._before[kind].link):
+                raise self._broken(f"the last rows of kind {kind} are missing")
+            self._last[kind] = last
+
+    def each(self, kind: str, which: str = "ORDER BY k", *values: int | str) -> Iterator[Row]:
+        """Yields the rows of a kind in order, or those that a condition in SQL selects."""
+        found = self.db.execute(f"SELECT {', '.join(Row._fields)} FROM rows WHERE kind = '{kind}' {which}", values)
+        return map(Row._make, found)
+
+    def count(self, kind: str) -> int:
+        """Returns how many rows of a kind there are."""
+        return self._last[kind].k + 1
+
+    def texts(self, kind: str) -> Iterator[str]:
+        """Yields the texts of a kind, each of which was folded with the one before it."""
+        before = ""
+        for row in self.each(kind):
+            before = unfold(row.text, before, self._longest)
+            yield before
+        self._last[kind] = self._last[kind]._replace(text=before)
+
+    def get(self, kind: str, column: str, value: int | str) -> Row | None:
+        """Returns the row of a kind with a value in a column; None where there is none."""
+        with self._lock:
+            return next(self.each(kind, f"AND {column} = ?", value), None)
+
+    def body(self, kind: str, row: Row) -> bytes:
+        """Returns the bytes that a row carries.
+
+        Raises:
+            InvalidFile: they are not those that it was written with, or too many.
+        """
+        with self._lock:
+            own = (kind, row.k)
+            size = "SELECT coalesce(sum(length(body)), 0) FROM pieces WHERE kind = ? AND k = ?"
+            if self.db.execute(size, own).fetchone()[0] <= LARGEST_ANSWER:
+                found = self.db.execute(
+                    "SELECT body FROM pieces WHERE kind = ? AND k = ? ORDER BY place", own
+                ).fetchall()
+                whole = b"".join(piece for (piece,) in found if isinstance(piece, bytes))
+                if sha256(whole) == row.checksum and all(isinstance(piece, bytes) for (piece,) in found):
+                    return whole
+        raise InvalidFile(f"{self._file} is damaged: {kind} {row.k} does not match its checksum.")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Holds the lock; all that is written inside is written, or nothing is."""
+        with self._lock:
+            before = dict(self._last)
+            try:
+                with self.db:
+                    self.db.execute("BEGIN IMMEDIATE")
+                    yield
+            except BaseException:
+                self._last = before
+                raise
+
+    def append(self, kind: str, text: str, body: bytes = b"", *, real: int = 0, folded: bool = False) -> None:
+        """Writes the next row of a kind, within a transaction.
+
+        Args:
+            kind: one of those that the database keeps.
+            text: what the row says.
+            body: bytes that it carries.
+            real: episodes that were really played since the row before it.
+            folded: keep only what is new in the text, compared with the row before it.
+        """
+        last = self._last[kind]
+        k = last.k + 1
+        self.check_room(kind, k, len(body), len(text))
+        row = Row(k, fold(text, last.text) if folded else text, sha256(body), real, now(), "").follows(last.link)
+        self.db.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)", (kind, *row))
+        for place, start in enumerate(range(0, len(body), PIECE)):
+            piece = memoryview(body)[start : start + PIECE]
+            self.db.execute("INSERT INTO pieces VALUES (?, ?, ?, ?)", (kind, k, place, piece))
+        self._set_last(kind, row._replace(text=text))
+
+    def clear(self, kind: str) -> int:
+        """Removes all rows of a kind, within a transaction; returns the real episodes that they counted."""
+        if not self.count(kind):
+            return 0
+        real = self.db.execute("SELECT sum(real) FROM rows WHERE kind = ?", (kind,)).fetchone()[0]
+        for table in ("rows", "pieces"):
+            self.db.execute(f"DELETE FROM {table} WHERE kind = ?", (kind,))
+        self._set_last(kind, self._before[kind])
+        return int(real)
+
+    def _set_last(self, kind: str, row: Row) -> None:
+        self._last[kind] = row
+        self.db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (kind, row.link))
+
+    def check_room(self, kind: str, k: int, size: int = 0, text: int = 0) -> None:
+        """Raises StoreError for a row that could not be read again: its number, bytes and characters are too large."""
+        most = self._most[kind]
+        if k >= most or size > LARGEST_ANSWER or text > self._longest:
+            raise StoreError(
+                f"the folder {self._file.parent} cannot keep row {k + 1:,} with {size:,} bytes and {text:,} characters: a "
+                f"run keeps {most:,} rows of {LARGEST_ANSWER:,} bytes and {self._longest:,} characters. Play fewer "
+                "episodes at once (`at_once` of the environment), or run without a folder. What was stored stays as it is."
+            )
+
+    def _broken(self, what: str) -> InvalidFile:
+        return InvalidFile(
+            f"{self._file} is damaged: {what}. Something in it or in the configuration beside it was altered, removed or "
+            "inserted. Nothing was overwritten."
+        )
+
+
+def sha256(body: bytes) -> str:
+    """Returns the SHA-256 of bytes, as text."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def now() -> float:
+    """Returns the seconds since 1970, as near to what the clock says as a run can keep: clocks are wrong now and then."""
+    return min(max(time.time(), 0.0), LATEST)

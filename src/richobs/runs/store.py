@@ -12,19 +12,17 @@ report.html       the page about it
 import contextlib
 import dataclasses
 import datetime
-import hashlib
 import json
 import math
 import os
 import platform
 import re
 import sqlite3
-import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -38,13 +36,14 @@ from richobs.core.files import (
     make_folder,
     parse_json,
     read_json,
+    reading,
     remove_abandoned,
     sync_folder,
     write_atomically,
 )
 from richobs.core.ledger import Ledger
 from richobs.core.locks import held, is_held
-from richobs.core.packing import fold, unfold
+from richobs.core.packing import unfold
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem
 from richobs.core.recorded import episodes_digest, load_episodes, save_episodes
@@ -57,7 +56,8 @@ from richobs.learners.base import first_difference
 from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.database import (
-    LARGEST_BODY,
+    ROWS,
+    LinkedRows,
     bounded,
     log_of,
     make_database,
@@ -66,48 +66,30 @@ from richobs.runs.database import (
     others_of,
     refuse_strangers,
     remove_unfinished,
+    sha256,
 )
 from richobs.runs.rescaling import paper_epsilon
 
 FORMAT = "richobs-run"
-VERSION = 4
+VERSION = 5
 CONFIG, DATABASE, LOCK = "config.json", "run.sqlite", "run.lock"
 CERTIFICATE, POLICY, VERIFICATION, REPORT = "certificate.json", "policy.npz", "verification.json", "report.html"
 RECORDED = "recorded.npz"
 FILES = (CONFIG, DATABASE, f"{DATABASE}-wal", LOCK, CERTIFICATE, POLICY, RECORDED, VERIFICATION)  # that are read
-SCHEMA = """
-CREATE TABLE draws (k INTEGER PRIMARY KEY, query BLOB, answer BLOB, checksum TEXT, probes BLOB, at REAL, link TEXT);
-CREATE TABLE calls (k INTEGER PRIMARY KEY, key TEXT UNIQUE, answer BLOB, checksum TEXT, link TEXT);
-CREATE TABLE events (k INTEGER PRIMARY KEY, body BLOB, link TEXT);
-CREATE TABLE ends (k INTEGER PRIMARY KEY, state TEXT, message TEXT, at REAL, link TEXT);
-CREATE TABLE real (k INTEGER PRIMARY KEY, episodes INTEGER);
-CREATE TABLE heads (name TEXT PRIMARY KEY, link TEXT);
-CREATE TABLE pieces (owner TEXT, place INTEGER, body BLOB, PRIMARY KEY (owner, place));
-"""
-CHAINED = {  # what a resume trusts: each row's link is the SHA-256 of the link before it and of these columns
-    "draws": "k, query, checksum, probes, at",
-    "calls": "k, key, checksum",
-    "events": "k, body",
-    "ends": "k, state, message, at",
-}
-FOLDED = {"draws": "query", "events": "body"}  # texts of which each row holds what is new since the row before
+MOST_ROWS = 1_000_000  # draws of a run, and its events
+MOST_CALLS = 100_000_000  # of one draw
+FOLDED = ("draw", "event")  # kinds of rows that hold what is new in their text since the row before
 LEFTOVERS = re.compile(
     r"\.(config\.json|certificate\.json|policy\.npz|recorded\.npz|verification\.json|report\.html)\.\w{8}"
 )
 STATES = ("finished", "unfinished", "stopped")
 MOST_LEVELS, MOST_ACTIONS = 100_000, 1_000_000  # of a run that is kept
 MOST_FOLDERS = 50_000  # that are looked through for runs
-MOST_ROWS = 1_000_000  # draws of a run, and its events
-MOST_CALLS = 100_000_000  # of one draw
-PIECE = LARGEST_BODY // 4  # bytes of an answer in one row; the rest is kept in pieces
-LARGEST_ANSWER = 64 * PIECE  # bytes of what one draw or call gave
 LONGEST_MESSAGE = 10_000  # characters of the error that stopped a run
 LARGEST_CONFIG = 2**20  # bytes of config.json and verification.json
 EVENT_TOLERANCE = 1e-6  # by which numbers of recorded decisions may differ where a device computes them again elsewhere
-SHA256_BYTES = 32
 PATIENCE = 30.0  # seconds for which a reader tries again, where what it reads changes meanwhile
 PAUSE = 0.05  # seconds between two attempts
-LATEST = 1e11  # seconds since 1970 of a draw, so that they are a date
 
 
 @dataclass(frozen=True)
@@ -124,9 +106,11 @@ class StoredRun:
     message: str  # the error that stopped it, else ""
     steps: tuple[Progress, ...]  # every test so far
     ledger: Ledger  # every episode so far
-    certificate: Certificate | None  # once it is finished
-    verification: Verification | None  # what verification.json says; anybody who may write the folder can write it
-    plan: SamplePlan | None  # the paper's sizes, where n_states is known
+    certificate: Certificate | None = None  # once it is finished
+    verification: Verification | None = (
+        None  # what verification.json says; anybody who may write the folder can write it
+    )
+    plan: SamplePlan | None = None  # the paper's sizes, where n_states is known
     started: float = 0.0  # seconds since 1970
     last: float = 0.0  # when something was stored last
 
@@ -141,74 +125,11 @@ class StoredRun:
         while True:
             before = _times(place)
             try:
-                return cls._read(place)
+                return _read_run(place)
             except RichObsError:
                 if _times(place) == before or time.monotonic() > until:
                     raise
             time.sleep(PAUSE)  # it was read while it changed, and may have been half one run and half another
-
-    @classmethod
-    def _read(cls, place: FilePath) -> "StoredRun":
-        """Returns the run in a folder, where nobody changes it meanwhile."""
-        config = _read_config(place)
-        settings, about = Settings.from_plain(config["settings"]), config["environment"]
-        learner(settings.learner)  # its kinds of events are known from here on
-        with _readable(place):
-            for name in FILES:
-                is_there(place / name)
-            runs = is_held(place / LOCK)
-            stored = _read_as_reader(place, config)
-            certificate = None
-            if stored.state == "finished" and is_there(place / CERTIFICATE):
-                certificate = Certificate.load(place / CERTIFICATE)
-                if certificate.digest != stored.message:
-                    raise InvalidFile(
-                        f"{place / CERTIFICATE} is not the certificate that the run wrote. `richobs verify` says where it "
-                        "differs. Remove it, and `richobs resume` writes the run's own again."
-                    )
-                stored.ledger.skip(int(certificate.content["result"]["skipped"]))
-        state = stored.state if stored.state != "finished" or certificate is not None else "unfinished"
-        if runs and state != "finished":  # who holds a finished run has not changed it yet
-            state = "running"
-        sizes = {
-            "horizon": about["horizon"],
-            "n_actions": about["n_actions"],
-            "log_size": config["functions"]["log_size"],
-        }
-        n_states = settings.n_states if settings.n_states is not None else about["n_states"]
-        planned = None
-        epsilon = config.get("paper_epsilon", settings.epsilon)
-        if n_states is not None and epsilon is not None:
-            with _readable(place):
-                planned = SamplePlan(
-                    PaperConstants.of(n_states=n_states, epsilon=epsilon, delta=settings.delta, **sizes)
-                )
-        return cls(
-            folder=place,
-            world=about["id"],
-            settings=settings,
-            **sizes,
-            state=state,
-            message=stored.message if state == "stopped" else "",
-            steps=stored.steps,
-            ledger=stored.ledger,
-            certificate=certificate if state == "finished" else None,
-            verification=_read_verification(place, certificate) if state == "finished" else None,
-            plan=planned,
-            started=stored.started,
-            last=stored.last,
-        )
-
-
-class _Stored(NamedTuple):
-    """What a database says of a run."""
-
-    state: str
-    message: str
-    steps: tuple[Progress, ...]
-    ledger: Ledger
-    started: float
-    last: float
 
 
 def _times(place: FilePath) -> list[tuple[int, ...] | None]:
@@ -223,51 +144,108 @@ def _times(place: FilePath) -> list[tuple[int, ...] | None]:
     return found
 
 
-def _read_as_reader(place: FilePath, config: dict[str, Any]) -> _Stored:
+def _read_run(place: FilePath) -> StoredRun:
+    """Returns the run in a folder, where nobody changes it meanwhile."""
+    config = _read_config(place)
+    learner(config["settings"]["learner"])  # its kinds of events are known from here on
+    with reading(f"the run in {place}", passes=RichObsError):
+        for name in FILES:
+            is_there(place / name)
+        is_running = is_held(place / LOCK)
+        found = _read_as_reader(place, config)
+        if found.state == "finished":
+            found = _with_certificate(found)
+        if is_running and found.state != "finished":  # who holds a finished run has not changed it yet
+            found = dataclasses.replace(found, state="running", message="")
+        settings = found.settings
+        n_states = settings.n_states if settings.n_states is not None else config["environment"]["n_states"]
+        epsilon = config.get("paper_epsilon", settings.epsilon)
+        if n_states is None or epsilon is None:
+            return found
+        sizes = {name: getattr(found, name) for name in ("horizon", "n_actions", "log_size")}
+        constants = PaperConstants.of(n_states=n_states, epsilon=epsilon, delta=settings.delta, **sizes)
+        return dataclasses.replace(found, plan=SamplePlan(constants))
+
+
+def _with_certificate(found: StoredRun) -> StoredRun:
+    """Returns a run that says it is finished, with its certificate; unfinished where that is not there."""
+    file, digest = found.folder / CERTIFICATE, found.message
+    if not is_there(file):
+        return dataclasses.replace(found, state="unfinished", message="")
+    certificate = Certificate.load(file)
+    if certificate.digest != digest:
+        raise InvalidFile(
+            f"{file} is not the certificate that the run wrote. `richobs verify` says where it differs. Remove it, and "
+            "`richobs resume` writes the run's own again."
+        )
+    found.ledger.skip(int(certificate.content["result"]["skipped"]))
+    checked = _read_verification(found.folder, certificate)
+    return dataclasses.replace(found, message="", certificate=certificate, verification=checked)
+
+
+def _read_as_reader(place: FilePath, config: dict[str, Any]) -> StoredRun:
     """Returns what the database says, also while another process writes it."""
-    try:
-        with opened_by_reader(place / DATABASE, SCHEMA) as db:
-            return _read_database(db, place, config)
-    except FileNotFoundError:  # killed before it was made
-        return _Stored("unfinished", "", (), Ledger(), 0.0, 0.0)
-    except sqlite3.Error as error:
-        raise InvalidFile(f"{place / DATABASE} is damaged: {_short(error)}. Nothing was overwritten.") from error
+    with reading(place / DATABASE, passes=RichObsError):
+        try:
+            with opened_by_reader(place / DATABASE, ROWS) as db:
+                return _read_rows(_rows(db, place, config), place, config)
+        except FileNotFoundError:  # killed before it was made
+            return _stored(place, config, state="unfinished", message="", steps=(), ledger=Ledger())
 
 
-def _read_database(
-    db: sqlite3.Connection, place: FilePath, config: dict[str, Any], probes: Probes | None = None
-) -> _Stored:
+def _rows(db: sqlite3.Connection, place: FilePath, config: dict[str, Any]) -> LinkedRows:
+    """Returns the rows of a run's database; their links begin with all of the configuration that may not change."""
+    settings = {name: value for name, value in config["settings"].items() if name not in MAY_CHANGE}
+    fixed = [config["version"], config["environment"], config["functions"], settings]
+    start = sha256(json.dumps(fixed, sort_keys=True).encode())
+    most = {"draw": MOST_ROWS, "probes": MOST_ROWS, "event": MOST_ROWS, "end": MOST_ROWS, "call": MOST_CALLS}
+    return LinkedRows(db, place / DATABASE, start, most, longest_text(config))
+
+
+def _read_rows(rows: LinkedRows, place: FilePath, config: dict[str, Any], probes: Probes | None = None) -> StoredRun:
     """Returns what the database says, once its rows are known to be those that were written.
 
     Args:
-        db: the database.
+        rows: of the database.
         place: the folder.
-        config: what identifies the run; the links of its rows begin with it.
+        config: what identifies the run.
         probes: where the class is Python code: goes on from the stored ones.
     """
-    with bounded(db, place / DATABASE):
-        db.execute("BEGIN")  # one state of the database, whatever is written meanwhile
-        _check_amounts(db, place, longest_text(config))
-        _check_links(db, place, config)
+    with reading(place / DATABASE, passes=RichObsError), bounded(rows.db, place / DATABASE):
+        rows.db.execute("BEGIN")  # one state of the database, whatever is written meanwhile
+        rows.check()
         if probes is not None:
-            for k, body in db.execute("SELECT k, probes FROM draws WHERE length(probes) > 0 ORDER BY k"):
-                restore_probes(probes, k, _whole(db, place, f"probes {k}", body))
-        ledger, about, longest = Ledger(), config["environment"], longest_text(config)
-        for text in _unfolded(db, "draws", longest):
+            for row in rows.each("probes"):
+                restore_probes(probes, int(row.text), rows.body("probes", row))
+        ledger, about = Ledger(), config["environment"]
+        for text in rows.texts("draw"):
             path, n, purpose, phase, *_ = parse_json(text)
             _check_path(path, about)
             if not (isinstance(purpose, str) and isinstance(phase, str) and type(n) is int and n > 0):
                 raise ValueError(f"a draw asks for {text[:80]}")
             ledger.charge(phase, purpose, tuple(path), n)
-        steps = tuple(_progress(body, about) for body in _unfolded(db, "events", longest))
-        first, last = db.execute("SELECT min(at), max(at) FROM draws").fetchone()
-        end = db.execute("SELECT state, message FROM ends ORDER BY k DESC LIMIT 1").fetchone()
-    state, message = end or ("unfinished", "")
+        steps = tuple(_progress(body, about) for body in rows.texts("event"))
+        first, last = rows.db.execute("SELECT min(at), max(at) FROM rows WHERE kind = 'draw'").fetchone()
+        state, message = _last_end(rows)
+        rows.db.execute("COMMIT")
+    times = {"started": first or 0.0, "last": last or 0.0}
+    return _stored(place, config, state=state, message=message, steps=steps, ledger=ledger, **times)
+
+
+def _last_end(rows: LinkedRows) -> tuple[str, str]:
+    """Returns how a run ended, and the message that belongs to it: why, or the digest of its certificate."""
+    row = rows.get("end", "k", rows.count("end") - 1)
+    state, message = ("unfinished", "") if row is None else parse_json(row.text)
     if state not in STATES or not isinstance(message, str):
         raise ValueError(f"it ended {str(state)[:40]!r}")
-    if not all(at is None or (isinstance(at, float) and 0 <= at <= LATEST) for at in (first, last)):
-        raise ValueError(f"its draws are of {str(first)[:40]} to {str(last)[:40]}")
-    return _Stored(state, message, steps, ledger, first or 0.0, last or 0.0)
+    return state, message
+
+
+def _stored(place: FilePath, config: dict[str, Any], **found: Any) -> StoredRun:
+    """Returns a run by its configuration and by what was found of it."""
+    about, settings = config["environment"], Settings.from_plain(config["settings"])
+    sizes = (about["horizon"], about["n_actions"], config["functions"]["log_size"])
+    return StoredRun(place, about["id"], settings, *sizes, **found)
 
 
 def folder_path(folder: object) -> FilePath:
@@ -308,9 +286,12 @@ def _is_run(config: FilePath) -> bool:
 
 def keep_verification(folder: str | os.PathLike[str], checked: Verification) -> None:
     """Writes what became of checking a run's certificate, and of which certificate."""
-    place = folder_path(folder)
-    with write_atomically(place / VERIFICATION) as stream:
-        stream.write((json.dumps(dataclasses.asdict(checked), indent=2) + "\n").encode())
+    _write_json(folder_path(folder) / VERIFICATION, dataclasses.asdict(checked))
+
+
+def _write_json(file: FilePath, content: dict[str, Any]) -> None:
+    with write_atomically(file) as stream:
+        stream.write((json.dumps(content, indent=2) + "\n").encode())
 
 
 def discard(folder: str | os.PathLike[str]) -> None:
@@ -320,15 +301,14 @@ def discard(folder: str | os.PathLike[str]) -> None:
         StoreError: another process is running in it.
     """
     place = folder_path(folder)
-    with held(place / LOCK):
+    with held(place / LOCK), _writing(place):
         _sweep(place)
         database = place / DATABASE
         results = (place / name for name in (CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT))
-        with _as_sentence(place):
-            for file in (database, log_of(database), *others_of(database), *results):
-                file.unlink(missing_ok=True)
-            sync_folder(place)  # no database without its configuration, also where this is killed
-            (place / CONFIG).unlink(missing_ok=True)
+        for file in (database, log_of(database), *others_of(database), *results):
+            file.unlink(missing_ok=True)
+        sync_folder(place)  # no database without its configuration, also where this is killed
+        (place / CONFIG).unlink(missing_ok=True)
 
 
 def recorded_beside(file: str | os.PathLike[str]) -> Episodes | None:
@@ -379,23 +359,18 @@ def describe(
 class RunFolder:
     """A run's folder, held by this process: the record that engines and environments write to."""
 
-    def __init__(self, place: FilePath, db: sqlite3.Connection, config: dict[str, Any], *, changed: bool = False):
-        self._place = place
+    def __init__(self, place: FilePath, rows: LinkedRows, config: dict[str, Any], *, changed: bool = False):
+        """Takes the folder, the checked rows of its database, and the configuration, which another one is written for."""
+        self._place, self._rows = place, rows
         self._changed = config if changed else None  # the configuration, where another one is written down
-        start = _start(config)
         self._longest_text = longest_text(config)
         self._on_device = config["settings"].get("device") is not None
-        self._db = db
-        self._start = start  # what the links of all rows begin with
-        self._heads = {name: _head(db, name, start) for name in CHAINED}
         self._probes = b""  # of the draw that is kept next
-        self._queries: list[Any] = [-1, ""]  # the last draw that was read or kept, and the text of its query
-        self._last_event = ""  # the text of the last event that was kept
-        self._lock = threading.Lock()  # environments are played by several threads
+        self._read = (-1, "")  # the last draw that was read, and the text of its query
         self._events = 0  # so far, in this process
-        self._decided: list[tuple[int, str]] = []  # since the last draw
-        self._called = True  # whether calls of a draw may be there: those of an interrupted one, at first
-        self._real: tuple[Environment, int, int] | None = None  # whose real episodes count, its first, the row
+        self._decided: list[str] = []  # since the last draw
+        self._env: Environment | None = None  # whose real episodes count
+        self._counted = 0  # of these, in the rows or before the run was opened
         self._finished = self.ended()  # it stays so until there is something new
 
     @classmethod
@@ -411,39 +386,33 @@ class RunFolder:
             probes: where the class is Python code and its probes are gathered: goes on from the stored ones.
         """
         place = absolute_path(folder_path(folder))  # wherever the process goes meanwhile
-        with _as_sentence(place):
+        with _writing(place):
             make_folder(place)
-        with held(place / LOCK):
-            with _readable(place):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(held(place / LOCK))
+            with reading(f"the run in {place}", passes=RichObsError):
                 refuse_strangers(place / DATABASE)
                 there = {name for name in FILES if is_there(place / name)}
-            known = CONFIG in there
-            if known:
-                _check_same(place, _read_config(place), config)
+            known = _read_config(place) if CONFIG in there else None
+            if known is not None:
+                _check_same(place, known, config)
             elif DATABASE in there:
                 raise InvalidFile(f"{place} holds a {DATABASE} and no {CONFIG}: the run cannot be identified.")
-            same = known and _read_config(place)["settings"] == config["settings"]
             if DATABASE in there:
-                with _connected(place) as db, _readable(place):
-                    spent = _read_database(db, place, config, probes).ledger.total
-                allowed = config["settings"]["max_episodes"]
-                if allowed is not None and spent > allowed:
-                    raise InvalidInput(
-                        f"the run in {place} has spent {spent:,} episodes already, more than the {allowed:,} allowed now. "
-                        "Allow at least as many, or choose another folder."
-                    )
-            with _as_sentence(place):
+                rows = _opened_rows(stack, place, config, probes)
+            with _writing(place):
                 _sweep(place)
-                if not known:
-                    _write_config(place, config)
+                if known is None:
+                    _write_json(place / CONFIG, config)
                 if DATABASE not in there:
-                    make_database(place / DATABASE, SCHEMA)
-            with _connected(place) as db:
-                opened = cls(place, db, config, changed=known and not same)
-                if not opened.ended():
-                    opened.end("unfinished", "")
-                    opened._keep_config()
-                yield opened
+                    make_database(place / DATABASE, ROWS)
+            if DATABASE not in there:
+                rows = _opened_rows(stack, place, config, probes)
+            run = cls(place, rows, config, changed=known is not None and known["settings"] != config["settings"])
+            if not run.ended():
+                run.end("unfinished", "")
+                run._keep_config()
+            yield run
 
     def _go_on(self) -> None:
         """Notes that a finished run is not finished any more: something new is about to be played or written."""
@@ -455,97 +424,65 @@ class RunFolder:
     def _keep_config(self) -> None:
         """Writes the configuration down, where settings that may change have changed."""
         if self._changed is not None:
-            with _as_sentence(self._place):
-                _write_config(self._place, self._changed)
+            with _writing(self._place):
+                _write_json(self._place / CONFIG, self._changed)
             self._changed = None
 
     def keep_recorded(self, episodes: Episodes) -> None:
         """Writes down the episodes that the run was given, so that it can go on without them being given again."""
         if not (self._place / RECORDED).exists():
-            with _as_sentence(self._place):
+            with _writing(self._place):
                 save_episodes(self._place / RECORDED, episodes)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All that is kept inside is written, or nothing is."""
+        with _writing(self._place), self._rows.transaction():
+            yield
+
+    def _keep(self, kind: str, text: str, body: bytes = b"", *, real: int = 0) -> None:
+        """Writes a row, within a transaction, with the episodes that were really played since the last one."""
+        played = self._played()
+        self._rows.append(kind, text, body, real=real + played - self._counted, folded=kind in FOLDED)
+        self._counted = played
 
     def draw(self, k: int, /) -> tuple[Words, bytes] | None:
         """Returns the k-th query and its answer, or None where there is none yet."""
         self._flush()  # decisions are kept before the next draw begins
-        row = self._one("SELECT query, answer, checksum FROM draws WHERE k = ?", k)
-        if row is None:
-            self._go_on()
-            return None
-        answer = self._joined(f"draw {k}", row[1])
-        self._check(answer, row[2], f"draw {k}")
-        with _readable(self._place):
-            text = unfold(row[0], self._query_before(k), self._longest_text)
-            self._queries[:] = [k, text]
-            return parse_json(text), answer
-
-    def _query_before(self, k: int) -> str:
-        """Returns the text of the query before the k-th, with which that is folded; draws are asked for in order."""
-        at, text = self._queries
-        if at != k - 1:
-            raise InvalidFile(
-                f"draw {k} of the run in {self._place} does not follow draw {at}. Nothing was overwritten."
-            )
-        return text
+        with reading(f"the run in {self._place}", passes=RichObsError):
+            row = self._rows.get("draw", "k", k)
+            if row is not None:
+                at, before = self._read
+                if at != k - 1:
+                    raise InvalidFile(
+                        f"draw {k} of the run in {self._place} does not follow draw {at}. Nothing was overwritten."
+                    )
+                text = unfold(row.text, before, self._longest_text)
+                self._read = (k, text)
+                return parse_json(text), self._rows.body("draw", row)
+        self._go_on()
+        return None
 
     def keep_draw(self, k: int, query: Words, answer: bytes, /) -> None:
         """Writes the k-th draw down for good, and forgets the calls that it was made of."""
         probes, self._probes = self._probes, b""
         text = _json(query)
-        self._check_room(k, len(answer) + len(probes), len(text))
-        folded = fold(text, self._query_before(k))
+        self._rows.check_room("draw", k, len(answer) + len(probes), len(text))
         self._go_on()
         with self._transaction():
-            kept = self._split(f"probes {k}", probes)
-            trusted = (k, folded, _sha256(answer), kept, _now())
-            link = self._append("draws", trusted)
-            self._db.execute(
-                "INSERT INTO draws VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*trusted[:2], self._split(f"draw {k}", answer), *trusted[2:], link),
-            )
-            if self._called:
-                self._db.execute("DELETE FROM calls")
-                self._db.execute("DELETE FROM pieces WHERE owner GLOB 'call *'")
-                self._set_head("calls", _first_link(self._start, "calls"))
-                self._called = False
-            self._keep_real()
-        self._queries[:] = [k, text]
+            if probes:
+                self._keep("probes", str(k), probes)
+            self._keep("draw", text, answer, real=self._rows.clear("call"))
 
     def keep_probes(self, probes: bytes, /) -> None:
         """Takes the probes of the draw that is kept next, where the class is Python code."""
         self._probes = probes
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """Holds the lock; all that is written inside is written, or nothing is."""
-        with self._lock, _as_sentence(self._place):
-            before = dict(self._heads)
-            try:
-                with self._db:
-                    self._db.execute("BEGIN IMMEDIATE")
-                    yield
-            except BaseException:
-                self._heads = before
-                raise
-
-    def _append(self, table: str, row: Iterable[object]) -> str:
-        """Returns the link of the next row of a table, which becomes its last one."""
-        link = _link(self._heads[table], row)
-        self._set_head(table, link)
-        return link
-
-    def _set_head(self, table: str, link: str) -> None:
-        self._heads[table] = link
-        self._db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (table, link))
-
     def call(self, key: str, /) -> bytes | None:
         """Returns what a call of the draw in progress gave; None where it was not made yet."""
-        row = self._one("SELECT k, answer, checksum FROM calls WHERE key = ?", key)
-        if row is None:
-            return None
-        body = self._joined(f"call {row[0]}", row[1])
-        self._check(body, row[2], "a call")
-        return body
+        with reading(f"the run in {self._place}", passes=RichObsError):
+            row = self._rows.get("call", "text", key)
+            return None if row is None else self._rows.body("call", row)
 
     def check_calls(self, calls: int, /) -> None:
         """Refuses more calls of one draw than can be kept, before any is made."""
@@ -560,89 +497,38 @@ class RunFolder:
         """Writes a call of the draw in progress down."""
         self._go_on()
         with self._transaction():
-            self._called = True
-            k = self._db.execute("SELECT coalesce(max(k), -1) + 1 FROM calls").fetchone()[0]
-            self._check_room(k, len(answer), most=MOST_CALLS)
-            checksum = _sha256(answer)
-            link = self._append("calls", (k, key, checksum))
-            self._db.execute(
-                "INSERT INTO calls VALUES (?, ?, ?, ?, ?)", (k, key, self._split(f"call {k}", answer), checksum, link)
-            )
-            self._keep_real()
+            self._keep("call", key, answer)
 
     def count_real_episodes(self, env: Environment) -> None:
-        """Keeps from now on how many episodes a deterministic environment really played; each call of a run adds a row."""
-        played = real_episodes(env)
-        if played is not None:
-            with self._transaction():
-                row = self._db.execute("INSERT INTO real (episodes) VALUES (0)").lastrowid
-                assert row is not None, "a row was inserted"
-                self._real = (env, played, row)
-                self._keep_real()
+        """Keeps from now on how many episodes a deterministic environment really played."""
+        if real_episodes(env) is not None:
+            self._env = env
+            self._counted = self._played()
+
+    def _played(self) -> int:
+        """Returns how many episodes the environment has really played so far, where that counts; otherwise 0."""
+        return 0 if self._env is None else real_episodes(self._env) or 0
 
     def real_episodes(self) -> int | None:
         """Returns how many episodes were really played in all calls of the run; None where all were."""
-        if self._real is None:
+        if self._env is None:
             return None
-        with self._transaction():
-            self._keep_real()
-            return int(self._db.execute("SELECT sum(episodes) FROM real").fetchone()[0])
-
-    def _keep_real(self) -> None:
-        """Writes down how many episodes were really played since the run was opened; within a transaction."""
-        if self._real is not None:
-            env, first, row = self._real
-            played = real_episodes(env)
-            self._db.execute("UPDATE real SET episodes = ? WHERE k = ?", (0 if played is None else played - first, row))
-            self._set_head("real", _real_link(self._db, self._start))
-
-    def _split(self, owner: str, body: bytes) -> bytes:
-        """Returns what a row holds of a body; the rest of a large one is kept in pieces, within a transaction.
-
-        The row of a large one ends with the SHA-256 of the rest, so that its link covers all of it.
-        """
-        if len(body) <= PIECE:
-            return body
-        first = PIECE - SHA256_BYTES
-        rest = memoryview(body)[first:]
-        self._db.execute("DELETE FROM pieces WHERE owner = ?", (owner,))
-        for place, start in enumerate(range(0, len(rest), PIECE)):
-            piece = rest[start : start + PIECE]
-            self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (owner, place, piece))
-        return body[:first] + hashlib.sha256(rest).digest()
-
-    def _joined(self, owner: str, row: Any) -> bytes:
-        """Returns the body that `_split` was given."""
-        with self._lock, _readable(self._place):
-            return _whole(self._db, self._place, owner, row)
-
-    def _check_room(self, k: int, size: int = 0, text: int = 0, *, most: int | None = None) -> None:
-        """Refuses what could not be read again: the k-th row of its kind, with bytes and characters of these numbers."""
-        most = MOST_ROWS if most is None else most
-        if k >= most or size > LARGEST_ANSWER or text > self._longest_text:
-            raise StoreError(
-                f"the folder {self._place} cannot keep row {k + 1:,} with {size:,} bytes and {text:,} characters: a run "
-                f"keeps {most:,} rows of {LARGEST_ANSWER:,} bytes and {self._longest_text:,} characters. Play fewer "
-                "episodes at once (`at_once` of the environment), or run without a folder. What was stored stays as it is."
-            )
-
-    def _one(self, query: str, value: int | str) -> Any:
-        with self._lock, _readable(self._place):
-            return self._db.execute(query, (value,)).fetchone()
+        with reading(f"the run in {self._place}", passes=RichObsError):
+            kept = self._rows.db.execute("SELECT sum(real) FROM rows").fetchone()[0]
+            return int(kept) + self._played() - self._counted
 
     def listener(self, callback: Callback | None) -> Callback:
         """Returns a callback that keeps every decision, those between two draws at once."""
-        with _readable(self._place):
-            known = list(_unfolded(self._db, "events", self._longest_text))
-        self._last_event = known[-1] if known else ""
+        with reading(f"the run in {self._place}", passes=RichObsError):
+            known = list(self._rows.texts("event"))
 
         def listen(progress: Progress) -> None:
             k, self._events = self._events, self._events + 1
-            body = _plain(progress)
+            body = _json([to_plain(progress.event), progress.episodes, progress.upper, progress.lower])
             if k >= len(known):
-                self._check_room(k, text=len(body))
+                self._rows.check_room("event", k, text=len(body))
                 self._go_on()
-                self._decided.append((k, body))
+                self._decided.append(body)
             elif known[k] != body and not (self._on_device and _nearly_equal(known[k], body)):
                 raise InvalidFile(
                     f"decision {k} of the run in {self._place} was {known[k]}, and is {body} now: it was made by other code "
@@ -655,18 +541,15 @@ class RunFolder:
 
     def _flush(self) -> None:
         if self._decided:
-            texts = [self._last_event, *(text for _, text in self._decided)]
             with self._transaction():
-                for (k, text), before in zip(self._decided, texts, strict=False):
-                    row = (k, fold(text, before))
-                    self._db.execute("INSERT INTO events VALUES (?, ?, ?)", (*row, self._append("events", row)))
+                for text in self._decided:
+                    self._keep("event", text)
             self._decided.clear()
-            self._last_event = texts[-1]
 
     def ended(self) -> bool:
         """Whether the run has finished."""
-        row = self._db.execute("SELECT state FROM ends ORDER BY k DESC LIMIT 1").fetchone()
-        return row is not None and row[0] == "finished"
+        with reading(f"the run in {self._place}", passes=RichObsError):
+            return _last_end(self._rows)[0] == "finished"
 
     def finish(self, policy: SavablePolicy, certificate: Certificate) -> None:
         """Writes policy and certificate, unless both are there already and belong together."""
@@ -676,7 +559,7 @@ class RunFolder:
         fits = there is not None and {**there, "versions": 0} == {**certificate.content, "versions": 0}
         if not (fits and self.ended() and _is_policy(self._place / POLICY, certificate)):
             self._go_on()  # until the files belong together
-            with _as_sentence(self._place):
+            with _writing(self._place):
                 file.unlink(missing_ok=True)
                 with contextlib.suppress(InvalidInput):  # functions that are Python code cannot be written
                     policy.save(self._place / POLICY)
@@ -687,40 +570,30 @@ class RunFolder:
     def end(self, state: str, message: str) -> None:
         """Notes how the run ended, and waits until that is on disk: a certificate is believed where this names it."""
         self._flush()
-        self._db.execute("PRAGMA synchronous = FULL")
+        self._rows.db.execute("PRAGMA synchronous = FULL")
         with self._transaction():
-            k = self._db.execute("SELECT count(*) FROM ends").fetchone()[0]
-            row = (k, state, message[:LONGEST_MESSAGE], _now())
-            self._db.execute("INSERT INTO ends VALUES (?, ?, ?, ?, ?)", (*row, self._append("ends", row)))
-        self._db.execute("PRAGMA synchronous = NORMAL")
-
-    def _check(self, body: bytes, checksum: str, what: str) -> None:
-        if not isinstance(body, bytes) or _sha256(body) != checksum:
-            raise InvalidFile(f"{self._place / DATABASE} is damaged: {what} does not match its checksum.")
+            self._keep("end", _json([state, message[:LONGEST_MESSAGE]]))
+        self._rows.db.execute("PRAGMA synchronous = NORMAL")
 
 
-def _write_config(place: FilePath, config: dict[str, Any]) -> None:
-    with write_atomically(place / CONFIG) as stream:
-        stream.write((json.dumps(config, indent=2) + "\n").encode())
+def _opened_rows(
+    stack: contextlib.ExitStack, place: FilePath, config: dict[str, Any], probes: Probes | None
+) -> LinkedRows:
+    """Opens a run's database, whose folder this process holds, until the stack is closed; reads and checks its rows.
 
-
-def _whole(db: sqlite3.Connection, place: FilePath, owner: str, row: Any) -> bytes:
-    """Returns a body of which a row holds the beginning, and pieces the rest where it is large.
-
-    Raises:
-        InvalidFile: the pieces are not those that the row was written with, or too many.
+    What a killed process left is recovered.
     """
-    count, size = db.execute("SELECT count(*), sum(length(body)) FROM pieces WHERE owner = ?", (owner,)).fetchone()
-    if not count:
-        whole: bytes = row
-        return whole
-    if isinstance(row, bytes) and size <= LARGEST_ANSWER:
-        found = db.execute("SELECT body FROM pieces WHERE owner = ? ORDER BY place", (owner,)).fetchall()
-        if all(isinstance(piece, bytes) for (piece,) in found):
-            rest = b"".join(piece for (piece,) in found)
-            if hashlib.sha256(rest).digest() == row[-SHA256_BYTES:]:
-                return row[:-SHA256_BYTES] + rest
-    raise InvalidFile(f"{place / DATABASE} is damaged: {owner} does not match its checksum.")
+    with _writing(place):
+        db = stack.enter_context(opened(place / DATABASE, ROWS, write=True))
+        db.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the last draws, a killed process nothing
+    rows = _rows(db, place, config)
+    spent, allowed = _read_rows(rows, place, config, probes).ledger.total, config["settings"]["max_episodes"]
+    if allowed is not None and spent > allowed:
+        raise InvalidInput(
+            f"the run in {place} has spent {spent:,} episodes already, more than the {allowed:,} allowed now. Allow at "
+            "least as many, or choose another folder."
+        )
+    return rows
 
 
 def _check_same(place: FilePath, there: dict[str, Any], here: dict[str, Any]) -> None:
@@ -744,58 +617,45 @@ def _check_same(place: FilePath, there: dict[str, Any], here: dict[str, Any]) ->
 
 def _read_config(place: FilePath) -> dict[str, Any]:
     file = place / CONFIG
-    try:
-        content = read_json(file, LARGEST_CONFIG)
+    with reading(file):
+        if not file.exists():
+            raise InvalidFile(f"there is no run in {place}: it has no {CONFIG}.")
+        content = dict(read_json(file, LARGEST_CONFIG))
         if content["format"] != FORMAT:
             raise InvalidFile(f"{file} is not the configuration of a run.")
+        made_with, about = content["made_with"], content["environment"]
         if content["version"] != VERSION:
             raise InvalidFile(
-                f"the run in {place} has format {content['version']!r}, written by richobs "
-                f"{content['made_with']['richobs']}; richobs {__version__} reads format {VERSION} alone. Read it with the "
-                "richobs that wrote it, or run again in another folder."
+                f"the run in {place} has format {content['version']!r}, written by richobs {made_with['richobs']}; richobs "
+                f"{__version__} reads format {VERSION} alone. Read it with the richobs that wrote it, or run again in "
+                "another folder."
             )
         Settings.from_plain(content["settings"])
-        about = content["environment"]
-        plain = isinstance(about["id"], str | None) and isinstance(about["n_states"], int | None)
-        plain = plain and isinstance(content["made_with"]["richobs"], str)
         log_size = content["functions"]["log_size"]
+        sizes = ((about["horizon"], MOST_LEVELS), (about["n_actions"], MOST_ACTIONS))
+        plain = isinstance(about["id"], str | None) and isinstance(about["n_states"], int | None)
+        plain = plain and isinstance(made_with["richobs"], str)
         plain = plain and type(log_size) in (int, float) and 0 <= log_size < math.inf
-        if not plain or not _is_size(about["horizon"], MOST_LEVELS) or not _is_size(about["n_actions"], MOST_ACTIONS):
+        if not plain or not all(type(size) is int and 1 <= size <= most for size, most in sizes):
             raise InvalidFile(f"{file} is damaged: its environment is {str(about)[:200]}.")
-        return dict(content)
-    except (FileNotFoundError, NotADirectoryError):
-        raise InvalidFile(f"there is no run in {place}: it has no {CONFIG}.") from None
-    except OSError as error:
-        raise InvalidFile(f"{file} cannot be read: {error}.") from error
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
-        raise InvalidFile(f"{file} is damaged: {_short(error)}") from error
+        return content
 
 
-def _is_size(value: object, most: int) -> bool:
-    """Whether something is a number of levels or actions."""
-    return type(value) is int and 1 <= value <= most
-
-
-def _read_verification(place: FilePath, certificate: Certificate | None) -> Verification | None:
+def _read_verification(place: FilePath, certificate: Certificate) -> Verification | None:
     """Returns what a file says of the certificate that is there now: anybody who may write the folder can write it."""
     file = place / VERIFICATION
-    try:
-        if certificate is None or not file.exists():
+    with reading(file, "Remove it, and verify the certificate again."):
+        if not file.exists():
             return None
         content = read_json(file, LARGEST_CONFIG)
         if content["certificate"] != certificate.digest:
             return None
-        at, version = content["at"], content["version"]
-        datetime.date.fromisoformat(at)
+        datetime.date.fromisoformat(content["at"])
         findings = tuple(Finding(**found) for found in content["findings"])
         typed = all((type(f.what), type(f.agrees), type(f.detail)) == (str, bool, str) for f in findings)
-        if not findings or not typed or not re.fullmatch(r"[\w.+-]{1,40}", version):
+        if not findings or not typed or not re.fullmatch(r"[\w.+-]{1,40}", content["version"]):
             raise ValueError("it needs findings, each with two texts and true or false, and the version that made them")
-        return Verification(findings, certificate=certificate.digest, at=at, version=version)
-    except (ValueError, TypeError, LookupError, OSError) as error:
-        raise InvalidFile(
-            f"{file} is not what `richobs verify` writes: {_short(error)}. Remove it, and verify the certificate again."
-        ) from error
+        return Verification(findings, certificate.digest, content["at"], content["version"])
 
 
 def _sweep(place: FilePath) -> None:
@@ -807,69 +667,9 @@ def _sweep(place: FilePath) -> None:
             remove_abandoned(left)
 
 
-def _now() -> float:
-    """Returns the seconds since 1970, as near to what the clock says as a run can keep: clocks are wrong now and then."""
-    return min(max(time.time(), 0.0), LATEST)
-
-
-def _sha256(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
-
-
-def _start(config: dict[str, Any]) -> str:
-    """Returns what the links of a run's rows begin with: the SHA-256 of all of its configuration that may not change."""
-    settings = {name: value for name, value in config["settings"].items() if name not in MAY_CHANGE}
-    fixed = [config["version"], config["environment"], config["functions"], settings]
-    return _sha256(json.dumps(fixed, sort_keys=True).encode())
-
-
-def _first_link(start: str, table: str) -> str:
-    return _link(start, (table,))
-
-
-def _link(before: str, row: Iterable[object]) -> str:
-    """Returns the link of a row: the SHA-256 of the link before it, and of what the row holds."""
-    plain = [_sha256(value) if isinstance(value, bytes) else value for value in row]
-    return _sha256(repr((before, *plain)).encode())
-
-
-def _real_link(db: sqlite3.Connection, start: str) -> str:
-    """Returns the link of all rows that count real episodes; they change, so they have one together."""
-    return _link(_first_link(start, "real"), db.execute("SELECT k, episodes FROM real ORDER BY k"))
-
-
-def _head(db: sqlite3.Connection, table: str, start: str) -> str:
-    """Returns the link of the last row of a table."""
-    row = db.execute("SELECT link FROM heads WHERE name = ?", (table,)).fetchone()
-    return _first_link(start, table) if row is None else row[0]
-
-
-def _unfolded(db: sqlite3.Connection, table: str, longest: int) -> Iterator[str]:
-    """Yields the texts of a table's rows in order: the queries of draws, or the bodies of events."""
-    before = ""
-    for (body,) in db.execute(f"SELECT {FOLDED[table]} FROM {table} ORDER BY k"):
-        before = unfold(body, before, longest)
-        yield before
-
-
 def longest_text(config: dict[str, Any]) -> int:
     """Returns how many characters a query or an event of a run may have: a few words for each of its levels."""
     return 100_000 + 1_000 * int(config["environment"]["horizon"])
-
-
-def _check_amounts(db: sqlite3.Connection, place: FilePath, longest: int) -> None:
-    """Refuses a database with more or longer rows than a run writes, before they are read."""
-    for table in (*CHAINED, "real", "pieces"):
-        rows = db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-        most = MOST_CALLS if table in ("calls", "pieces") else MOST_ROWS
-        if rows > most:
-            raise _broken(place, f"it has {rows:,} {table}, and a run keeps at most {most:,}")
-    for table, column in (("draws", "query"), ("events", "body"), ("calls", "key"), ("ends", "message")):
-        found = db.execute(f"SELECT max(length({column})) FROM {table}").fetchone()[0]
-        if (found or 0) > longest:
-            raise _broken(
-                place, f"a {column} in {table} has {found:,} characters, and a run writes at most {longest:,}"
-            )
 
 
 def _check_path(path: object, about: dict[str, Any]) -> None:
@@ -878,30 +678,6 @@ def _check_path(path: object, about: dict[str, Any]) -> None:
         raise ValueError(f"a path has more than the {about['horizon']} actions that an episode has")
     if not all(type(a) is int and 0 <= a < about["n_actions"] for a in path):
         raise ValueError(f"a path is {str(path)[:80]}, and there are {about['n_actions']} actions")
-
-
-def _check_links(db: sqlite3.Connection, place: FilePath, config: dict[str, Any]) -> None:
-    """Refuses a database in which a row was altered, removed, inserted or moved."""
-    start = _start(config)
-    for table, columns in CHAINED.items():
-        link = _first_link(start, table)
-        for *row, stored in db.execute(f"SELECT {columns}, link FROM {table} ORDER BY k"):
-            link = _link(link, row)
-            if link != stored:
-                raise _broken(place, f"{table[:-1]} {row[0]} does not follow from what stands before it")
-        if link != _head(db, table, start):
-            raise _broken(place, f"the last of its {table} are missing")
-    known = db.execute("SELECT link FROM heads WHERE name = 'real'").fetchone()
-    counted = db.execute("SELECT count(*) FROM real").fetchone()[0]
-    if known[0] != _real_link(db, start) if known is not None else counted:
-        raise _broken(place, "its count of real episodes is not the one that was written")
-
-
-def _broken(place: FilePath, what: str) -> InvalidFile:
-    return InvalidFile(
-        f"{place / DATABASE} is damaged: {what}. Something in it or in {CONFIG} was altered, removed or inserted. Nothing "
-        "was overwritten."
-    )
 
 
 def _is_policy(file: FilePath, certificate: Certificate) -> bool:
@@ -917,16 +693,13 @@ def _nearly_equal(known: str, body: str) -> bool:
     return first_difference(parse_json(body), parse_json(known), "decision", EVENT_TOLERANCE) is None
 
 
-def _plain(progress: Progress) -> str:
-    return _json([to_plain(progress.event), progress.episodes, progress.upper, progress.lower])
-
-
 def _json(content: Any) -> str:
     """Returns plain values as JSON without spaces."""
     return json.dumps(content, separators=(",", ":"))
 
 
 def _progress(body: str, about: dict[str, Any]) -> Progress:
+    """Returns what the text of a stored decision says, once it is known to be possible."""
     event, episodes, upper, lower = parse_json(body)
     if not (type(episodes) is int and episodes >= 0):
         raise ValueError(f"an event came after {str(episodes)[:40]} episodes")
@@ -938,45 +711,12 @@ def _progress(body: str, about: dict[str, Any]) -> Progress:
 
 
 @contextlib.contextmanager
-def _as_sentence(place: FilePath) -> Iterator[None]:
+def _writing(place: FilePath) -> Iterator[None]:
     """Turns what goes wrong with disk and database into a sentence."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
+    with reading(place / DATABASE, passes=RichObsError):
+        try:
+            yield
+        except (sqlite3.OperationalError, OSError) as error:
             raise StoreError(
                 f"the run in {place} cannot be written ({error}). What was stored stays as it is."
             ) from error
-        raise InvalidFile(f"{place / DATABASE} is damaged: {error}. Nothing was overwritten.") from error
-    except RichObsError:
-        raise
-    except OSError as error:
-        raise StoreError(f"the folder {place} cannot be written: {error}. What was stored stays as it is.") from error
-
-
-@contextlib.contextmanager
-def _readable(place: FilePath) -> Iterator[None]:
-    """Turns what goes wrong with reading a run's files into a sentence."""
-    try:
-        yield
-    except RichObsError:
-        raise
-    except (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError) as error:
-        raise InvalidFile(f"the run in {place} is damaged ({_short(error)}). Nothing was overwritten.") from error
-
-
-def _short(error: Exception) -> str:
-    """Returns an error in at most 300 characters; a damaged file may put anything into one."""
-    text = repr(error)
-    return text if len(text) <= 300 else f"{text[:300]}..."
-
-
-@contextlib.contextmanager
-def _connected(place: FilePath) -> Iterator[sqlite3.Connection]:
-    """Opens a run's database, whose folder this process holds; what a killed process left is recovered."""
-    with contextlib.ExitStack() as stack:
-        with _as_sentence(place):
-            db = stack.enter_context(opened(place / DATABASE, SCHEMA, write=True))
-            # A power cut may cost the last draws, a killed process nothing.
-            db.execute("PRAGMA synchronous = NORMAL")
-        yield db

@@ -25,19 +25,17 @@ import sys
 import tempfile
 import threading
 import time
-import typing
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from richobs.core.arguments import absolute_path, file_path, whole_number
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError
-from richobs.core.events import fits
 from richobs.core.executors import Workers, checked_workers
 from richobs.core.files import (
     LARGEST_JSON,
@@ -46,6 +44,7 @@ from richobs.core.files import (
     make_folder,
     parse_json,
     read_json,
+    reading,
     remove_abandoned,
     write_atomically,
 )
@@ -59,7 +58,7 @@ from richobs.core.processes import (
     leave_unguarded_script,
     one_thread_each,
 )
-from richobs.core.settings import Settings
+from richobs.core.settings import Settings, from_plain
 from richobs.learners import learner
 from richobs.runs import session
 from richobs.runs.certificate import Certificate
@@ -79,6 +78,7 @@ MOST_RUNS = 100_000  # of any: so many cells fit into `sweep.json`
 BEAT = 10.0  # seconds after which it is told how far a sweep is, also where nothing ended
 
 Work = Callable[["Cell", str], "CellResult"]
+Sent = tuple["CellResult", Mapping[str, bytes] | None]  # what a task returns: the result, and files to be kept
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class CellResult:
     """What came of one cell."""
 
     run: str
-    state: str  # "finished" or "failed"
+    state: Literal["finished", "failed"]
     message: str = ""  # why it failed
     episodes: int = 0
     guaranteed: bool = False  # whether the certificate claims anything of the policy
@@ -141,23 +141,7 @@ class CellResult:
     def line(self) -> bytes:
         """The result as a line of `results.jsonl`."""
         told = dataclasses.replace(self, message=self.message[:LONGEST_MESSAGE])
-        return (json.dumps(told.as_plain()) + "\n").encode()
-
-    def as_plain(self) -> dict[str, Any]:
-        """Returns the result in plain values."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_plain(cls, values: Any) -> "CellResult":
-        """Returns the result that `as_plain` took apart.
-
-        Raises:
-            TypeError: it is none.
-        """
-        result = from_record(cls, values)
-        if result.state not in ("finished", "failed"):
-            raise TypeError(f"{result.run!r:.80} has the state {result.state!r:.80}")
-        return result
+        return (json.dumps(dataclasses.asdict(told)) + "\n").encode()
 
 
 class SweepProgress(NamedTuple):
@@ -171,25 +155,6 @@ class SweepProgress(NamedTuple):
 
 
 Watch = Callable[[SweepProgress], None]
-
-
-Record = TypeVar("Record")
-
-
-def from_record(kind: type[Record], values: Any) -> Record:
-    """Returns a dataclass of plain values from anybody.
-
-    Raises:
-        TypeError: a field is missing or unknown, or its value is of another type than is declared, or not finite.
-    """
-    if not isinstance(values, dict):
-        raise TypeError(f"it is a {type(values).__name__}")
-    hints = typing.get_type_hints(kind)
-    for name, value in values.items():
-        is_finite = not isinstance(value, float) or math.isfinite(value)
-        if name not in hints or not fits(value, hints[name]) or not is_finite:
-            raise TypeError(f"{name!r:.80} is {value!r:.80}")
-    return kind(**values)
 
 
 def seed_list(text: str) -> Iterator[int]:
@@ -326,16 +291,19 @@ def _is_name(run: str) -> bool:
 
 def run_cell(cell: Cell, folder: str) -> CellResult:
     """Runs one cell in its folder, going on where it stopped, and returns what came of it, also where the run fails."""
-    clock = time.process_time if threading.current_thread() is threading.main_thread() else time.thread_time
+    clock = cpu_clock()
     cpu, begin = clock(), time.monotonic()
     try:
         session.run(make(cell.world), cell.settings, out=folder)
         result = read_cell(cell, folder)
-    except RichObsError as error:
-        result = CellResult(cell.run, "failed", str(error))
-    except Exception as error:  # of an environment or a class that is somebody else's
-        result = CellResult(cell.run, "failed", f"{type(error).__name__}: {error}")
+    except Exception as error:  # ours, or of an environment or a class that is somebody else's
+        result = CellResult(cell.run, "failed", error_words(error))
     return dataclasses.replace(result, cpu_seconds=clock() - cpu, seconds=time.monotonic() - begin)
+
+
+def cpu_clock() -> Callable[[], float]:
+    """Returns a clock of CPU seconds: of the process, or of the thread where it is not the main one."""
+    return time.process_time if threading.current_thread() is threading.main_thread() else time.thread_time
 
 
 def read_cell(cell: Cell, folder: str | os.PathLike[str]) -> CellResult:
@@ -384,15 +352,13 @@ class Sweep:
             InvalidFile: there is none, or it is damaged.
         """
         place = FilePath(folder)
-        try:
+        with reading(place / SWEEP):
             if not is_there(place / SWEEP):
                 raise InvalidFile(f"there is no sweep in {place}: it has no {SWEEP}.")
             content = read_json(place / SWEEP)
             if (content["format"], content["version"]) != (FORMAT, VERSION):
                 raise ValueError(f"format {content['format']!r}, version {content['version']!r}")
             cells = tuple(Cell.from_plain(values) for values in content["cells"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidFile(f"{place / SWEEP} is damaged, or was made by another version: {error}.") from error
         return cls(place, cells, _read_results(place, {cell.run for cell in cells}))
 
     def of_setting(self) -> dict[tuple[tuple[str, Any], ...], list[Cell]]:
@@ -442,113 +408,98 @@ def run_cells(
     _check_place(place, cells)
     make_folder(place)
     with held(place / SWEEP_LOCK):
-        return _run_missing(cells, place, width, executor, work, kept, fresh, watch)
+        task = partial(_run_from, work, str(place), platform.node(), _keep_plan(place, cells))
+        results = _read_results(place, {cell.run for cell in cells})
+        finished = {cell.run: _finished(place, cell, results.get(cell.run), kept) for cell in cells}
+        missing = [cell for cell in cells if finished[cell.run] is None]
+        results |= {run: result for run, result in finished.items() if result is not None}
+        _keep_results(place, results)
+        state = Counter({"finished": len(cells) - len(missing)})
+
+        def tell(running: int, last: CellResult | None = None) -> None:
+            watch(SweepProgress(len(cells), state["finished"], state["failed"], running, last))
+
+        tell(0)
+        width = min(width or _cpus(), max(1, len(missing)))
+        modules = [__name__, getattr(work, "func", work).__module__] if fresh else None
+        with contextlib.closing(_Sender(task, width, executor, modules)) as sender:
+            for running, answer in _ended(missing, sender):
+                if answer is None:
+                    tell(running)
+                    continue
+                result, files = answer
+                if files is not None:
+                    _unpack(place / result.run, files)
+                with (place / RESULTS).open("ab") as stream:
+                    stream.write(result.line)
+                state[result.state] += 1
+                tell(running, result)
+        return Sweep.read(place)
 
 
-def _run_missing(
-    cells: Sequence[Cell],
-    place: FilePath,
-    workers: int | None,
-    executor: Executor | None,
-    work: Work,
-    kept: str,
-    fresh: bool,
-    watch: Watch,
-) -> Sweep:
-    """Runs the cells that are not finished, as `run_cells` does, in a folder that nobody else runs."""
-    token = _keep_plan(place, cells)
-    results = _read_results(place, {cell.run for cell in cells})
-    missing = []
-    for cell in cells:
-        finished = _finished(place, cell, results.get(cell.run), kept)
-        if finished is None:
-            missing.append(cell)
-        else:
-            results[cell.run] = finished
-    _keep_results(place, results)
-    state = {cell.run: "finished" for cell in cells}
-    state.update({cell.run: "waiting" for cell in missing})
-
-    def tell(running: int, last: CellResult | None = None) -> None:
-        counts = [sum(s == wanted for s in state.values()) for wanted in ("finished", "failed")]
-        watch(SweepProgress(len(cells), counts[0], counts[1], running, last))
-
-    tell(0)
-    home = _Home(str(place), platform.node(), token)
-    workers = min(workers or _cpus(), max(1, len(missing)))
-    with contextlib.closing(_Sender(work, home, workers, executor, fresh)) as sender:
-        for step in _ended(missing, sender):
-            if isinstance(step, int):
-                tell(step)
-                continue
-            running, result, files = step
-            if files is not None:
-                _unpack(place / result.run, files)
-            with (place / RESULTS).open("ab") as stream:
-                stream.write(result.line)
-            state[result.run] = result.state
-            tell(running, result)
-    return Sweep.read(place)
-
-
-class _Home(NamedTuple):
-    """Where the process that asks keeps the sweep."""
-
-    folder: str
-    host: str
-    token: str  # SHA-256 of its list of cells
-
-
-def _run_from(work: Work, cell: Cell, home: _Home) -> tuple[CellResult, dict[str, bytes] | None]:
+def _run_from(work: Work, home: str, host: str, token: str, cell: Cell) -> Sent:
     """Runs a cell, wherever this is; returns the result, and the run's files where they must be sent home.
 
     The folder is used directly only on the same machine: the record of a run is an SQLite database, which does not work
     reliably on file systems that several machines share.
+
+    Args:
+        work: runs one cell in a folder.
+        home: the sweep's folder, on the machine that asks.
+        host: that machine.
+        token: SHA-256 of the sweep's list of cells.
+        cell: what to run.
     """
-    plan = FilePath(home.folder) / SWEEP
-    if platform.node() == home.host and plan.exists() and file_digest(plan) == home.token:
-        return work(cell, str(FilePath(home.folder) / cell.run)), None
+    plan = FilePath(home) / SWEEP
+    if platform.node() == host and plan.exists() and file_digest(plan) == token:
+        return work(cell, str(FilePath(home) / cell.run)), None
     with tempfile.TemporaryDirectory(prefix="richobs-") as scratch:
         folder = FilePath(scratch) / cell.run
         result = work(cell, str(folder))
-        files = (
-            sorted(f for f in folder.iterdir() if f.is_file() and not f.name.startswith(LOCK))
-            if folder.exists()
-            else []
-        )
-        return result, {file.name: file.read_bytes() for file in files}
+        files = sorted(folder.iterdir()) if folder.exists() else []
+        sent = (file for file in files if file.is_file() and not file.name.startswith(LOCK))
+        return result, {file.name: file.read_bytes() for file in sent}
 
 
 class _Sender:
     """Sends cells to an executor that was given, or to a pool of processes of its own, which is renewed where it breaks."""
 
-    def __init__(self, work: Work, home: _Home, workers: int, executor: Executor | None, fresh: bool):
-        self._work, self._home, self._given, self._fresh = work, home, executor, fresh
+    def __init__(
+        self, task: Callable[[Cell], Sent], workers: int, executor: Executor | None, modules: list[str] | None
+    ):
+        """Takes what is done with a cell, and who does it.
+
+        Args:
+            task: runs a cell.
+            workers: processes of the own pool.
+            executor: used instead of an own pool, where it is given.
+            modules: where every cell gets a process of its own: what that process imports.
+        """
+        self._task, self._given, self._modules = task, executor, modules
         self._pool: ProcessPoolExecutor | None = None
         self._before = set(multiprocessing.active_children())
         self.width: int | None = None if executor is not None else workers  # cells at the same time
 
-    def send(self, cell: Cell) -> "Future[tuple[CellResult, dict[str, bytes] | None]]":
+    def send(self, cell: Cell) -> Future[Sent]:
         """Sends one cell."""
         if self._given is not None:
-            return self._given.submit(_run_from, self._work, cell, self._home)
+            return self._given.submit(self._task, cell)
         with one_thread_each(), interruptions_held_back():
             if self._pool is not None:
                 with contextlib.suppress(BrokenProcessPool):  # a process died that had nothing to do
-                    return self._pool.submit(_run_from, self._work, cell, self._home)
+                    return self._pool.submit(self._task, cell)
                 self.renew()
             self._pool = self._new_pool()
-            return self._pool.submit(_run_from, self._work, cell, self._home)
+            return self._pool.submit(self._task, cell)
 
     def _new_pool(self) -> ProcessPoolExecutor:
-        if not self._fresh:
-            spawn = multiprocessing.get_context("spawn")
-            return ProcessPoolExecutor(self.width, mp_context=spawn, initializer=begin_worker)
-        # On Linux a server that has imported this package and has run nothing forks the processes: that takes milliseconds.
-        context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-        does = self._work.func if isinstance(self._work, partial) else self._work
-        context.set_forkserver_preload([__name__, does.__module__])
-        return ProcessPoolExecutor(self.width, mp_context=context, initializer=begin_worker, max_tasks_per_child=1)
+        context, each = multiprocessing.get_context("spawn"), None
+        if self._modules is not None:
+            each = 1
+            if sys.platform == "linux":  # a server that has imported the modules and run nothing forks in milliseconds
+                context = multiprocessing.get_context("forkserver")
+                context.set_forkserver_preload(self._modules)
+        return ProcessPoolExecutor(self.width, context, begin_worker, max_tasks_per_child=each)
 
     def renew(self) -> None:
         """Gives a broken pool up; the next cell gets a new one."""
@@ -564,31 +515,26 @@ class _Sender:
                 child.terminate()
 
 
-Ended = tuple[int, CellResult, dict[str, bytes] | None]  # cells that are running now, what ended, files to be kept
+def _ended(cells: Sequence[Cell], sender: _Sender) -> Iterator[tuple[int, Sent | None]]:
+    """Yields how many cells are running, and what came of one that ended; None where only that number changed.
 
-
-def _ended(cells: Sequence[Cell], sender: _Sender) -> Iterator[int | Ended]:
-    """Yields what came of every cell as it ends, and in between how many are running, where that changed or a while passed.
-
-    Where a process of the own pool dies, every cell that was running then is run again alone, so that the one which takes
-    its process down is found, and only that one fails.
+    The number is told at least every `BEAT` seconds. Where a process of the own pool dies, every cell that was running then
+    is run again alone, so that the one which takes its process down is found, and only that one fails.
     """
     waiting, suspects = deque(cells), deque[Cell]()
-    sent: dict[Future[tuple[CellResult, dict[str, bytes] | None]], Cell] = {}
+    sent: dict[Future[Sent], Cell] = {}
     told, last = 0, time.monotonic()
     with interruptions_noted() as interrupted:
         try:
             while waiting or suspects or sent:
-                if suspects and not sent:
-                    alone = suspects.popleft()
-                    sent[sender.send(alone)] = alone
-                while not suspects and waiting and (sender.width is None or len(sent) < sender.width):
-                    cell = waiting.popleft()
+                alone = bool(suspects)
+                while (queue := suspects or waiting) and len(sent) < (1 if alone else sender.width or len(cells)):
+                    cell = queue.popleft()
                     sent[sender.send(cell)] = cell
                 running = len(sent) if sender.width is not None else sum(future.running() for future in sent)
                 if running != told or time.monotonic() - last >= BEAT:
                     told, last = running, time.monotonic()
-                    yield running
+                    yield running, None
                 done, _ = wait(sent, timeout=LOOK, return_when=FIRST_COMPLETED)
                 if interrupted.is_set():
                     raise KeyboardInterrupt
@@ -602,20 +548,18 @@ def _ended(cells: Sequence[Cell], sender: _Sender) -> Iterator[int | Ended]:
                     if sender.width is not None and _broke(future) and not was_alone:
                         suspects.append(cell)
                     else:
-                        yield (told, *_answer(cell, future))
+                        yield told, _answer(cell, future)
         except BaseException:
             for future in sent:
                 future.cancel()
             raise
 
 
-def _broke(future: "Future[Any]") -> bool:
+def _broke(future: Future[Sent]) -> bool:
     return not future.cancelled() and isinstance(future.exception(), BrokenProcessPool)
 
 
-def _answer(
-    cell: Cell, future: "Future[tuple[CellResult, dict[str, bytes] | None]]"
-) -> tuple[CellResult, dict[str, bytes] | None]:
+def _answer(cell: Cell, future: Future[Sent]) -> Sent:
     """Returns what a task answered; one that has no answer is a cell that failed."""
     try:
         return future.result()
@@ -626,11 +570,14 @@ def _answer(
             "the process that ran it died, perhaps for want of memory. What it stored is kept; the same sweep goes on. "
             + GUARD
         )
-    except RichObsError as error:
-        message = str(error)
     except Exception as error:
-        message = f"{type(error).__name__}: {error}"
+        message = error_words(error)
     return CellResult(cell.run, "failed", message), None
+
+
+def error_words(error: Exception) -> str:
+    """Returns an error in words; one that is not ours with the name of its kind."""
+    return str(error) if isinstance(error, RichObsError) else f"{type(error).__name__}: {error}"
 
 
 def _unpack(folder: FilePath, files: Mapping[str, bytes]) -> None:
@@ -695,16 +642,14 @@ def _read_results(place: FilePath, runs: set[str]) -> dict[str, CellResult]:
         raise InvalidFile(f"{file} has more than {LARGEST_RESULTS:,} bytes, more than the results of a sweep take.")
     with file.open("rb") as stream:
         for i, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), start=1):
-            if len(line) > LONGEST_LINE:
-                raise InvalidFile(f"{file}, line {i}, is damaged: it has more than {LONGEST_LINE:,} bytes.")
-            try:
-                content = parse_json(line)
-            except ValueError:
-                continue
-            try:
-                result = CellResult.from_plain(content)
-            except TypeError as error:
-                raise InvalidFile(f"{file}, line {i}, is damaged: {error}.") from error
+            with reading(f"{file}, line {i},"):
+                if len(line) > LONGEST_LINE:
+                    raise ValueError(f"it has more than {LONGEST_LINE:,} bytes")
+                try:
+                    content = parse_json(line)
+                except ValueError:
+                    continue
+                result = from_plain(CellResult, content)
             if result.run in runs:
                 before = found.get(result.run, CellResult(result.run, "failed"))
                 cpu, clock = before.cpu_seconds + result.cpu_seconds, before.seconds + result.seconds

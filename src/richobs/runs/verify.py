@@ -1,8 +1,10 @@
 """`verify`: derives everything in a certificate again, draws everything again, and compares."""
 
+import copy
 import dataclasses
 import datetime
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from richobs.core.arguments import whole_number
@@ -101,7 +103,6 @@ LONGEST_DETAIL = 2_000  # characters of a finding
 CLAIM_TOLERANCE = 1e-9  # share of the rewards' range by which what is true and what is claimed may differ by rounding
 DEVICE_TOLERANCE = 1e-9  # share of the rewards' range by which numbers of a run on a device may differ in a repeat
 SIMILAR = 8  # times the rounding that a file states, a repeat may have at most: devices add up in blocks of other sizes
-MEASURED = ("constants", "result", "claims", "units")  # parts of a certificate that depend on what a device computed
 STRONGER = {"lower": 1, LOWER: 1, "upper": -1, UPPER: -1, "epsilon": -1}  # 1: a larger number claims more
 
 
@@ -118,22 +119,19 @@ class Precision(NamedTuple):
         either = min(max(DEVICE_TOLERANCE, ROUNDINGS * rounding) * width, most)
         return cls(either, min(DEVICE_TOLERANCE * width, most))
 
-    def difference(self, again: Any, file: Any, name: str, where: str) -> str | None:
-        """Returns, in words, that a number of a file is not that of the repeat; None where it is.
+    def allows(self, again: Any, file: Any, name: str) -> bool:
+        """Whether a number of a file may be that of the repeat, rounded otherwise.
 
         Args:
             again: of the repeat.
             file: in the file.
             name: of the number, or the kind of the claim that it belongs to.
-            where: what it is called.
         """
         if not type(again) is type(file) is float:
-            return first_difference(again, file, where)
+            return False
         claims_more = STRONGER.get(name, 0) * (file - again) > 0
         allowed = (self.stronger if claims_more else self.either) + 8 * UNIT_ROUNDOFF * abs(again)
-        if abs(file - again) <= allowed < math.inf:
-            return None
-        return f"{where} is {file!r} in the file and {again!r} again; {allowed:.1g} may be rounding"
+        return abs(file - again) <= allowed < math.inf
 
 
 def verify(
@@ -183,9 +181,9 @@ def verify(
             f"to verify this certificate is more work than the budget of {budget:,} allows: {work.words}. Allow it with "
             f"budget={work.cost} (`richobs verify --budget {work.cost}`)."
         )
-    found = _verified(certificate, given, policy, callback, work.spent)
+    found = _findings(certificate, given, policy, callback, work.spent)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    findings = tuple(dataclasses.replace(f, detail=_cut(f.detail)) for f in found.findings)
+    findings = tuple(dataclasses.replace(f, detail=_cut(f.detail)) for f in found)
     return Verification(findings, certificate=certificate.digest, at=today, version=__version__)
 
 
@@ -194,86 +192,78 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_DETAIL else f"{text[:LONGEST_DETAIL]}..."
 
 
-def _verified(
+def _findings(
     certificate: Certificate, given: Problem, policy: SavablePolicy | None, callback: Callback | None, spent: Spent
-) -> Verification:
-    """Returns what `verify` finds."""
+) -> Iterator[Finding]:
+    """Yields what `verify` finds, as far as it can be looked at."""
     content, settings = certificate.content, certificate.settings
     device = settings.device
     if device is not None and not has_device(device):  # the same code on PyTorch's CPU device, with other rounding
         settings = dataclasses.replace(settings, device="cpu")
     digest = given.functions.digest
-    findings = [
-        Finding(
-            "function class",
-            digest == content["functions"]["digest"],
-            f"digest {str(digest)[:16]}" if digest else "made of Python code: compared by its values, below",
-        ),
-        Finding("environment", certificate.environment == given.id, f"{certificate.environment}"),
-    ]
-    if not all(finding.agrees for finding in findings):  # the certificate is about another problem
-        return Verification(
-            (*findings, Finding("run", False, "not made again: the certificate is about another problem"))
-        )
+    words = f"digest {str(digest)[:16]}" if digest else "made of Python code: compared by its values, below"
+    same_class, same_world = digest == content["functions"]["digest"], certificate.environment == given.id
+    yield Finding("function class", same_class, words)
+    yield Finding("environment", same_world, f"{certificate.environment}")
+    if not (same_class and same_world):
+        yield Finding("run", False, "not made again: the certificate is about another problem")
+        return
     known_identity, identity = content["environment"]["identity"], given.identity
     if identity != known_identity:  # episodes of another environment would be spent for nothing
-        detail = (
+        words = (
             f"the certificate is about another environment, so nothing was played: {known_identity!r}, not {identity!r}"
         )
-        return Verification((*findings, Finding("identity", False, detail)))
-    if content["recorded"] is not None or given.recorded is not None:
-        known = recorded_words(given)
-        detail = (
-            "they are needed again: Problem(..., recorded=episodes)"
-            if known is None
-            else f"{known['episodes']:,} episodes"
-        )
-        findings.append(Finding("recorded episodes", known == content["recorded"], detail))
+        yield Finding("identity", False, words)
+        return
+    recorded = recorded_words(given)
+    if content["recorded"] is not None or recorded is not None:
+        words = "they are needed again: Problem(..., recorded=episodes)"
+        words = words if recorded is None else f"{recorded['episodes']:,} episodes"
+        yield Finding("recorded episodes", recorded == content["recorded"], words)
     if policy is not None:
-        same = policy.digest == content["policy"]["digest"]
-        findings.append(Finding("policy file", same, f"digest {policy.digest[:16]}"))
+        yield Finding("policy file", policy.digest == content["policy"]["digest"], f"digest {policy.digest[:16]}")
     chosen = learner(settings.learner)
     rescaled = rescaling(chosen, given, settings)
     try:
-        findings += chosen.recheck(content, given, settings) if rescaled is None else rescaled.recheck(content)
+        yield from chosen.recheck(content, given, settings) if rescaled is None else rescaled.recheck(content)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:  # parts that a learner reads
-        detail = f"parts that {chosen.name} writes are missing, or of another kind ({type(error).__name__}: {error})"
-        return Verification((*findings, Finding("constants", False, detail)))
+        words = f"parts that {chosen.name} writes are missing, or of another kind ({type(error).__name__}: {error})"
+        yield Finding("constants", False, words)
+        return
     total, claimed = spent.episodes, content["result"]["episodes"]
     real = content["result"]["real_episodes"]
     possible = real is None or 0 <= real <= total
     played = "" if real is None else f"; {real:,} were really played{'' if possible else ', which is impossible'}"
-    detail = f"its lines sum to {total:,} of {claimed:,} episodes{played}"
-    findings.append(Finding("ledger", total == claimed and possible, detail))
+    words = f"its lines sum to {total:,} of {claimed:,} episodes{played}"
+    yield Finding("ledger", total == claimed and possible, words)
     try:
         outcome = run(given, settings, callback=callback, repeats=spent)
     except RichObsError as error:
-        findings.append(Finding("run", False, f"running it again stopped: {error}"))
-        return Verification(tuple(findings))
+        yield Finding("run", False, f"running it again stopped: {error}")
+        return
     again = certify(outcome, given).content
     values = content["functions"].get("fingerprint")
     if values is not None or outcome.fingerprint is not None:
         same = values == outcome.fingerprint
-        agreed = "the same at the probes" if same else "other values at the observations that the run saw first"
-        findings.append(Finding("values of the class", same, agreed))
+        words = "the same at the probes" if same else "other values at the observations that the run saw first"
+        yield Finding("values of the class", same, words)
     if real is not None and again["result"]["real_episodes"] is not None:
         again["result"]["real_episodes"] = real  # depends on what the environment had in its memory before
-    findings.append(versions_finding(again["versions"], content["versions"]))
+    yield versions_finding(again["versions"], content["versions"])
     again["versions"] = content["versions"]
-    if device is None:
-        wrong, agreed = first_difference(again, content, "certificate"), "to the last byte"
-        if wrong is None and Certificate(again).to_json() != certificate.to_json():
-            wrong = "the parts of the certificate are in another order than a run writes them"
-    else:  # where it is computed may differ, decisions may not
+    agreed = "to the last byte"
+    if device is not None:  # where it is computed may differ, decisions may not
         again["settings"]["device"] = again["device"]["name"] = device
-        findings.append(device_finding(again["device"], content.get("device")))
-        wrong = device_difference(again, content, outcome)
+        yield device_finding(again["device"], content.get("device"))
+        content = without_rounding(again, content, outcome)
         agreed = f"in every decision, and in every number but for rounding, on device {settings.device!r}"
-    agreed = f"{len(outcome.trace)} tests drawn again agree {agreed}"
-    findings.append(Finding("run", wrong is None, wrong or agreed))
+    wrong = first_difference(again, content, "certificate")
+    if wrong is None and Certificate(again).to_json() != Certificate(content).to_json():
+        wrong = "the parts of the certificate are in another order than a run writes them"
+    yield Finding("run", wrong is None, wrong or f"{len(outcome.trace)} tests drawn again agree {agreed}")
     if given.knows_optimum:
-        findings += claim_findings(content["result"], given, outcome.policy, settings.delta, chosen.near_best_sequence)
-    return Verification(tuple(findings))
+        result = certificate.content["result"]
+        yield from claim_findings(result, given, outcome.policy, settings.delta, chosen.near_best_sequence)
 
 
 def claim_findings(
@@ -344,74 +334,39 @@ def device_finding(again: dict[str, Any], file: Any) -> Finding:
     return Finding("device", again["rounding"] <= SIMILAR * stated, words)
 
 
-def device_difference(again: dict[str, Any], file: dict[str, Any], outcome: Outcome) -> str | None:
-    """Returns the first difference between the certificate of a run on a device and that of its repeat, in words; or None.
+def without_rounding(again: dict[str, Any], file: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
+    """Returns the content of a certificate of a run on a device, with the repeat's numbers where rounding explains theirs.
 
-    Numbers may differ by what rounding allows. Bounds that claim more than those of the repeat may differ by less than
-    bounds that claim less. Everything else is equal, and the claim in words is that of the numbers beside it.
+    Bounds that claim more than those of the repeat may differ by less than bounds that claim less. The claim in words is
+    taken from the repeat where it is that of the numbers beside it. What a device is said to be has a finding of its own.
 
     Args:
         again: content of the repeat's certificate.
         file: content of the certificate.
         outcome: of the repeat.
     """
-    apart = (*MEASURED, "device", "claim")
-    if wrong := first_difference(_without(again, apart), _without(file, apart), "certificate"):
-        return wrong
-    if missing := {*apart} & ({*again} ^ {*file}):
-        return f"certificate.{min(missing)} is missing"
-    if wrong := first_difference(again["constants"], file["constants"], "certificate.constants", DEVICE_TOLERANCE):
-        return wrong
     low, high = again["environment"]["reward_range"]
     epsilon, rounding = again["settings"]["epsilon"], outcome.rounding
-    unit = Precision.of(rounding, 1.0, epsilon)
-    if outcome.in_units is not None:
-        shared = _without(again["units"], MEASURED), _without(file["units"], MEASURED)
-        if wrong := first_difference(shared[0], shared[1], "certificate.units"):
-            return wrong
-        unit = Precision.of(rounding, 1.0, outcome.in_units.units.width(epsilon))
-        if wrong := _difference_of_numbers(again["units"], file["units"], unit, unit, "certificate.units"):
-            return wrong
     own = Precision.of(rounding, high - low, epsilon)
-    if wrong := _difference_of_numbers(again, file, own, unit, "certificate"):
-        return wrong
-    if file["claim"] not in (again["claim"], _claim_of(outcome, file["result"])):
-        return f"certificate.claim is {file['claim']!r} in the file and {again['claim']!r} again"
-    return None
-
-
-def _difference_of_numbers(
-    again: dict[str, Any], file: dict[str, Any], own: Precision, unit: Precision, where: str
-) -> str | None:
-    """Returns the first difference between two results and the claims beside them, in words; or None.
-
-    Args:
-        again: of the repeat, with "result" and "claims".
-        file: of the certificate.
-        own: precision of values and bounds.
-        unit: precision of the numbers in other claims, such as risks.
-        where: what they are called.
-    """
-    for name in {**again["result"], **file["result"]}:
-        if name not in again["result"] or name not in file["result"]:
-            return f"{where}.result.{name} is missing"
-        place, a, b = f"{where}.result.{name}", again["result"][name], file["result"][name]
-        other = None if name in NUMBERS else first_difference(a, b, place, DEVICE_TOLERANCE)
-        if wrong := own.difference(a, b, name, place) if name in NUMBERS else other:
-            return wrong
-    rows, file_rows = ([[*row[:4], len(row)] for row in content["claims"]] for content in (again, file))
-    if wrong := first_difference(rows, file_rows, f"{where}.claims"):
-        return wrong
-    for i, (a, b) in enumerate(zip(again["claims"], file["claims"], strict=True)):
-        precision = own if a[0] in STRONGER else unit
-        if wrong := precision.difference(a[4], b[4], a[0], f"{where}.claims[{i}][4]"):
-            return wrong
-    return None
-
-
-def _without(content: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the parts of a content but for those named."""
-    return {name: part for name, part in content.items() if name not in names}
+    unit = Precision.of(rounding, 1.0, epsilon if outcome.in_units is None else outcome.in_units.units.width(epsilon))
+    result = copy.deepcopy(file)
+    for name in {*again} & {*file} & {"constants", "device"}:
+        if name == "device" or first_difference(again[name], file[name], name, DEVICE_TOLERANCE) is None:
+            result[name] = again[name]
+    if file["claim"] == _claim_of(outcome, file["result"]):
+        result["claim"] = again["claim"]
+    for mine, theirs, precision in ((again, result, own), (again.get("units"), result.get("units"), unit)):
+        if mine is None or theirs is None:
+            continue
+        for name, number in mine["result"].items():
+            found = theirs["result"].get(name)
+            near = first_difference(number, found, name, DEVICE_TOLERANCE) is None and name not in NUMBERS
+            if near or (name in NUMBERS and precision.allows(number, found, name)):
+                theirs["result"][name] = number
+        for row, found in zip(mine["claims"], theirs["claims"], strict=False):
+            if (precision if row[0] in STRONGER else unit).allows(row[4], found[4], row[0]):
+                found[4] = row[4]
+    return result
 
 
 def _claim_of(outcome: Outcome, result: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """A sweep: how far it is while it runs, and a page, a table and plain values about what came of it."""
 
 import contextlib
+import dataclasses
 import math
 import pathlib
 import time
@@ -115,7 +116,7 @@ def sweep_plain(sweep: Sweep) -> dict[str, Any]:
         "folder": str(sweep.folder),
         "settings": [row.as_plain() for row in setting_rows(sweep)],
         "runs": [
-            {**cell.as_plain(), "result": None if (r := sweep.results.get(cell.run)) is None else r.as_plain()}
+            {**cell.as_plain(), "result": None if (r := sweep.results.get(cell.run)) is None else dataclasses.asdict(r)}
             for cell in sweep.cells
         ],
     }

@@ -12,10 +12,7 @@ from rich.text import Text
 
 from richobs import InvalidInput
 from richobs.cli.printing import Trimmed, widened
-from richobs.cli.work_options import WorkOptions
-from richobs.runs.sweep import MAX_RUNS
-from richobs.show.summary import plain_console
-from richobs.show.sweep import sweep_watched
+from richobs.cli.work_options import ManyRunsOptions
 from richobs_lab.arena.contest import BUDGET, SEEDS, families_of, plan_arena, run_arena
 from richobs_lab.arena.page import PAGE, arena_plain, arena_table, write_arena
 
@@ -24,7 +21,7 @@ from richobs_lab.arena.page import PAGE, arena_plain, arena_table, write_arena
 class ArenaCommand:
     """Run learners against each other on the same worlds, and write one page about all of them."""
 
-    work: WorkOptions
+    many: ManyRunsOptions
     worlds: Annotated[str, tyro.conf.arg(metavar="WORLDS", help_behavior_hint="")] = ""
     """Families of worlds or ids such as `lock/5,noise_bits=4`, with spaces between them; by default all families."""
     learners: Annotated[str, tyro.conf.arg(metavar="LEARNERS", help_behavior_hint="")] = ""
@@ -42,18 +39,8 @@ class ArenaCommand:
     seconds: float | None = None
     """CPU seconds that a run may take. One that takes more is stopped and counts as not solved, unless its learner has no
     stopping rule: then the policy of that moment counts."""
-    workers: int | None = None
-    """Processes, one run each at a time; by default as many as there are CPUs."""
-    max_runs: int = MAX_RUNS
-    """Refuse more runs than this."""
-    out: pathlib.Path | None = None
-    """Folder of the arena; by default one under `runs/` named after it. What is finished there is not run again."""
     list: bool = False
     """Print the worlds that are asked for, by family, and who cannot play where; run nothing."""
-    quiet: bool = False
-    """Print nothing while it runs, and only the table at the end."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
     def run(self, console: Console) -> int:
         """Runs what is missing and prints a line for each learner on each world."""
@@ -65,7 +52,7 @@ class ArenaCommand:
             budget=self.budget,
             epsilon=self.epsilon,
             delta=self.delta,
-            max_runs=self.max_runs,
+            max_runs=self.many.max_runs,
         )
         if self.list:
             for family, worlds in families_of(self.worlds.split()).items():
@@ -80,21 +67,11 @@ class ArenaCommand:
                 f"no learner can play any of these worlds: {' '.join(reasons)} Worlds are separated by spaces, learners by "
                 "commas; --list shows both."
             )
-        folder = self.out or self._folder()
-        try:
-            with (
-                self.work.executor() as executor,
-                sweep_watched("arena", quiet=self.quiet or self.json) as watch,
-            ):
-                done = run_arena(
-                    contest, folder, workers=self.workers, executor=executor, seconds=self.seconds, watch=watch
-                )
-        except KeyboardInterrupt:
-            stopped = f"stopped; what was done is kept in {folder}, and the same command goes on."
-            plain_console(stderr=True).print(Text(stopped))
-            raise
+        folder = self.many.out or self._folder()
+        with self.many.running("arena", folder) as how:
+            done = run_arena(contest, folder, seconds=self.seconds, **how)
         write_arena(done, folder)
-        if self.json:
+        if self.many.json:
             console.print_json(json.dumps(arena_plain(done)))
         else:
             widened(console).print(Trimmed(arena_table(done)))

@@ -21,7 +21,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as FilePath
@@ -45,9 +44,9 @@ from richobs import (
 )
 from richobs.core.arguments import file_path, real_number, whole_number
 from richobs.core.errors import InvalidFile
-from richobs.core.files import is_there, read_json, write_atomically
+from richobs.core.files import is_there, read_json, reading, write_atomically
 from richobs.core.problem import checked_accuracy
-from richobs.core.settings import LARGEST_COUNT
+from richobs.core.settings import LARGEST_COUNT, from_plain
 from richobs.learners import learner
 from richobs.runs import session
 from richobs.runs.sweep import (
@@ -55,11 +54,11 @@ from richobs.runs.sweep import (
     Cell,
     CellResult,
     Sweep,
-    Watch,
     counted_seeds,
+    cpu_clock,
+    error_words,
     file_digest,
     folder_name,
-    from_record,
     run_cells,
 )
 from richobs.worlds.gymnasium_ids import is_gymnasium_id
@@ -202,19 +201,16 @@ class Arena:
         """Returns the arena that `as_plain` took apart.
 
         Raises:
-            InvalidFile: it is none.
+            LookupError, TypeError, ValueError, AttributeError: it is none.
         """
-        try:
-            if (values["format"], values["version"]) != (FORMAT, VERSION):
-                raise ValueError(f"format {values['format']!r}, version {values['version']!r}")
-            runs = tuple(ArenaRun.from_plain(dict(zip(values["columns"], row, strict=True))) for row in values["runs"])
-            given = {str(name): tuple(map(str, told)) for name, told in values["given"].items()}
-            absent = tuple((str(f), int(h), str(c), str(why)) for f, h, c, why in values["absent"])
-            epsilon, delta = checked_accuracy(values["epsilon"], values["delta"], math.inf)
-            budget = whole_number("budget", values["budget"])
-            return cls(epsilon, delta, budget, given, frozenset(map(str, values["silent"])), absent, runs)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise InvalidFile(f"this is no arena, or one of another version: {error}.") from error
+        if (values["format"], values["version"]) != (FORMAT, VERSION):
+            raise ValueError(f"format {values['format']!r}, version {values['version']!r}")
+        runs = tuple(ArenaRun.from_plain(dict(zip(values["columns"], row, strict=True))) for row in values["runs"])
+        given = {str(name): tuple(map(str, told)) for name, told in values["given"].items()}
+        absent = tuple((str(f), int(h), str(c), str(why)) for f, h, c, why in values["absent"])
+        epsilon, delta = checked_accuracy(values["epsilon"], values["delta"], math.inf)
+        budget = whole_number("budget", values["budget"])
+        return cls(epsilon, delta, budget, given, frozenset(map(str, values["silent"])), absent, runs)
 
     @classmethod
     def read(cls, file: str | os.PathLike[str]) -> "Arena":
@@ -224,10 +220,8 @@ class Arena:
             InvalidFile: there is none.
         """
         place = file_path(file)
-        try:
+        with reading(place):
             return cls.from_plain(read_json(place))
-        except (OSError, ValueError) as error:
-            raise InvalidFile(f"{place} holds no arena: {error}.") from error
 
     def merged(self, *others: "Arena") -> "Arena":
         """Returns this arena with the runs of others, which asked for the same accuracy.
@@ -283,7 +277,7 @@ class ArenaRun:
         Raises:
             TypeError: it is none.
         """
-        run = from_record(cls, values)
+        run = from_plain(cls, values)
         if run.fate not in FATES:
             raise TypeError(f"there is no fate {run.fate!r:.80}")
         return run
@@ -569,9 +563,8 @@ def run_contest(cell: Cell, folder: str, seconds: float | None = None) -> CellRe
     with contextlib.suppress(RichObsError):  # a learner may import what it needs here; a refusal is met again below
         session.check(problem, cell.settings)
     _forget_peak()
-    clock = time.process_time if threading.current_thread() is threading.main_thread() else time.thread_time
     begin = time.monotonic()
-    judge = Judge(problem, cell.settings.epsilon, clock, seconds)
+    judge = Judge(problem, cell.settings.epsilon, cpu_clock(), seconds)
     try:
         with _watched(judge, seconds):
             outcome = session.run(problem, cell.settings, callback=judge.look)
@@ -580,8 +573,7 @@ def run_contest(cell: Cell, folder: str, seconds: float | None = None) -> CellRe
     except Exception as error:
         cpu, peak = judge.cpu_seconds, _peak()
         spent = error.ledger.total if isinstance(error, RunStopped) and error.ledger is not None else 0
-        message = str(error) if isinstance(error, RichObsError) else f"{type(error).__name__}: {error}"
-        run = dataclasses.replace(begun, message=message, episodes=spent)
+        run = dataclasses.replace(begun, message=error_words(error), episodes=spent)
         if judge.is_late(cpu):  # also where a library caught what stopped the run, and raised an error of its own
             run = judge.cut_off(dataclasses.replace(run, message=judge.late_words), chosen)
     run = dataclasses.replace(run, cpu_seconds=cpu, memory=peak, seconds=seconds)
@@ -602,23 +594,15 @@ def run_contest(cell: Cell, folder: str, seconds: float | None = None) -> CellRe
 
 
 def run_arena(
-    contest: Contest,
-    folder: str | os.PathLike[str],
-    *,
-    workers: int | None = None,
-    executor: Executor | None = None,
-    seconds: float | None = None,
-    watch: Watch = lambda progress: None,
+    contest: Contest, folder: str | os.PathLike[str], *, seconds: float | None = None, **options: Any
 ) -> Arena:
     """Runs what is missing of a contest in a folder, and returns everything that came of it.
 
     Args:
         contest: what to run; a folder that holds another one is refused.
         folder: of the arena.
-        workers: processes, one run each at a time; by default as many as there are CPUs.
-        executor: does the runs instead.
         seconds: CPU seconds that a run may take, without those of the judge; None for any number.
-        watch: told how far it is.
+        **options: as for `richobs.runs.sweep.run_cells`: `workers`, `executor`, `watch`.
 
     Raises:
         InvalidInput: the seconds are no number above 0.
@@ -626,17 +610,9 @@ def run_arena(
     if seconds is not None and not real_number("seconds", seconds) > 0:
         raise InvalidInput(f"a run takes CPU seconds, so more than 0 must be allowed; got {seconds!r}.")
     place = file_path(folder, "an arena's folder")
+    work = partial(run_contest, seconds=None if seconds in (None, math.inf) else float(seconds))
     try:
-        run_cells(
-            contest.cells,
-            place,
-            workers=workers,
-            executor=executor,
-            work=partial(run_contest, seconds=None if seconds in (None, math.inf) else float(seconds)),
-            kept=ARENA,
-            fresh=True,
-            watch=watch,
-        )
+        run_cells(contest.cells, place, work=work, kept=ARENA, fresh=True, **options)
     except KeyboardInterrupt:
         keep_arena(read_runs(contest, place), place)
         raise
@@ -664,12 +640,10 @@ def read_runs(contest: Contest, folder: str | os.PathLike[str]) -> Arena:
         if cell.run not in ended or ended[cell.run].state != "finished":
             continue
         file = place / cell.run / ARENA
-        try:
+        with reading(file):
             if not is_there(file):
                 raise ValueError("there is no file")
             found.append(ArenaRun.from_plain(read_json(file)))
-        except (OSError, TypeError, ValueError) as error:
-            raise InvalidFile(f"{file} is damaged or missing: {error}.") from error
     return dataclasses.replace(contest.arena, runs=tuple(found))
 
 
