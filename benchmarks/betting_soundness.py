@@ -40,10 +40,9 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Member
 from richobs.engines import StreamEngine
-from richobs.learners.betting import Tuning, waiting
-from richobs.learners.betting.ranges import Ranges
-from richobs.learners.betting.search import run
-from richobs.learners.betting.state import BettingSearch
+from richobs.learners.betting import Tuning, survivors_product
+from richobs.learners.betting.search import BettingSearch, run
+from richobs.learners.betting.values import Ranges
 from richobs.stats.intervals import binomial_interval
 from richobs.worlds.simulator import table_problem
 
@@ -158,11 +157,11 @@ def false_claim(problem: Problem, search: BettingSearch) -> str:
 
 def let_levels_wait(rng: np.random.Generator) -> None:
     """Sets, for this process, thresholds at which levels of small classes wait too."""
-    waiting.LARGE_CLASS = 0
-    waiting.MOST_PAIRS = int(rng.choice([1, 1, 4, 16]))
-    waiting.BLOCK = int(rng.choice([1, 5, 32]))
+    survivors_product.LARGE_CLASS = 0
+    survivors_product.MOST_PAIRS = int(rng.choice([1, 1, 4, 16]))
+    survivors_product.BLOCK = int(rng.choice([1, 5, 32]))
     enough = int(rng.choice([20, 60, 200]))
-    waiting.DUE = ((enough, int(rng.choice([0, 10, 40, 150]))), (10 * enough, math.inf))
+    survivors_product.DUE = ((enough, int(rng.choice([0, 10, 40, 150]))), (10 * enough, math.inf))
 
 
 def one_run(seed: int, waits: bool = False) -> tuple[float, str, str]:

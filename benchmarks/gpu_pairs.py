@@ -24,10 +24,9 @@ from measure import RESULTS, publish
 from richobs.core.device import pytorch, torch_device
 from richobs.core.outcome import Outcome
 from richobs.core.settings import Settings
-from richobs.learners.betting import device_pairs
-from richobs.learners.betting.device_pairs import DevicePairs
-from richobs.learners.betting.pairs import HostPairs, Pairs
-from richobs.learners.betting.reading import Rows
+from richobs.device import pairs as device_pairs
+from richobs.learners.betting.survivors_product import Pairs
+from richobs.learners.betting.values import Rows
 from richobs.runs.session import run
 
 COLUMNS = ("what", "size", "NumPy s", "device s", "times faster", "device bets/s", "same")
@@ -78,15 +77,15 @@ class Batch:
     def bets(self) -> None:
         """Settles the bets of a batch."""
         y = self.y.values
-        self.pairs._settle_bets(self.f.values, np.arange(len(y)), y, y[:, ::-1], np.full_like(y, 0.1), 2)
+        self.pairs.held.settle(self.f.values, np.arange(len(y)), y, y[:, ::-1], np.full_like(y, 0.1), 2, LIMIT)
 
     def whole(self) -> None:
         """Does all that the search does with a batch at one level."""
         self.t += 1
         x = self.rng.random((SAMPLES, 4))
         self.pairs.update(self.f, self.y, self.t, x, self.actions)
-        self.pairs.living_rows(), self.pairs.living_columns()
-        self.pairs.weights().largest(np.zeros(self.pairs.n_rows))
+        self.pairs.held.living_rows(), self.pairs.held.living_columns()
+        self.pairs.weights().largest(np.zeros(self.pairs.rows.count))
 
 
 def throughput(size: int, device: str, repeats: int) -> list[tuple[object, ...]]:
@@ -94,9 +93,9 @@ def throughput(size: int, device: str, repeats: int) -> list[tuple[object, ...]]
     torch = pytorch("this benchmark")
     wait = torch.cuda.synchronize if device != "cpu" else (lambda: None)
     fewest, device_pairs.FEWEST_PAIRS = device_pairs.FEWEST_PAIRS, 0  # otherwise few pairs are left to NumPy
-    there = Batch(DevicePairs(size, size, LIMIT, device), size)
+    there = Batch(Pairs(size, size, LIMIT, device), size)
     device_pairs.FEWEST_PAIRS = fewest
-    here = Batch(HostPairs(size, size, LIMIT), size) if size * size <= LARGEST_ON_HOST else None
+    here = Batch(Pairs(size, size, LIMIT), size) if size * size <= LARGEST_ON_HOST else None
     lines: list[tuple[object, ...]] = []
     for name in ("bets", "batch"):
         mine: Callable[[], object] = there.bets if name == "bets" else there.whole

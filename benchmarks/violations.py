@@ -42,7 +42,7 @@ EPSILON, DELTA = 0.1, 0.05
 LIMIT = 100_000  # episodes; a run that spends them states what it knows then
 TOLERANCE = 1e-9
 VERDICTS = ("noticed", "handled", "silent and true", "silent and false", "no claim")
-BY_CHECKS = "by learners/betting/checks.py"
+BY_CHECKS = "by engines/independence.py"
 COLUMNS = (
     *("violation", "learner", "runs", "noticed", "of these by checks", *VERDICTS[1:]),
     *("noticed or handled, 95% (exact binomial)", "false claims, 95% (exact binomial)", "detail", "CPU s"),

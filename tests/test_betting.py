@@ -25,19 +25,23 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
 from richobs.learners.betting import Betting, Tuning
-from richobs.learners.betting.candidates import AGREED, Accounts, Candidate, lost_sums
-from richobs.learners.betting.closing import best_interval, closed
-from richobs.learners.betting.closing import outcome as outcome_of
-from richobs.learners.betting.listed import ListedSurvivors
-from richobs.learners.betting.plan import least_by_agreement
-from richobs.learners.betting.playing import Followed, IdleExploration, followed
-from richobs.learners.betting.product import ProductSurvivors
-from richobs.learners.betting.ranges import Ranges
-from richobs.learners.betting.reading import Steps, steps_of, taken_values, top_values
-from richobs.learners.betting.roots import Roots
-from richobs.learners.betting.search import _choose, _play
+from richobs.learners.betting.candidate import (
+    AGREED,
+    Accounts,
+    Candidate,
+    Followed,
+    IdleExploration,
+    followed,
+    lost_sums,
+)
+from richobs.learners.betting.certify import SHARES, Roots, best_interval, closed
+from richobs.learners.betting.certify import outcome as outcome_of
+from richobs.learners.betting.learner import least_by_agreement
+from richobs.learners.betting.search import BettingSearch, _choose, _play
 from richobs.learners.betting.search import run as run_search
-from richobs.learners.betting.state import SHARES, BettingSearch
+from richobs.learners.betting.survivors_listed import ListedSurvivors
+from richobs.learners.betting.survivors_product import ProductSurvivors
+from richobs.learners.betting.values import Ranges, Samples, samples_of, taken_values, top_values
 from richobs.runs.certificate import certify
 from richobs.runs.session import run
 from richobs.stats import bets
@@ -265,13 +269,13 @@ def bits(rng: np.random.Generator, n: int) -> np.ndarray:
     return rng.integers(2, size=(n, 4)).astype(np.int8)
 
 
-def some_steps(rng: np.random.Generator, n: int, horizon: int = 3) -> list[Steps]:
+def some_steps(rng: np.random.Generator, n: int, horizon: int = 3) -> list[Samples]:
     played = Episodes(
         [bits(rng, n) for _ in range(horizon)],
         [rng.integers(2, size=n) for _ in range(horizon)],
         [np.zeros(n)] * (horizon - 1) + [rng.integers(2, size=n) * 0.5],
     )
-    return steps_of(played)
+    return samples_of(played)
 
 
 class TestReading:
@@ -300,16 +304,16 @@ class TestReading:
             [np.array([0.2, 0.3]), np.array([0.4, 0.0])],
             [np.array([False, False]), np.array([False, True])],
         )
-        first, last = steps_of(played)
+        first, last = samples_of(played)
         assert first.goes_on.tolist() == [True, False]
         assert (last.x.tolist(), last.before.tolist(), last.rewards.tolist()) == ([2], [0.2], [0.4])
         assert last.goes_on.tolist() == [False]
 
 
-def some_coins(n: int) -> list[Steps]:
+def some_coins(n: int) -> list[Samples]:
     """One level, one observation: every other episode pays 1."""
     zero = np.zeros(n, dtype=np.int64)
-    return steps_of(Episodes([zero], [zero], [np.arange(n) % 2.0]))
+    return samples_of(Episodes([zero], [zero], [np.arange(n) % 2.0]))
 
 
 def by_hand(batches: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, float]:
@@ -338,11 +342,11 @@ class TestSurvivors:
         for t in (1, 2, 3):
             x, a = rng.integers(2, size=(2, 3)), rng.integers(2, size=(2, 3))
             rewards = rng.random((2, 3)) / 4
-            space.absorb(steps_of(Episodes(list(x), list(a), list(rewards))), t)
+            space.absorb(samples_of(Episodes(list(x), list(a), list(rewards))), t)
             f_seen.append(levels[0][:, x[0], a[0]])
             y_seen.append(rewards[0] + levels[1].max(axis=2)[:, x[1]])
         pairs = space._pairs[0]
-        assert len(pairs.alive) < 6  # some share a row
+        assert len(pairs.held.alive) < 6  # some share a row
         for j in range(6):
             wealth = np.zeros(6)
             for t in (1, 2, 3):
@@ -351,7 +355,7 @@ class TestSurvivors:
                 f, y = past[-1]
                 stake = bets.stakes(forecast[None], np.array(variance), f)
                 wealth = (wealth + bets.money(t)) * np.exp(bets.log_factors(stake, y, f).sum(axis=1))
-            np.testing.assert_allclose(pairs.wealth[pairs.row, pairs.column[j]], wealth, rtol=1e-9)
+            np.testing.assert_allclose(pairs.held.wealth[pairs.rows.of, pairs.columns.of[j]], wealth, rtol=1e-9)
 
     @pytest.mark.parametrize(("seed", "kept"), [(4, 0.6), (28, 0.5), (15, 0.4)])
     def test_survivors_are_the_chains_through_living_pairs(self, seed: int, kept: float) -> None:
@@ -361,12 +365,12 @@ class TestSurvivors:
         for t in range(1, 4):
             x = [rng.integers(3, size=6) for _ in range(3)]
             played = Episodes(x, [rng.integers(2, size=6) for _ in range(3)], [rng.random(6) / 6 for _ in range(3)])
-            space.absorb(steps_of(played), t)
+            space.absorb(samples_of(played), t)
         pairs = space._pairs
         for p in pairs:  # more deaths than bets brought
-            p.alive &= rng.random(p.alive.shape) < kept
+            p.held.alive &= rng.random(p.held.alive.shape) < kept
         members = [space.living(h).copy() for h in range(3)]
-        alive = [p.alive[p.row][:, p.column] for p in pairs]
+        alive = [p.held.alive[p.rows.of][:, p.columns.of] for p in pairs]
         chains = [
             c
             for c in itertools.product(*(range(len(m)) for m in members))
@@ -385,9 +389,9 @@ class TestSurvivors:
         functions = Layered([TableLevel(rng.random((3, 2, 2))) for _ in range(2)])
         space = of_plain(ProductSurvivors, functions, Share(1e-9))
         x = [rng.integers(2, size=3) for _ in range(2)]
-        space.absorb(steps_of(Episodes(x, [np.zeros(3, dtype=np.int64)] * 2, [np.full(3, 0.1)] * 2)), 1)
+        space.absorb(samples_of(Episodes(x, [np.zeros(3, dtype=np.int64)] * 2, [np.full(3, 0.1)] * 2)), 1)
         first = np.array([True, False, True])[: len(space.living(0))]
-        logs = [p.log_weights()[p.row][:, p.column] for p in space._pairs]
+        logs = [p.weights().logs[p.rows.of][:, p.columns.of] for p in space._pairs]
         weights = {
             (int(space.living(0)[i]), int(space.living(1)[j])): math.exp(logs[0][i, j] + logs[1][j, 0])
             for i in np.flatnonzero(first)
@@ -408,7 +412,7 @@ class TestSurvivors:
         levels = [TableLevel([[[1.0]], [[1.0]]]), TableLevel([[[0.4]], [[0.4]]]), TableLevel([[[0.9]], [[0.4]]])]
         space = some_space(levels, 1e-12, is_product)
         zero, rewards = np.zeros(1, dtype=np.int64), [np.array([0.6]), np.zeros(1), np.array([0.4])]
-        space.absorb(steps_of(Episodes([zero] * 3, [zero] * 3, rewards)), 1)
+        space.absorb(samples_of(Episodes([zero] * 3, [zero] * 3, rewards)), 1)
         assert space.living(2).tolist() == [1]
 
     @pytest.mark.parametrize("is_product", [True, False])
@@ -417,7 +421,7 @@ class TestSurvivors:
         levels = [TableLevel([[[1.0]]] * 3), TableLevel([[[0.4 + 9e-7]], [[0.4 + 2e-6]], [[0.4]]])]
         space = some_space(levels, 1e-12, is_product)
         zero = np.zeros(1, dtype=np.int64)
-        space.absorb(steps_of(Episodes([zero, zero], [zero, zero], [np.array([0.6]), np.array([0.4])])), 1)
+        space.absorb(samples_of(Episodes([zero, zero], [zero, zero], [np.array([0.6]), np.array([0.4])])), 1)
         assert space.living(1).tolist() == [0, 2]
 
     def test_dead_pairs_stay_dead_however_well_they_fit_later(self) -> None:
@@ -425,7 +429,7 @@ class TestSurvivors:
         levels = [TableLevel([[[0.5]], [[0.3]]]), TableLevel([[[0.5]], [[0.3]]])]
         space = of_plain(ProductSurvivors, Layered(levels), Share(1e-9))
         zero = np.zeros(2, dtype=np.int64)
-        played = steps_of(Episodes([zero, zero], [zero, zero], [np.zeros(2), np.array([0.0, 1.0])]))
+        played = samples_of(Episodes([zero, zero], [zero, zero], [np.zeros(2), np.array([0.0, 1.0])]))
         space.absorb(played, 1)  # tells the members apart
         space.kill((0, 0), 0)
         for t in (2, 3, 4):
@@ -434,7 +438,7 @@ class TestSurvivors:
             space.absorb(played, t)
         assert (0, 1) in space
         assert (1, 0) in space
-        dead = space._pairs[0].wealth[~space._pairs[0].alive]
+        dead = space._pairs[0].held.wealth[~space._pairs[0].held.alive]
         assert dead.tolist() == [0.0]
 
     def test_an_average_drops_a_listed_function(self) -> None:
@@ -468,7 +472,7 @@ class TestSurvivors:
             zero = np.zeros(8, dtype=np.int64)
             played = Episodes([zero, zero], [zero, zero], [np.full(8, 0.3), np.full(8, 0.7)])
             for t in range(1, 200):
-                space.absorb(steps_of(played), t)
+                space.absorb(samples_of(played), t)
             assert space.only in ((0, 0), 0)
 
     def test_a_listed_function_dies_on_the_wealth_of_all_levels(self) -> None:
@@ -479,7 +483,7 @@ class TestSurvivors:
         zero = np.zeros(8, dtype=np.int64)
         for t in range(1, 60):
             last = (rng.random(8) < 0.5).astype(float)
-            space.absorb(steps_of(Episodes([zero, zero], [zero, zero], [np.zeros(8), last])), t)
+            space.absorb(samples_of(Episodes([zero, zero], [zero, zero], [np.zeros(8), last])), t)
         assert 0 in space
         assert 1 not in space
 
@@ -488,7 +492,7 @@ class TestSurvivors:
         space = of_plain(ProductSurvivors, functions, Share(0.05))
         zero = np.zeros(8, dtype=np.int64)
         with pytest.raises(BrokenPromise, match="no function of level 0"):
-            any(space.absorb(steps_of(Episodes([zero], [zero], [np.zeros(8)])), t) > 9 for t in range(1, 50))
+            any(space.absorb(samples_of(Episodes([zero], [zero], [np.zeros(8)])), t) > 9 for t in range(1, 50))
 
 
 class TestRoots:

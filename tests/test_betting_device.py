@@ -4,6 +4,7 @@ Tests of the device run on PyTorch's CPU device, and are skipped where PyTorch i
 """
 
 import math
+import operator
 import sys
 from collections.abc import Iterator
 
@@ -16,11 +17,9 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.outcome import Outcome
 from richobs.core.randomness import keyed_generator
-from richobs.learners.betting.device_pairs import DevicePairs
-from richobs.learners.betting.pairs import HostPairs
-from richobs.learners.betting.product import ProductSurvivors
-from richobs.learners.betting.ranges import Ranges
-from richobs.learners.betting.reading import Rows, Seen, Steps, steps_of
+from richobs.learners.betting import survivors_product
+from richobs.learners.betting.survivors_product import Pairs, ProductSurvivors
+from richobs.learners.betting.values import Ranges, Rows, Samples, digests, samples_of
 from richobs.stats import bets
 from richobs.stats.shares import Share
 
@@ -55,10 +54,10 @@ def test_a_wealth_must_exceed_its_limit_by_what_rounding_may_add() -> None:
 def test_pairs_that_came_back_from_a_device_still_die_only_above_their_limit_by_more_than_rounding() -> None:
     f, y = Rows(np.array([[0.2] * 8]), np.zeros(1, dtype=np.int64)), Rows(np.ones((1, 8)), np.zeros(1, dtype=np.int64))
     x, actions = np.zeros((8, 1)), np.zeros(8, dtype=np.int64)
-    free = HostPairs(1, 1, math.inf)
+    free = Pairs(1, 1, math.inf)
     free.update(f, y, 1, x, actions)
     for below, dies in ((0.5, 0), (1.5, 1)):  # how many times the rounding the limit lies below the wealth
-        pairs = HostPairs(1, 1, free.wealth_of(0, 0) * math.exp(-below * 0.01))
+        pairs = Pairs(1, 1, free.wealth_of(0, 0) * math.exp(-below * 0.01))
         pairs.rounding = 0.01
         assert pairs.update(f, y, 1, x, actions) == dies
 
@@ -86,11 +85,11 @@ def decoders() -> Layered:
     return Layered([Decoders(4, [[0.5, 0.0], [0.0, 0.5]])] * 3)
 
 
-def batches(rng: np.random.Generator, sizes: tuple[int, ...], kinds: int) -> Iterator[list[Steps]]:
+def batches(rng: np.random.Generator, sizes: tuple[int, ...], kinds: int) -> Iterator[list[Samples]]:
     """Yields batches in which few observations come again and again; the last level pays 0 or 0.5."""
     book = rng.integers(2, size=(kinds, 4)).astype(np.int8)
     for n in sizes:
-        yield steps_of(
+        yield samples_of(
             Episodes(
                 [book[rng.integers(kinds, size=n)] for _ in range(3)],
                 [rng.integers(2, size=n) for _ in range(3)],
@@ -107,17 +106,17 @@ def test_members_told_apart_before_need_not_be_read_again(
     answers: list[bool] = []
 
     def survivors(uses_it: bool) -> ProductSurvivors:
-        def has(self: Seen, keys: set[bytes]) -> bool:
-            answers.append(original(self, keys))
+        def all_known(keys: set[bytes], known: set[bytes]) -> bool:
+            answers.append(original(keys, known))
             return answers[-1] and uses_it
 
-        monkeypatch.setattr(Seen, "has", has)
+        monkeypatch.setattr(survivors_product, "_all_known", all_known)
         space = ProductSurvivors(decoders(), Share(share), Ranges.plain(decoders()))
         for t, steps in enumerate(batches(np.random.default_rng(3), (2, 3, 5, 8, 8, 8), kinds), 1):
             space.absorb(steps, t)
         return space
 
-    original = Seen.has
+    original = survivors_product._all_known
     spaces = [survivors(False), survivors(True)]
     half = len(answers) // 2
     assert answers[:half] == answers[half:]
@@ -125,18 +124,17 @@ def test_members_told_apart_before_need_not_be_read_again(
     assert min(len(spaces[0].living(h)) for h in range(3)) < 24 == len(np.unique(spaces[0]._twin[0]))
     for h, (one, other) in enumerate(zip(*(space._pairs for space in spaces), strict=True)):
         np.testing.assert_array_equal(spaces[0].living(h), spaces[1].living(h))
-        for name in ("row", "column", "wealth", "alive", "loss", "missed", "constant_loss"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        for name in ("rows.of", "columns.of", "held.wealth", "held.alive", "held.loss", "missed", "constant_loss"):
+            np.testing.assert_array_equal(*map(operator.attrgetter(name), (one, other)))
 
 
 def test_an_action_that_is_new_at_an_observation_is_no_known_sample() -> None:
-    seen, x = Seen(), np.array([[1, 2], [3, 4]])
-    assert not seen.has(seen.keys(x, np.array([0, 1])))
-    seen.add(seen.keys(x, np.array([0, 1])))
-    assert seen.has(seen.keys(x[::-1], np.array([1, 0])))
-    assert not seen.has(seen.keys(x, np.array([1, 1])))
-    assert not seen.has(seen.keys(np.array([[1, 2], [5, 6]]), np.array([0, 0])))
-    assert not Seen().has(seen.keys(x))
+    x = np.array([[1, 2], [3, 4]])
+    known, is_known = digests(x, np.array([0, 1])), survivors_product._all_known
+    assert is_known(digests(x[::-1], np.array([1, 0])), known)
+    assert not is_known(digests(x, np.array([1, 1])), known)
+    assert not is_known(digests(np.array([[1, 2], [5, 6]]), np.array([0, 0])), known)
+    assert not is_known(digests(x), set())
 
 
 # The device.
@@ -145,11 +143,11 @@ def test_an_action_that_is_new_at_an_observation_is_no_known_sample() -> None:
 @pytest.fixture
 def always_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even a single pair is held on the device."""
-    monkeypatch.setattr("richobs.learners.betting.device_pairs.FEWEST_PAIRS", 0)
+    monkeypatch.setattr("richobs.device.pairs.FEWEST_PAIRS", 0)
 
 
-def both(rows: int, columns: int, limit: float) -> tuple[HostPairs, DevicePairs]:
-    return HostPairs(rows, columns, limit), DevicePairs(rows, columns, limit, "cpu")
+def both(rows: int, columns: int, limit: float) -> tuple[Pairs, Pairs]:
+    return Pairs(rows, columns, limit), Pairs(rows, columns, limit, "cpu")
 
 
 def there(tensor) -> np.ndarray:
@@ -161,23 +159,23 @@ def some_values(rng: np.random.Generator, members: int, n: int, distinct: int) -
     return Rows(rng.random((distinct, n)), np.sort(rng.integers(distinct, size=members)))
 
 
-def check_equal(host: HostPairs, device: DevicePairs) -> None:
-    np.testing.assert_array_equal(host.row, device.row)
-    np.testing.assert_array_equal(host.column, device.column)
-    np.testing.assert_array_equal(host.alive, there(device.alive))
-    np.testing.assert_allclose(there(device.wealth), host.wealth, rtol=1e-12)
-    np.testing.assert_allclose(there(device.loss), host.loss, rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(host.living_rows(), device.living_rows())
-    np.testing.assert_array_equal(host.living_columns(), device.living_columns())
-    by_row = np.arange(host.n_rows) - 2.0
+def check_equal(host: Pairs, device: Pairs) -> None:
+    np.testing.assert_array_equal(host.rows.of, device.rows.of)
+    np.testing.assert_array_equal(host.columns.of, device.columns.of)
+    np.testing.assert_array_equal(host.held.alive, there(device.held.alive))
+    np.testing.assert_allclose(there(device.held.wealth), host.held.wealth, rtol=1e-12)
+    np.testing.assert_allclose(there(device.held.loss), host.held.loss, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(host.held.living_rows(), device.held.living_rows())
+    np.testing.assert_array_equal(host.held.living_columns(), device.held.living_columns())
+    by_row = np.arange(host.rows.count) - 2.0
     by_row[0] = -np.inf
-    some = np.arange(host.n_rows) + 0.5
-    np.testing.assert_allclose(device.sums_over_living(some), host.sums_over_living(some))
+    some = np.arange(host.rows.count) + 0.5
+    np.testing.assert_allclose(device.held.sums_over_living(some), host.held.sums_over_living(some))
     one, other = host.weights(), device.weights()
     np.testing.assert_allclose(other.largest(by_row), one.largest(by_row), rtol=1e-9)
     np.testing.assert_allclose(other.log_sums(by_row), one.log_sums(by_row), rtol=1e-9)
     np.testing.assert_allclose(other.column(1), one.column(1), rtol=1e-9)
-    for i, j in ((0, 0), (host.n_rows - 1, 1)):
+    for i, j in ((0, 0), (host.rows.count - 1, 1)):
         assert other.at(i, j) == pytest.approx(one.at(i, j), rel=1e-9)
         assert device.lives(i, j) == host.lives(i, j)
         assert device.wealth_of(i, j) == pytest.approx(host.wealth_of(i, j), rel=1e-12)
@@ -188,15 +186,15 @@ def check_equal(host: HostPairs, device: DevicePairs) -> None:
 @pytest.mark.parametrize("at_once", [1 << 25, 17])
 def test_pairs_on_a_device_are_those_of_numpy(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wealth, losses, deaths, forecasts and weights; also where blocks of rows are small, and members are dropped."""
-    monkeypatch.setattr("richobs.learners.betting.device_pairs.AT_ONCE_PAIRS", at_once)
+    monkeypatch.setattr("richobs.device.pairs.AT_ONCE_PAIRS", at_once)
     rng = np.random.default_rng(5)
     pairs, died = both(12, 9, 30.0), []
     for t, n in enumerate((1, 4, 9, 16, 5), 1):
-        f, y = some_values(rng, len(pairs[0].row), n, 5), some_values(rng, len(pairs[0].column), n, 4)
+        f, y = some_values(rng, len(pairs[0].rows.of), n, 5), some_values(rng, len(pairs[0].columns.of), n, 4)
         x, actions = rng.integers(3, size=(n, 2)), rng.integers(2, size=n)
         died.append([p.update(f, y, t, x, actions) for p in pairs])
         if t == 3:
-            keep = np.arange(len(pairs[0].row)) != 2, np.arange(len(pairs[0].column)) != 0
+            keep = np.arange(len(pairs[0].rows.of)) != 2, np.arange(len(pairs[0].columns.of)) != 0
             for p in pairs:
                 p.keep_rows(keep[0])
                 p.keep_columns(keep[1])
@@ -204,7 +202,7 @@ def test_pairs_on_a_device_are_those_of_numpy(at_once: int, monkeypatch: pytest.
         check_equal(*pairs)
     assert [one for one, _ in died] == [other for _, other in died]
     assert sum(one for one, _ in died) > 5
-    assert pairs[0].alive.any()
+    assert pairs[0].held.alive.any()
     assert pairs[1].rounding == pytest.approx(sum(bets.growth_rounding(n) for n in (1, 4, 9, 16, 5)))
 
 
@@ -213,12 +211,12 @@ def test_pairs_on_a_device_are_those_of_numpy(at_once: int, monkeypatch: pytest.
 def test_on_a_device_a_pair_dies_only_above_its_limit_by_more_than_rounding() -> None:
     f, y = Rows(np.array([[0.2] * 8]), np.zeros(1, dtype=np.int64)), Rows(np.ones((1, 8)), np.zeros(1, dtype=np.int64))
     x, actions = np.zeros((8, 1)), np.zeros(8, dtype=np.int64)
-    free = DevicePairs(1, 1, math.inf, "cpu")
+    free = Pairs(1, 1, math.inf, "cpu")
     assert free.update(f, y, 1, x, actions) == 0
     reached = free.wealth_of(0, 0)
     assert reached > 0.5
     for below, dies in ((0.0, 0), (0.5, 0), (1.5, 1)):  # how many times the bound the limit lies below the wealth
-        pairs = DevicePairs(1, 1, reached * math.exp(-below * free.rounding), "cpu")
+        pairs = Pairs(1, 1, reached * math.exp(-below * free.rounding), "cpu")
         assert pairs.update(f, y, 1, x, actions) == dies
         assert pairs.lives(0, 0) == (not dies)
 
@@ -226,8 +224,8 @@ def test_on_a_device_a_pair_dies_only_above_its_limit_by_more_than_rounding() ->
 @with_torch
 @pytest.mark.usefixtures("always_away")
 def test_a_wealth_that_is_no_number_refutes_nothing() -> None:
-    pairs = DevicePairs(1, 1, 10.0, "cpu")
-    pairs.wealth.fill_(math.nan)
+    pairs = Pairs(1, 1, 10.0, "cpu")
+    pairs.held.wealth.fill_(math.nan)
     one = Rows(np.array([[0.2]]), np.zeros(1, dtype=np.int64))
     assert pairs.update(one, one, 1, np.zeros((1, 1)), np.zeros(1, dtype=np.int64)) == 0
     assert pairs.lives(0, 0)
@@ -256,7 +254,7 @@ def test_draws_on_a_device_are_those_of_numpy() -> None:
     rng = np.random.default_rng(6)
     functions = Layered([TableLevel(rng.random((7, 3, 2)) / 2) for _ in range(3)])
     x = [rng.integers(3, size=6) for _ in range(3)]
-    steps = steps_of(Episodes(x, [rng.integers(2, size=6) for _ in range(3)], [rng.random(6) / 6 for _ in range(3)]))
+    steps = samples_of(Episodes(x, [rng.integers(2, size=6) for _ in range(3)], [rng.random(6) / 6 for _ in range(3)]))
     fits = []
     for device in (None, "cpu"):
         space = ProductSurvivors(functions, Share(0.5), Ranges.plain(functions), device)
@@ -277,7 +275,7 @@ def test_without_pytorch_a_device_is_refused_with_how_to_get_it(monkeypatch: pyt
 @with_torch
 def test_few_pairs_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """They go to the device when they are 40, and come back when they are fewer than 10, with all that they hold."""
-    monkeypatch.setattr("richobs.learners.betting.device_pairs.FEWEST_PAIRS", 40)
+    monkeypatch.setattr("richobs.device.pairs.FEWEST_PAIRS", 40)
     rng = np.random.default_rng(7)
     host, device = both(8, 6, 1e9)
     for t, distinct in enumerate((2, 8, 8), 1):
@@ -291,8 +289,8 @@ def test_few_pairs_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
         p.keep_columns(np.arange(6) < 3)
     assert not device.is_away
     assert device.rounding == pytest.approx(2 * bets.growth_rounding(3))
-    np.testing.assert_allclose(device.wealth, host.wealth, rtol=1e-12)
-    np.testing.assert_allclose(device.loss, host.loss, rtol=1e-12)
+    np.testing.assert_allclose(device.held.wealth, host.held.wealth, rtol=1e-12)
+    np.testing.assert_allclose(device.held.loss, host.held.loss, rtol=1e-12)
 
 
 @pytest.mark.gpu
@@ -301,13 +299,13 @@ def test_few_pairs_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("rows", "columns", "n"), [(1, 1, 1), (5, 1, 3), (700, 300, 8), (33, 1025, 21)])
 def test_the_kernel_does_what_pytorchs_own_operations_do(rows: int, columns: int, n: int) -> None:
     rng = np.random.default_rng(rows)
-    device, host = DevicePairs(rows, columns, 3.0, "cuda"), HostPairs(rows, columns, 3.0)
+    device, host = Pairs(rows, columns, 3.0, "cuda"), Pairs(rows, columns, 3.0)
     for t in (1, 2, 3):
         f, y = some_values(rng, rows, n, rows), some_values(rng, columns, n, columns)
         x, actions = rng.integers(3, size=(n, 2)), rng.integers(2, size=n)
         assert device.update(f, y, t, x, actions) == host.update(f, y, t, x, actions)
-        check = (host.wealth, there(device.wealth)), (host.loss, there(device.loss))
+        check = (host.held.wealth, there(device.held.wealth)), (host.held.loss, there(device.held.loss))
         for expected, found in check:
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(host.alive, there(device.alive))
-    assert rows == 1 or not host.alive.all()
+        np.testing.assert_array_equal(host.held.alive, there(device.held.alive))
+    assert rows == 1 or not host.held.alive.all()

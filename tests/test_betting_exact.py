@@ -16,13 +16,11 @@ import pytest
 from richobs.classes import Layered, Listed, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
-from richobs.learners.betting.candidates import Accounts, Candidate, lost_sums
-from richobs.learners.betting.listed import ListedSurvivors
-from richobs.learners.betting.playing import Followed, followed
-from richobs.learners.betting.product import ProductSurvivors
-from richobs.learners.betting.ranges import Ranges
-from richobs.learners.betting.reading import steps_of
-from richobs.learners.betting.roots import Roots
+from richobs.learners.betting.candidate import Accounts, Candidate, Followed, followed, lost_sums
+from richobs.learners.betting.certify import Roots
+from richobs.learners.betting.survivors_listed import ListedSurvivors
+from richobs.learners.betting.survivors_product import ProductSurvivors
+from richobs.learners.betting.values import Ranges, samples_of
 from richobs.stats import bets
 from richobs.stats.shares import SERIES, Share, Supposed
 
@@ -129,7 +127,7 @@ def check_mean_wealth(
         is_product = isinstance(space, ProductSurvivors)
         truth, liar = ((0, 0), (1, 1)) if is_product else (0, 1)
         for t, played in enumerate(batches, 1):
-            space.absorb(steps_of(played), t)
+            space.absorb(samples_of(played), t)
         mean = mean + chance * np.exp(space.log_wealth(truth))
         wrong = wrong + chance * np.exp(space.log_wealth(liar)) if liar in space else wrong
         total += chance
@@ -148,12 +146,12 @@ def test_what_is_wrong_dies_at_the_limit_and_not_before_and_stays_dead(is_produc
     rich, member = survivors(is_product, 1e-300), (1, 1) if is_product else 1
     most = []
     for t, played in enumerate(batches, 1):
-        rich.absorb(steps_of(played), t)
+        rich.absorb(samples_of(played), t)
         most.append(max(rich.log_wealth(member)))
     space, limit = survivors(is_product, share), (2 if is_product else 1) / share
     assert space.limit == pytest.approx(limit, rel=1e-5)
     for t, played in enumerate(batches, 1):
-        space.absorb(steps_of(played), t)
+        space.absorb(samples_of(played), t)
         reached = max(most[:t]) >= math.log(limit * (1 + 1e-6))
         assert (member in space) != reached, t
 

@@ -22,9 +22,9 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
 from richobs.learners.betting import Tuning
-from richobs.learners.betting.cells import Cells
+from richobs.learners.betting.search import BettingSearch
 from richobs.learners.betting.search import run as run_search
-from richobs.learners.betting.state import BettingSearch
+from richobs.learners.betting.values import Cells
 from richobs.runs.session import run
 from richobs.runs.store import RunFolder, StoredRun
 from richobs.stats import bets

@@ -11,10 +11,9 @@ from richobs.classes import Layered, TableLevel
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.randomness import keyed_generator
-from richobs.learners.betting import cells, waiting
-from richobs.learners.betting.product import ProductSurvivors
-from richobs.learners.betting.ranges import Ranges
-from richobs.learners.betting.reading import Steps, steps_of
+from richobs.learners.betting import survivors_product, values
+from richobs.learners.betting.survivors_product import ProductSurvivors, Waiting
+from richobs.learners.betting.values import Ranges, Samples, digests, samples_of
 from richobs.stats import bets
 from richobs.stats.shares import Share
 from test_betting import by_hand
@@ -26,10 +25,10 @@ EXACT_SIZES = (1, 1, 1, 1)  # of the batches whose outcomes are all looked at
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets every level but the last wait as soon as members are told apart, until it is asked for."""
-    monkeypatch.setattr(waiting, "LARGE_CLASS", 0)
-    monkeypatch.setattr(waiting, "MOST_PAIRS", 1)
-    monkeypatch.setattr(waiting, "DUE", ((math.inf, 0),))
-    monkeypatch.setattr(waiting, "BLOCK", 5)  # two batches
+    monkeypatch.setattr(survivors_product, "LARGE_CLASS", 0)
+    monkeypatch.setattr(survivors_product, "MOST_PAIRS", 1)
+    monkeypatch.setattr(survivors_product, "DUE", ((math.inf, 0),))
+    monkeypatch.setattr(survivors_product, "BLOCK", 5)  # two batches
 
 
 class Played:
@@ -41,12 +40,12 @@ class Played:
             rng.integers(4, size=(N, 3, 2)) / 8 for _ in range(2)
         ]  # few values: members are alike on a batch
         paid = rng.integers(2, size=(3, 2)) / 2  # no member predicts it, but what was seen before does
-        self.batches: list[list[Steps]] = []
+        self.batches: list[list[Samples]] = []
         self.f, self.y = [], []  # per batch [N, n]
         for _ in range(batches):
             x, a = np.tile(rng.integers(3, size=SIZE), (2, 1)), rng.integers(2, size=(2, SIZE))
             rewards = np.stack([paid[x[0], a[0]], rng.random(SIZE) / 4])
-            self.batches.append(steps_of(Episodes(list(x), list(a), list(rewards))))
+            self.batches.append(samples_of(Episodes(list(x), list(a), list(rewards))))
             self.f.append(self.levels[0][:, x[0], a[0]])
             self.y.append(rewards[0] + self.levels[1].max(axis=2)[:, x[1]])
 
@@ -61,12 +60,12 @@ class Played:
 def wealth_of(space: ProductSurvivors) -> np.ndarray:
     """Returns `[m, m']` the wealth of the pairs of living members at level 0."""
     pairs = space._pairs[0]
-    return pairs.wealth[pairs.row][:, pairs.column]
+    return pairs.held.wealth[pairs.rows.of][:, pairs.columns.of]
 
 
 @pytest.mark.usefixtures("waits")
 def test_wealth_is_that_of_the_definition_with_batches_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cells, "MOST_NUMBERS", 0)  # by_hand knows no cells
+    monkeypatch.setattr(values, "MOST_NUMBERS", 0)  # by_hand knows no cells
     played = Played()
     space = played.survivors()
     assert (wealth_of(space) == 0).all()  # nothing was bet yet
@@ -87,7 +86,7 @@ def test_wealth_is_that_of_the_definition_with_batches_put_together(monkeypatch:
 @pytest.mark.parametrize("numbers", [2 * N, 10**6])
 def test_what_died_while_a_level_waited_changes_no_bet(monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
     """Forecasts and cells must not depend on who lives when the bets are computed: later samples decided that."""
-    monkeypatch.setattr(cells, "MOST_NUMBERS", numbers)  # room for two cells, or for all
+    monkeypatch.setattr(values, "MOST_NUMBERS", numbers)  # room for two cells, or for all
     whole, less = Played(8).survivors(), Played(8).survivors()
     whole.catch_up(0)
     kept = [np.array([True, False, True, True, False, False]), np.array([False, True, False, False, True, True])]
@@ -101,10 +100,10 @@ def test_what_died_while_a_level_waited_changes_no_bet(monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("waits")
 def test_members_are_told_apart_by_what_waited() -> None:
     space = Played().survivors()
-    assert space._pairs[0].n_rows == 1
+    assert space._pairs[0].rows.count == 1
     space.catch_up(0)
-    assert space._pairs[0].n_rows == N
-    assert space._taken[0].has(space._taken[0].keys(np.arange(3), np.zeros(3)))
+    assert space._pairs[0].rows.count == N
+    assert digests(np.arange(3), np.zeros(3)) <= space._taken[0]
 
 
 def two_by_two() -> ProductSurvivors:
@@ -112,7 +111,7 @@ def two_by_two() -> ProductSurvivors:
     functions = Layered([TableLevel([[[0.5]], [[0.3]]]), TableLevel([[[0.5]], [[0.3]]])])
     space = ProductSurvivors(functions, Share(1e-9), Ranges.plain(functions))
     zero = np.zeros(2, dtype=np.int64)
-    space.absorb(steps_of(Episodes([zero, zero], [zero, zero], [np.zeros(2), np.array([0.0, 1.0])])), 1)
+    space.absorb(samples_of(Episodes([zero, zero], [zero, zero], [np.zeros(2), np.array([0.0, 1.0])])), 1)
     return space
 
 
@@ -134,7 +133,7 @@ def test_values_that_cannot_be_earned_are_refuted_when_the_bets_are_settled() ->
     functions = Layered([TableLevel([[[1.0]], [[0.9]]]), TableLevel([[[0.9]], [[0.4]]])])
     space = ProductSurvivors(functions, Share(1e-12), Ranges.plain(functions))
     zero = np.zeros(1, dtype=np.int64)
-    space.absorb(steps_of(Episodes([zero] * 2, [zero] * 2, [np.array([0.6]), np.array([0.4])])), 1)
+    space.absorb(samples_of(Episodes([zero] * 2, [zero] * 2, [np.array([0.6]), np.array([0.4])])), 1)
     assert space.living(1).tolist() == [0, 1]
     space.catch_up(0)
     assert space.living(1).tolist() == [1]
@@ -154,10 +153,10 @@ def test_a_draw_takes_the_number_of_the_next_level_where_the_fit_says_nothing() 
 def test_no_number_of_money_is_used_twice() -> None:
     steps = [steps[0] for steps in Played().batches]
     level = two_by_two()._pairs[0]
-    some = waiting.Waiting(level, np.arange(N), np.arange(N), 7, steps)
+    some = Waiting(level, np.arange(N), np.arange(N), 7, steps)
     assert [(number, len(block.actions)) for number, block in some.blocks()] == [(7, 15)]
     assert sum(len(step.actions) for step in steps) == 15
-    many = waiting.Waiting(level, np.arange(N), np.arange(N), 7, steps * 5)
+    many = Waiting(level, np.arange(N), np.arange(N), 7, steps * 5)
     numbers = [(number, len(block.actions)) for number, block in many.blocks()]
     assert numbers == [(7, 33), (8, 33), (9, 9)]
 
@@ -167,7 +166,7 @@ def test_waiting_ends_when_few_kinds_are_left_or_many_samples_wait() -> None:
     level = two_by_two()._pairs[0]
 
     def is_due(rows: int, kinds: int, batches: int) -> bool:
-        return waiting.Waiting(level, np.arange(rows), np.arange(2), 1, steps * batches).is_due(kinds)
+        return Waiting(level, np.arange(rows), np.arange(2), 1, steps * batches).is_due(kinds)
 
     assert is_due(1024, 1024, 1)
     assert not is_due(1024, 1025, 1)
@@ -175,15 +174,14 @@ def test_waiting_ends_when_few_kinds_are_left_or_many_samples_wait() -> None:
     assert is_due(1024, 1025, 86)
     assert not is_due(1024, 65_537, 86)
     assert is_due(1024, 65_537, 342)  # 1,026 samples
-    assert waiting.may_wait(4048, 1012)
-    assert not waiting.may_wait(1248, 312)  # lock/10, and 1,000 tables, never wait
+    assert 1248 * 312 <= survivors_product.LARGE_CLASS < 4048 * 1012  # lock/10, and 1,000 tables, never wait
 
 
 def test_a_lock_whose_levels_wait_is_certified_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """lock/4 has 240 functions a level and few pairs; here its levels wait as those of a large class do."""
-    monkeypatch.setattr(waiting, "LARGE_CLASS", 0)
-    monkeypatch.setattr(waiting, "MOST_PAIRS", 64)
-    monkeypatch.setattr(waiting, "DUE", ((math.inf, 4000),))
+    monkeypatch.setattr(survivors_product, "LARGE_CLASS", 0)
+    monkeypatch.setattr(survivors_product, "MOST_PAIRS", 64)
+    monkeypatch.setattr(survivors_product, "DUE", ((math.inf, 4000),))
     waited: list[int] = []
     catch_up = ProductSurvivors.catch_up
     monkeypatch.setattr(ProductSurvivors, "catch_up", lambda self, h: waited.append(h) or catch_up(self, h))
@@ -212,7 +210,7 @@ def later_samples_decide(space: ProductSurvivors, t: int) -> None:
     some = space._waiting[0]
     if some is None:
         return
-    n, ones = len(some.steps), sum(int(step.next_x.sum()) for step in some.steps)
+    n, ones = len(some.batches), sum(int(step.next_x.sum()) for step in some.batches)
     if t < len(EXACT_SIZES) and (n == 1 or ones == 1):
         return
     space._keep(0, np.array([True, 2 * ones > n, 2 * ones <= n]))
@@ -227,10 +225,10 @@ def test_bets_on_samples_that_waited_win_nothing_from_q_star_on_average(monkeypa
     The batch at hand decides whether level 0 begins to wait: members of level 1 differ at observation 1 alone. The samples
     that wait decide how long it waits, and who is dropped in the meantime. A bet that depends on them moves the mean.
     """
-    monkeypatch.setattr(waiting, "LARGE_CLASS", 0)
-    monkeypatch.setattr(waiting, "MOST_PAIRS", 3)
-    monkeypatch.setattr(waiting, "DUE", ((math.inf, 0),))
-    monkeypatch.setattr(waiting, "BLOCK", 2)
+    monkeypatch.setattr(survivors_product, "LARGE_CLASS", 0)
+    monkeypatch.setattr(survivors_product, "MOST_PAIRS", 3)
+    monkeypatch.setattr(survivors_product, "DUE", ((math.inf, 0),))
+    monkeypatch.setattr(survivors_product, "BLOCK", 2)
     monkeypatch.setattr(exact, "SIZES", EXACT_SIZES)
     numbers: list[int] = []
     grown = bets.grown
@@ -243,7 +241,7 @@ def test_bets_on_samples_that_waited_win_nothing_from_q_star_on_average(monkeypa
         monkeypatch.setattr(space._pairs[1], "update", lambda *given: 0)  # only level 0 bets
         numbers.clear()
         for t, played in enumerate(batches, start=1):
-            space.absorb(steps_of(played), t)
+            space.absorb(samples_of(played), t)
             later_samples_decide(space, t)
         mean += chance * math.exp(space.log_wealth((0, 0))[0])
         put_in += chance * sum(bets.money(t) for t in set(numbers))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.learners.betting import cells
-from richobs.learners.betting.cells import UNSEEN, Cells
+from richobs.learners.betting import values
+from richobs.learners.betting.values import UNSEEN, Cells
 
 
 def filled():
@@ -62,7 +62,7 @@ def test_observations_that_never_repeat_take_no_room(monkeypatch):
     for batch in range(50):
         some.places(np.random.default_rng(batch).normal(size=(20, 3)), np.zeros(20, dtype=np.int64))
     assert some._total.shape == (10, 1)
-    monkeypatch.setattr(cells, "MOST_NUMBERS", 30)
+    monkeypatch.setattr(values, "MOST_NUMBERS", 30)
     for _ in range(2):
         found = some.places(np.arange(5), np.zeros(5, dtype=np.int64))
     assert found.tolist() == [1, 2, UNSEEN, UNSEEN, UNSEEN]

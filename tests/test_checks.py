@@ -10,9 +10,8 @@ import richobs
 from richobs.core.environment import Environment, Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.policies import Policy, Uniform
-from richobs.learners.betting import checks
-from richobs.learners.betting.checks import Checks, OneLaw, Repeats, observation_numbers
-from richobs.learners.betting.ranges import Ranges
+from richobs.engines import independence
+from richobs.engines.independence import OneLaw, Repeats, Watch, observation_numbers
 from richobs.stats.intervals import binomial_interval
 from richobs.stats.shares import Share
 
@@ -124,8 +123,8 @@ def test_bets_that_a_batch_is_alike_follow_its_own_ranks() -> None:
 
 def test_of_long_sequences_fewer_are_looked_at() -> None:
     account = one_law()
-    account.add(np.random.default_rng(0).random(4 * checks.ALL))
-    assert len(account.numbers) == 2 * checks.ALL
+    account.add(np.random.default_rng(0).random(4 * independence.ALL))
+    assert len(account.numbers) == 2 * independence.ALL
 
 
 def test_numbers_of_observations_do_not_depend_on_the_batch() -> None:
@@ -196,7 +195,7 @@ class Strange:
         return played
 
 
-def look_often(watch: Checks, env: Environment, rng: np.random.Generator) -> None:
+def look_often(watch: Watch, env: Environment, rng: np.random.Generator) -> None:
     for _ in range(60):
         watch.look(1, env.play(Uniform(2), 8, rng))
 
@@ -214,11 +213,11 @@ def test_a_strange_environment_stops_the_checks(kind: str, words: str) -> None:
     """The policy does not matter here: every batch is one of the same candidate."""
     problem = richobs.make("random", seed=2)
     env = Strange(problem, kind)
-    watch = Checks(0, Ranges.plain(problem.functions))
+    watch = Watch(0, (0.0, 1.0))
     rng = np.random.default_rng(0)
     with pytest.raises(BrokenPromise, match=words):
         look_often(watch, env, rng)
-    look_often(Checks(0, Ranges.plain(problem.functions)), problem.env, rng)
+    look_often(Watch(0, (0.0, 1.0)), problem.env, rng)
 
 
 def test_learn_notices_an_environment_that_repeats_itself() -> None:
@@ -232,7 +231,7 @@ def test_learn_notices_an_environment_that_repeats_itself() -> None:
 @pytest.mark.parametrize("world", ["random/4", "frozen-lake,n_maps=10,horizon=12"])
 def test_nothing_changes_where_nothing_is_noticed(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = richobs.learn(richobs.make(world), epsilon=0.2)
-    monkeypatch.setattr(Checks, "look", lambda self, candidate, played: None)
+    monkeypatch.setattr(Watch, "look", lambda self, candidate, played: None)
     unwatched = richobs.learn(richobs.make(world), epsilon=0.2)
     assert watched.trace == unwatched.trace
     assert (watched.claim, watched.claims) == (unwatched.claim, unwatched.claims)

@@ -477,14 +477,14 @@ class TestGoingOn:
 
     def test_a_search_goes_on_where_sums_have_another_order(self, torch, tmp_path, monkeypatch):
         """The blocks of rows are smaller there, so the numbers of its decisions differ in their last digits."""
-        monkeypatch.setattr("richobs.learners.betting.device_pairs.FEWEST_PAIRS", 0)
+        monkeypatch.setattr("richobs.device.pairs.FEWEST_PAIRS", 0)
         asked = {"engine": "stream", "device": "cpu", "seed": 1, "progress": False}
         known = richobs.learn(richobs.make("random/4"), **asked)
         with contextlib.suppress(EpisodeLimit):
             richobs.learn(richobs.make("random/4"), **asked, out=tmp_path, max_episodes=known.episodes // 2)
         compared, same = [], store._nearly_equal
         monkeypatch.setattr("richobs.runs.store._nearly_equal", lambda *texts: compared.append(texts) or same(*texts))
-        monkeypatch.setattr("richobs.learners.betting.device_pairs.AT_ONCE_PAIRS", 1)
+        monkeypatch.setattr("richobs.device.pairs.AT_ONCE_PAIRS", 1)
         again = richobs.learn(richobs.make("random/4"), **asked, out=tmp_path)
         assert compared
         assert decisions(again) == decisions(known)

@@ -13,7 +13,7 @@ from richobs.core.settings import Settings
 from richobs.core.steps import Steps
 from richobs.engines import StreamEngine
 from richobs.learners.betting import Betting, betting
-from richobs.learners.betting.state import SHARES
+from richobs.learners.betting.certify import SHARES
 from richobs.learners.handing_over import Fallback, HandedOver
 from richobs.learners.olive.algorithm import olive
 from richobs.learners.olive.constants import OliveConstants

@@ -12,9 +12,8 @@ from richobs.core.errors import BrokenPromise, InvalidInput, Rejected
 from richobs.core.policies import greedy_actions
 from richobs.core.settings import Settings
 from richobs.learners.betting import Betting
-from richobs.learners.betting.candidates import lost_sums
-from richobs.learners.betting.playing import Followed, followed
-from richobs.learners.betting.ranges import Ranges
+from richobs.learners.betting.candidate import Followed, followed, lost_sums
+from richobs.learners.betting.values import Ranges
 from signed import SignedProcess
 
 

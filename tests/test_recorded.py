@@ -17,11 +17,9 @@ from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
 from richobs.learners.betting import Tuning
 from richobs.learners.betting.events import RecordedRead
-from richobs.learners.betting.ranges import Ranges
-from richobs.learners.betting.reading import steps_of
-from richobs.learners.betting.search import _read_recorded
-from richobs.learners.betting.state import BettingSearch
-from richobs.learners.betting.survivors import survivors
+from richobs.learners.betting.search import BettingSearch, _read_recorded
+from richobs.learners.betting.survivors_product import ProductSurvivors
+from richobs.learners.betting.values import Ranges, samples_of
 from richobs.runs.session import run
 from richobs.stats.shares import Share
 
@@ -53,9 +51,9 @@ class TestLearning:
         tuning = Tuning(largest=4)
         search = BettingSearch(engine, problem.functions, 0.1, 1e-200, 0, nobody, tuning, log.part(0, 12))
         _read_recorded(search)
-        space = survivors(problem.functions, Share(0.395e-200), Ranges.plain(problem.functions))
+        space = ProductSurvivors(problem.functions, Share(0.395e-200), Ranges.plain(problem.functions))
         for t, first in enumerate((0, 4, 8), start=1):
-            space.absorb(steps_of(log.part(first, first + 4)), t)
+            space.absorb(samples_of(log.part(first, first + 4)), t)
         member = problem.optimal_function
         assert search.survivors.log_wealth(member) == pytest.approx(space.log_wealth(member))
         assert search.batches == 3

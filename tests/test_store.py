@@ -34,7 +34,7 @@ from richobs.core.queries import Query
 from richobs.core.settings import Settings
 from richobs.engines import PacedEnvironment, Probes, StreamEngine
 from richobs.engines.recorded import restore_probes
-from richobs.learners.betting.playing import IdleExploration
+from richobs.learners.betting.candidate import IdleExploration
 from richobs.learners.lsvee import PaperConstants
 from richobs.runs import database, store
 from richobs.runs.session import run

@@ -34,7 +34,7 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
 from richobs.core.version import __version__
 from richobs.engines import PacedEnvironment
-from richobs.learners.betting.checks import OneLaw, stop_for
+from richobs.engines.independence import OneLaw, stop_for
 from richobs.show.terminal import is_interactive
 from richobs.stats.sequences import ConfidenceSequence, enough_for
 from richobs.stats.shares import Share

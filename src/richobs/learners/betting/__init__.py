@@ -1,7 +1,6 @@
 """The betting search: bets that Q* cannot win, on every level of every episode (docs/betting.md)."""
 
 from richobs.learners.betting.learner import Betting
-from richobs.learners.betting.search import betting
-from richobs.learners.betting.state import Tuning
+from richobs.learners.betting.search import Tuning, betting
 
 __all__ = ["Betting", "Tuning", "betting"]

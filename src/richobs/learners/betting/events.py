@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from richobs.core.events import CandidateNews, ChartKind, Event, Reading, event
 
+PHASE = "betting"
 LIVING = ChartKind(
     "living",
     "Living functions",

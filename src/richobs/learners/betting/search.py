@@ -10,38 +10,154 @@ too little, or another fits better; it is certified from its own episodes.
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
-from richobs.core.errors import BrokenPromise, EpisodeLimit
-from richobs.core.events import Callback, nobody
+from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
+from richobs.core.events import Callback, Event, Progress, nobody
 from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.recorded import check_alike
 from richobs.core.types import Member
-from richobs.learners.betting.candidates import Candidate
-from richobs.learners.betting.closing import TAKEN_OVER, Closed, best_interval, closed, outcome
-from richobs.learners.betting.events import AverageRefuted, BatchPlayed, CandidateDrawn, RecordedRead
-from richobs.learners.betting.playing import IdleExploration, followed
-from richobs.learners.betting.ranges import Ranges
-from richobs.learners.betting.reading import steps_of
-from richobs.learners.betting.state import PHASE, BettingSearch, Tuning
+from richobs.engines.independence import Watch
+from richobs.learners.betting.candidate import Accounts, Candidate, IdleExploration, followed
+from richobs.learners.betting.certify import (
+    SHARES,
+    TAKEN_OVER,
+    Closed,
+    Roots,
+    agreement_bets,
+    best_interval,
+    closed,
+    outcome,
+)
+from richobs.learners.betting.events import PHASE, AverageRefuted, BatchPlayed, CandidateDrawn, RecordedRead
+from richobs.learners.betting.survivors_listed import ListedSurvivors
+from richobs.learners.betting.survivors_product import ProductSurvivors
+from richobs.learners.betting.values import Ranges, samples_of
 from richobs.learners.handing_over import Fallback
-from richobs.stats.seals import Sealed
+from richobs.stats import bets
+from richobs.stats.shares import Series, Share
 
 DRAWN_WITHIN, KEPT_WITHIN = 1 / 8, 1 / 4  # of epsilon: how much less than the most a candidate may promise
 DOUBT_GROWTH = 0.1  # nats for every candidate drawn
 
 
-class Fixed(NamedTuple):
-    """What is fixed before a batch is drawn, beside forecasts, bets, shares and everything else the search holds."""
+@dataclass(frozen=True)
+class Tuning:
+    """How eager the search is; nothing claimed depends on it."""
 
-    number: int  # of the batch, from 1: money is put in by it
-    member: Member  # whose policy is played
-    size: int
+    first: int = 4
+    """Episodes of the first batch of a tenure; it doubles from batch to batch while the candidate stays."""
+    largest: int = 8
+    """Largest batch of a young search; a search of many episodes allows a sixteenth of them."""
+    doubt: float = 2.0
+    """Nats by which another survivor must fit better to replace the candidate; a tenth more after every candidate."""
+    idle: Literal["explore", "follow"] = "explore"
+    """What to do at observations that the candidate holds to be worthless: act at random, or follow its ties."""
+
+    def __post_init__(self) -> None:
+        for name, low in (("first", 1), ("largest", self.first)):
+            if getattr(self, name) < low:
+                raise InvalidInput(f"{name} must be at least {low}; got {getattr(self, name)}.")
+        if not self.doubt >= 0:
+            raise InvalidInput(f"doubt must be at least 0; got {self.doubt}.")
+
+    def most(self, episodes: int) -> int:
+        """Returns the size of the largest batch after so many episodes."""
+        return max(self.largest, episodes // 16)
+
+
+@dataclass
+class BettingSearch:
+    """What survives, which candidates were played, and how much of delta is left."""
+
+    engine: Engine
+    functions: FunctionClass
+    epsilon: float
+    delta: float
+    seed: int  # of the choice among survivors
+    notify: Callback
+    tuning: Tuning
+    recorded: Episodes | None = None  # played before, by anybody
+    given_ranges: Ranges | None = None  # of rewards and values; by default rewards are nonnegative and totals at most 1
+    threshold: float | None = None  # value of a policy at which to stop
+    device: str | None = None  # where PyTorch holds the pairs of a product class; None for NumPy
+    ranges: Ranges = field(init=False)
+    share: Share = field(init=False)  # the whole of delta
+    refutations: Share = field(init=False)  # for B1
+    reserve: Share = field(init=False)
+    averages: Series = field(init=False)  # for B2
+    intervals: Series = field(init=False)  # for B3
+    agreements: Series = field(init=False)
+    survivors: ListedSurvivors | ProductSurvivors = field(init=False)
+    roots: Roots = field(init=False)
+    agreement: bets.Agreement = field(init=False)
+    watch: Watch = field(init=False)  # that episodes are independent and of one law
+    candidates: dict[Member, Candidate] = field(default_factory=dict)  # that were played
+    opened: list[Candidate] = field(default_factory=list)  # those with accounts
+    played: list[list[int]] = field(
+        default_factory=list
+    )  # per batch: candidate, episodes, its accounts, groups refuted
+    batches: int = 0  # those of recorded episodes included
+    rounds: int = 0  # candidates drawn
+    tenure: int = 0  # batches of the candidate since it was drawn
+    current: Candidate | None = None  # the one that is played now
+
+    def __post_init__(self) -> None:
+        H = self.functions.horizon
+        self.share = Share(self.delta)
+        parts = dict(zip(SHARES, self.share.split(*SHARES.values()), strict=True))
+        self.refutations, self.reserve = parts["bets"], parts["reserve"]
+        self.averages, self.intervals = Series(parts["averages"]), Series(parts["interval"])
+        self.agreements = Series(parts["agreement"])
+        self.ranges = ranges = self.given_ranges or Ranges.plain(self.functions)
+        if self.functions.is_product:
+            self.survivors = ProductSurvivors(self.functions, self.refutations, ranges, self.device)
+        else:
+            self.survivors = ListedSurvivors(self.functions, self.refutations, ranges)
+        self.roots = Roots(self.functions, parts["root"], ranges)
+        self.agreement = agreement_bets(self.epsilon, ranges, H)
+        self.watch = Watch(self.seed, (ranges.least, ranges.most))
+
+    @property
+    def upper(self) -> float:
+        """U: the largest value that a survivor may have at the root."""
+        return self.roots.largest(self.survivors.living(0))
+
+    @property
+    def lower(self) -> float:
+        """The largest W of a candidate so far."""
+        return max((c.accounts.lower for c in self.opened if c.accounts is not None), default=self.ranges.least)
+
+    @property
+    def chance(self) -> str:
+        """The sentence that every broken promise ends with."""
+        return f"With all assumptions true this happens with probability at most {self.delta:g}."
+
+    @property
+    def next_size(self) -> int:
+        """Episodes of the next batch: known before it is played, and not a matter of how many are allowed."""
+        return min(self.tuning.first * 2 ** min(self.tenure, 40), self.tuning.most(self.engine.ledger.total))
+
+    def open_accounts(self, candidate: Candidate) -> None:
+        """Gives a candidate the next shares; nothing that was played before enters its accounts."""
+        shares = (self.averages.next(), self.intervals.next(), self.agreements.next())
+        candidate.accounts = Accounts.opened(len(self.opened) + 1, self.epsilon, self.ranges, *shares)
+        self.opened.append(candidate)
+
+    def tell(self, event: Event) -> None:
+        """Tells whoever listens: of the candidate with the largest W, or of the current one where no W says anything."""
+        best, lower = self.current, self.lower
+        if lower > self.ranges.least:
+            best = next(c for c in self.opened if c.accounts is not None and c.accounts.lower == lower)
+        policy = None if best is None else partial(LearnedPolicy, self.functions, best.member)
+        self.notify(Progress(event, self.engine.ledger.total, self.upper, lower, policy))
 
 
 def betting(
@@ -111,7 +227,7 @@ def _read_recorded(search: BettingSearch) -> None:
         while first < log.n:
             part = log.part(first, first + search.tuning.most(first))
             search.batches += 1
-            refuted += search.survivors.absorb(steps_of(part), search.batches)
+            refuted += search.survivors.absorb(samples_of(part), search.batches)
             first += part.n
     except BrokenPromise as broken:
         raise BrokenPromise(f"{broken} Nothing was played: this follows from the recorded episodes alone.") from None
@@ -173,18 +289,16 @@ def _play(search: BettingSearch, candidate: Candidate) -> None:
     nearly = search.epsilon / (4 * search.functions.horizon) if search.tuning.idle == "explore" else -math.inf
     worthless = search.ranges.rest + nearly
     policy = IdleExploration(candidate.policy, worthless, search.functions.n_actions)
-    n = search.next_size
-    batch: Sealed[Fixed] = Sealed(Query(policy, n, "play", PHASE, episodes=True))
-    opened = batch.open(search.engine, Fixed(search.batches + 1, candidate.member, n))
-    search.batches, search.tenure = opened.fixed.number, search.tenure + 1
-    played = opened.answer.episodes
+    n = search.next_size  # like policy, forecasts, bets and shares it is fixed before anything is drawn
+    played = search.engine.ask(Query(policy, n, "play", PHASE, episodes=True)).episodes
+    search.batches, search.tenure = search.batches + 1, search.tenure + 1
     assert played is not None, "the query wants episodes"
     if search.recorded is not None:
         check_alike(search.recorded, played)
-    search.checks.look(candidate.number, played)
+    search.watch.look(candidate.number, played)
     trail, earned = followed(played, candidate.policy, search.ranges)
     erring = candidate.absorb(trail, earned)
-    refuted = space.absorb(steps_of(played), search.batches)
+    refuted = space.absorb(samples_of(played), search.batches)
     search.roots.absorb(played.observations[0], space.living(0))
     search.played.append([candidate.number, n, 0 if candidate.accounts is None else candidate.accounts.number, refuted])
     search.tell(

@@ -1,8 +1,8 @@
-"""What a betting search notices about its episodes beside its bets: are they independent, and do they have one law?
+"""What is noticed of the episodes that a claim rests on: are they independent, and do they have one law?
 
-The bets need that every episode starts anew and that the environment stays the same. Three checks look at the episodes
-that are played anyway. They change nothing in the search: they only stop it, with `BrokenPromise`. Together they stop a run
-whose episodes are independent and of one law with probability at most FALSE_ALARM, which is not part of delta.
+Every claim needs that each episode starts anew and that the environment stays the same. Three checks look at the episodes
+that are played anyway. They change nothing: they only stop a run, with `BrokenPromise`. Together they stop a run whose
+episodes are independent and of one law with probability at most FALSE_ALARM, which is not part of delta.
 
 - Returns of one candidate have one law, and so have first observations, whatever is played. `OneLaw` bets on the ranks of
   new numbers among the earlier ones (conformal test martingales: Vovk, Gammerman and Shafer 2005): that they drift, and
@@ -27,7 +27,6 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
-from richobs.learners.betting.ranges import Ranges
 from richobs.stats.bets import death
 from richobs.stats.shares import Series, Share
 
@@ -159,19 +158,19 @@ class Repeats:
         self._before = keys
 
 
-class Checks:
+class Watch:
     """All checks of one run."""
 
-    def __init__(self, seed: int, ranges: Ranges):
+    def __init__(self, seed: int, reward_range: tuple[float, float]):
         """Splits the probability of a false alarm.
 
         Args:
             seed: of the ties between equal numbers.
-            ranges: of rewards.
+            reward_range: smallest and largest possible total of an episode.
         """
         starts, returns, first, whole = Share(FALSE_ALARM).split(0.4, 0.4, 0.1, 0.1)
         self._rng = keyed_generator(seed, "checks")
-        self._ranges = ranges
+        self._least, self._span = reward_range[0], reward_range[1] - reward_range[0]
         self._starts = OneLaw(starts, self._rng)
         self._series = Series(returns)
         self._returns: dict[int, OneLaw] = {}  # by the number of the candidate
@@ -196,9 +195,9 @@ class Checks:
         if candidate not in self._returns:
             self._returns[candidate] = OneLaw(self._series.next(), self._rng)
         own = self._returns[candidate]
-        own.add(self._ranges.unit_totals(played.returns))
+        own.add(np.clip((played.returns - self._least) / self._span, 0.0, 1.0))
         if own.is_refuted:
-            stop_for(own.returns_words(self._ranges.least, self._ranges.span))
+            stop_for(own.returns_words(self._least, self._span))
         some = played.part(0, COMPARED)
         columns = (*some.observations, some.paths, np.stack(some.rewards, axis=1))
         whole = [b"".join(column[i].tobytes() for column in columns) for i in range(some.n)]

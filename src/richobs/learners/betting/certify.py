@@ -1,24 +1,41 @@
-"""Two ways to certify a candidate from its own episodes [B3], and what the run answers."""
+"""What a run may claim: U for every episode's first observation [U], and two ways to certify a candidate [B3].
+
+Shapes: N_0 members of level 0, m of them alive, A bets of agreement.
+"""
 
 import hashlib
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
-from richobs.core.outcome import REACTIVE, REALIZABLE, Outcome, StopReason, claim_words, number_words
+from richobs.core.functions import FunctionClass
+from richobs.core.outcome import REACTIVE, REALIZABLE, UPPER, Outcome, StopReason, claim_words, number_words
 from richobs.core.policies import TIE
-from richobs.core.types import Floats, Member
-from richobs.learners.betting.candidates import Accounts, Candidate, lost_sums
-from richobs.learners.betting.events import AgreementTested, ClaimClosed
-from richobs.learners.betting.state import PHASE, SHARES, BettingSearch
+from richobs.core.types import Floats, Ints, Member, Observations
+from richobs.learners.betting.candidate import Accounts, Candidate, lost_sums
+from richobs.learners.betting.events import PHASE, AgreementTested, ClaimClosed
+from richobs.learners.betting.values import Ranges, top_values
 from richobs.stats import bets
-from richobs.stats.shares import Supposed
+from richobs.stats.shares import Series, Share, Supposed
 
+if TYPE_CHECKING:  # the loop calls this module
+    from richobs.learners.betting.search import BettingSearch
+
+SHARES = {  # of delta
+    "bets": 0.395,
+    "averages": 0.1,
+    "interval": 0.15,
+    "agreement": 0.15,
+    "root": 0.195,
+    "reserve": 0.01,  # kept for what takes over from a search that does not end
+}
+FIRST_LOOK = 32  # first observations before the first look
+NEXT_LOOK = 1.5  # sizes of looks grow by this factor
 ASSUMPTIONS = ("rewards lie in the declared ranges", REACTIVE, REALIZABLE)  # transitions may be random
 SMALLEST_BET = 1 / 16  # of epsilon, on returns
 LOOK_AGAIN = 1.03  # an interval is looked at again after so many times the episodes
@@ -36,6 +53,81 @@ REASONS: dict[Means, StopReason] = {
     "fallback": StopReason.NEAR_OPTIMAL,
     "nothing": StopReason.EPISODES_SPENT,
 }
+
+
+class Top(NamedTuple):
+    """The root with the largest upper bound."""
+
+    member: int
+    looked: int  # first observations at the last look; 0 before the first
+    mean: float  # of its values at all first observations so far
+    variance: float
+
+
+class Roots:
+    """Means of max_a f_0(x_0, a) and upper bounds on them, for the living members of level 0.
+
+    First observations have one law whatever is played, so all episodes count. Looks are taken after numbers of observations
+    that were fixed before anything was played, in the middle of a batch where need be.
+    """
+
+    def __init__(self, functions: FunctionClass, share: Share, ranges: Ranges):
+        """Starts with the ranges that the class declares.
+
+        Args:
+            functions: the class.
+            share: probability with which the bound of Q* may fail at any look.
+            ranges: of rewards and values.
+        """
+        self._rounding = bets.ZETA * functions.horizon * ranges.scale
+        self._functions = functions
+        self._looks = Series(share)
+        self._low, self._high = functions.value_bounds(0)
+        self._sum, self._squares = np.zeros((2, len(self._high)))
+        self._due, self._looked = FIRST_LOOK, 0
+        self.upper = np.minimum(self._high, ranges.most)  # [N_0]
+        self.n = 0
+
+    def promise(self, members: Ints) -> Floats:
+        """Returns `[m]` what members seem to be worth at the root."""
+        mean = self._sum[members] / self.n if self.n else self.upper[members]
+        return np.minimum(mean, self.upper[members])
+
+    def largest(self, members: Ints) -> float:
+        """Returns U: the most that one of the members, Q* among them, may be worth at the root."""
+        return float(self.upper[members].max()) + self._rounding
+
+    def top(self, members: Ints) -> "Top":
+        """Returns the member that U comes from, and its values at what was seen."""
+        member = int(members[self.upper[members].argmax()])
+        mean = float(self._sum[member] / max(self.n, 1))
+        variance = max(float(self._squares[member] / max(self.n, 1)) - mean**2, 0.0)
+        return Top(member, self._looked, mean, variance)
+
+    def absorb(self, x: Observations, members: Ints) -> None:
+        """Adds first observations `[n, ...]`, and takes a look where one is due; only living members matter."""
+        while len(x):
+            part, x = x[: self._due - self.n], x[self._due - self.n :]
+            top = top_values(self._functions, 0, members, part)
+            self._sum[members] += top.values.sum(axis=1)[top.group]
+            self._squares[members] += (top.values**2).sum(axis=1)[top.group]
+            self.n += len(part)
+            if self.n == self._due:
+                self._due = math.ceil(NEXT_LOOK * self._due)
+                self._look(members)
+
+    def _look(self, members: Ints) -> None:
+        share, self._looked = self._looks.next(), self.n
+        mean = self._sum[members] / self.n
+        variance = np.maximum(self._squares[members] / self.n - mean**2, 0.0)
+        bound = bets.upper_bound_of_mean(mean, variance, self.n, self._low[members], self._high[members], share)
+        self.upper[members] = np.minimum(self.upper[members], bound)
+        share.claim(UPPER, (), self.n, self.largest(members))
+
+
+def agreement_bets(epsilon: float, ranges: Ranges, horizon: int) -> bets.Agreement:
+    """Returns the bets of agreement: epsilon less what rounding may hide, and the largest loss at a stop."""
+    return bets.Agreement.of(epsilon - ranges.rounded, max(ranges.jump, epsilon), horizon)
 
 
 @dataclass(frozen=True)
@@ -104,7 +196,7 @@ class Closed(NamedTuple):
     agreement: AgreementRecord | None = None
 
 
-def closed(search: BettingSearch, candidate: Candidate) -> Closed | None:
+def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
     """Returns what certifies the candidate, or the only survivor; None where nothing does yet."""
     space, epsilon, own = search.survivors, search.epsilon, candidate.accounts
     aim = search.threshold
@@ -140,7 +232,7 @@ def closed(search: BettingSearch, candidate: Candidate) -> Closed | None:
     return found
 
 
-def _check_bounds(search: BettingSearch) -> None:
+def _check_bounds(search: "BettingSearch") -> None:
     """Raises `BrokenPromise` where W of a candidate exceeds U: that contradicts the assumptions and certifies nothing."""
     if search.upper < search.lower:
         raise BrokenPromise(
@@ -150,7 +242,7 @@ def _check_bounds(search: BettingSearch) -> None:
         )
 
 
-def _agreement(search: BettingSearch, own: Accounts) -> AgreementRecord | None:
+def _agreement(search: "BettingSearch", own: Accounts) -> AgreementRecord | None:
     """Bets, for every survivor f at once, against E[D_f] >= epsilon; returns the numbers where all of them win [B3.2]."""
     account, bet, space = own.agreement, search.agreement, search.survivors
     needed = math.log(bets.death(Supposed(account.amount)))
@@ -203,7 +295,7 @@ def _agreement(search: BettingSearch, own: Accounts) -> AgreementRecord | None:
     )
 
 
-def _digest(search: BettingSearch) -> str:
+def _digest(search: "BettingSearch") -> str:
     """Returns the SHA-256 of the surviving members, level by level."""
     digest = hashlib.sha256()
     for h in range(search.functions.horizon):
@@ -211,7 +303,7 @@ def _digest(search: BettingSearch) -> str:
     return digest.hexdigest()
 
 
-def _interval(search: BettingSearch, own: Accounts | None) -> IntervalRecord:
+def _interval(search: "BettingSearch", own: Accounts | None) -> IntervalRecord:
     """Returns the numbers that U and the policy's W rest on."""
     root = search.roots.top(search.survivors.living(0))
     return IntervalRecord(
@@ -228,7 +320,7 @@ def _interval(search: BettingSearch, own: Accounts | None) -> IntervalRecord:
     )
 
 
-def best_interval(search: BettingSearch, candidate: Candidate) -> Closed:
+def best_interval(search: "BettingSearch", candidate: Candidate) -> Closed:
     """Returns the candidate with the largest W once the episodes are spent.
 
     W is the smallest possible total where no candidate has accounts yet.
@@ -245,7 +337,7 @@ def best_interval(search: BettingSearch, candidate: Candidate) -> Closed:
     return best
 
 
-def outcome(search: BettingSearch, found: Closed) -> Outcome:
+def outcome(search: "BettingSearch", found: Closed) -> Outcome:
     """Returns the answer: the policy, the claim in words, and every share of delta that was spent."""
     own, episodes = found.accounts, search.engine.ledger.total
     certified = found.by not in ("nothing", "worth it", "not worth it")
@@ -299,7 +391,7 @@ def outcome(search: BettingSearch, found: Closed) -> Outcome:
     )
 
 
-def _lower(search: BettingSearch, own: Accounts | None) -> float:
+def _lower(search: "BettingSearch", own: Accounts | None) -> float:
     """Returns W of a candidate: the smallest possible total where it has no accounts."""
     return search.ranges.least if own is None else own.lower
 
@@ -313,7 +405,7 @@ def _assumptions(log: Episodes | None) -> tuple[str, ...]:
     return (*ASSUMPTIONS, words)
 
 
-def _remarks(search: BettingSearch, found: Closed) -> tuple[str, ...]:
+def _remarks(search: "BettingSearch", found: Closed) -> tuple[str, ...]:
     """Returns, in words, what is missing where nothing was certified, and a threshold that was not decided."""
     aim, lower = search.threshold, _lower(search, found.accounts)
     if aim is not None and lower < aim <= search.upper:
@@ -322,7 +414,7 @@ def _remarks(search: BettingSearch, found: Closed) -> tuple[str, ...]:
     return _missing(search, found)
 
 
-def _missing(search: BettingSearch, found: Closed) -> tuple[str, ...]:
+def _missing(search: "BettingSearch", found: Closed) -> tuple[str, ...]:
     """Returns, in words, what is missing where nothing was certified."""
     if found.by != "nothing":
         return ()

@@ -7,16 +7,26 @@ P of them in the panel that makes forecasts, n samples.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from richobs.core.errors import BrokenPromise
 from richobs.core.functions import FunctionClass
 from richobs.core.types import Floats, Ints, Mask, Member
-from richobs.learners.betting.cells import Cells
-from richobs.learners.betting.forecasts import CONSTANTS, PRIORS, forecasts, variances
-from richobs.learners.betting.ranges import Ranges
-from richobs.learners.betting.reading import Largest, Steps, taken_values, top_values
+from richobs.learners.betting.values import (
+    CONSTANTS,
+    PRIORS,
+    Cells,
+    Fit,
+    Largest,
+    Ranges,
+    Samples,
+    forecasts,
+    taken_values,
+    top_values,
+    variances,
+)
 from richobs.stats import bets
 from richobs.stats.shares import Share
 
@@ -44,7 +54,7 @@ class ListedSurvivors:
         self._missed = np.zeros((H, len(PRIORS), N))
         self._constant_loss = np.zeros((H, len(CONSTANTS), N), dtype=np.float32)
         self._seen = np.zeros(H, dtype=np.int64)
-        self._history: list[Sequence[Steps]] = []
+        self._history: list[Sequence[Samples]] = []
         self._cells = Cells(N)  # mean errors y - f at what came again, over all levels
         self._choose_panel(np.zeros(N))
 
@@ -55,7 +65,7 @@ class ListedSurvivors:
 
     @property
     def log_bound(self) -> float:
-        """The same, which is cheap to tell here."""
+        """The same as `log_size`, which is cheap for a list."""
         return self.log_size
 
     @property
@@ -83,7 +93,7 @@ class ListedSurvivors:
     def __contains__(self, member: Member) -> bool:
         return bool(np.isin(member, self._members))
 
-    def absorb(self, steps: Sequence[Steps], t: int) -> int:
+    def absorb(self, steps: Sequence[Samples], t: int) -> int:
         """Settles the bets of the t-th batch, drops functions that died, and returns how many did.
 
         All forecasts come from earlier batches; the values f(x, a) of this one choose among them.
@@ -118,7 +128,7 @@ class ListedSurvivors:
         self._drop(dead)
         return int(dead.sum())
 
-    def _values(self, h: int, step: Steps) -> tuple[Floats, Floats, Mask]:
+    def _values(self, h: int, step: Samples) -> tuple[Floats, Floats, Mask]:
         """Returns `[N, n]` f(x, a) and `[N, n]` y on the scale of bets, and `[N]` who predicts what cannot be earned."""
         taken = taken_values(self.functions, h, self._members, step.x, step.actions)
         y = np.tile(step.rewards, (len(self._members), 1))
@@ -195,9 +205,20 @@ class ListedSurvivors:
             logs += (least - own) / (2 * s) - np.log(total + np.exp((least - own) / (2 * s)))
         return logs
 
-    def fit(self, first: Mask) -> "ListedFit":
+    def fit(self, first: Mask) -> Fit:
         """Returns how well the survivors among `first` `[N]` fit."""
-        return ListedFit(self, self._log_weights(), first)
+        logs = self._log_weights()
+        may_be_drawn = np.where(first, logs, -np.inf)
+        return Fit(partial(self._behind, logs, may_be_drawn), partial(self._drawn, may_be_drawn))
+
+    def _behind(self, logs: Floats, may_be_drawn: Floats, member: Member) -> float:
+        """Returns by how many nats the best survivor fits better than a given one."""
+        return float(may_be_drawn.max() - logs[self.root(member)])
+
+    def _drawn(self, logs: Floats, rng: np.random.Generator) -> Member:
+        """Returns a survivor at random in proportion to its weight."""
+        chances = np.exp(logs - logs.max())
+        return int(self._members[rng.choice(len(chances), p=chances / chances.sum())])
 
     def largest(self, values: Mapping[int, Floats]) -> Largest:
         """Returns the largest sum over levels of values `[A, N]` of one function."""
@@ -205,23 +226,3 @@ class ListedSurvivors:
         which, each = sums.argmax(axis=1), np.arange(len(sums))
         parts = {h: level[each, which] for h, level in values.items()}
         return Largest(sums[each, which], parts, dict.fromkeys(values, self._members[which]))
-
-
-class ListedFit:
-    """How well listed functions fit what was seen."""
-
-    def __init__(self, space: ListedSurvivors, logs: Floats, first: Mask):
-        """Takes the survivors, `[N]` logarithms of weights, and `[N]` who may be drawn."""
-        self._space = space
-        self._logs = logs
-        self._first = first
-
-    def behind(self, member: Member) -> float:
-        """Returns by how many nats the best survivor fits better than a given one."""
-        return float(self._logs[self._first].max() - self._logs[self._space.root(member)])
-
-    def draw(self, rng: np.random.Generator) -> Member:
-        """Returns a survivor at random in proportion to its weight."""
-        logs = np.where(self._first, self._logs, -np.inf)
-        chances = np.exp(logs - logs.max())
-        return int(self._space.living(0)[rng.choice(len(chances), p=chances / chances.sum())])

@@ -1,0 +1,407 @@
+"""What functions say about what was played: their values, on the scale of bets, and forecasts of what comes next.
+
+At a level bets see f and y = r + max_a f_{h+1}(x', a) as numbers in [0, 1] (`Ranges`). Each distinct row of values is read
+once (`taken_values`, `top_values`). Forecasts of y come from the past alone: they decide which bets win, never whether a
+claim is true. Shapes: H levels, m members, G groups of equal rows, n samples, P priors, M forecasters, C kinds of u.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from richobs.core.environment import Environment, Episodes, step_range
+from richobs.core.errors import InvalidInput
+from richobs.core.functions import FunctionClass
+from richobs.core.policies import TIE
+from richobs.core.types import Floats, Ints, Mask, Member, Observations
+from richobs.stats.bets import LEAST_VARIANCE, ZETA
+from richobs.stats.grouping import kinds, numbered
+
+SURELY = 1e-6  # share of the range by which rounding may push the rewards so far plus a value of Q* out of it
+AT_ONCE_VALUES = 1 << 16  # values of functions that are read at once: few enough for a processor's cache
+FEW_VALUES = 1 << 12  # members times samples up to which values are read for each member and each sample
+PRIORS = np.array([0.25, 0.01])  # squared error that a forecast is given before its first sample
+CONSTANTS = np.linspace(0.0, 1.0, 9)  # forecasters beside the members
+FARTHEST = 60.0  # nats behind the best at which a forecaster's weight is as good as 0
+MOST_NUMBERS = 4_000_000  # sums that are held at once; cells that would need more are not kept
+SHRINK = 1.0  # samples that the forecast of the class counts as, in the mean of a cell
+SHRINK_VARIANCE = 2.0  # samples that the overall squared error counts as, in the squared error of a cell
+UNSEEN = 0  # place of all pairs without a cell: nothing is ever added there
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """What is surely true of rewards, totals, y and values under Q*, in the problem's own units.
+
+    Bets see values of a level less the smallest y that is possible there, divided by the width of its range. That range
+    comes from the rewards of one step and the values of the next level, so one large loss that good policies avoid does not
+    make all other differences tiny.
+    """
+
+    least: float  # smallest total of an episode
+    most: float  # largest total
+    low: Floats  # [H] smallest y; never above 0
+    width: Floats  # [H] of the range of y
+    rest: Floats  # [H] the least that any policy earns from a level on, in expectation; never above 0
+    jump: float  # largest value less `rest`
+    slack: float  # how far rounding may push the rewards so far plus a value of Q* out of the range of totals
+    ties: float = 0.0  # what a greedy policy may lose because nearly equal actions count as equal
+
+    @classmethod
+    def of(cls, env: Environment, functions: FunctionClass) -> "Ranges":
+        """Returns the ranges that an environment declares and a class implies.
+
+        For Q*, y is at least the smallest reward plus the smallest value of the next level (0 where the episode ends), and
+        at least what the smallest total leaves after the largest possible rewards before. The same holds from above. Every
+        range is widened to hold 0, and to be no narrower than what is added up in it is large, so that rounding errors are
+        small beside its width.
+
+        """
+        H = functions.horizon
+        lowest, highest = step_range(env)
+        least, most = (float(v) for v in env.reward_range)
+        bounds = [functions.value_bounds(h) for h in range(H)]
+        bottom = np.array([float(b[0].min()) for b in bounds] + [0.0])
+        top = np.array([float(b[1].max()) for b in bounds] + [0.0])
+        levels = np.arange(H)
+        before_least = np.maximum(levels * min(lowest, 0.0), least - (H - levels) * max(highest, 0.0))
+        before_most = np.minimum(levels * max(highest, 0.0), most - (H - levels) * min(lowest, 0.0))
+        low = np.maximum(lowest + np.minimum(bottom[1:], 0.0), least - before_most)
+        high = np.minimum(highest + np.maximum(top[1:], 0.0), most - before_least)
+        low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+        size = max(abs(lowest), abs(highest))
+        high = np.maximum(high, low + np.maximum(size, np.maximum(np.abs(bottom), np.abs(top))[1:]))
+        rest = np.minimum(np.maximum((H - levels) * min(lowest, 0.0), least - before_most), 0.0)
+        # Rewards of one sign are rounded relative to a sum that the totals bound; others may cancel.
+        scale = max(most - least, float((high - low).max()))
+        slack = SURELY * max(scale, H * size if lowest < 0 else 0.0) + H * ZETA * scale
+        return cls(least, most, low, high - low, rest, float((top[:-1] - rest).max()), slack, lost_to_ties(functions))
+
+    @classmethod
+    def plain(cls, functions: FunctionClass) -> "Ranges":
+        """Returns the ranges of nonnegative rewards whose totals are at most 1."""
+        H = functions.horizon
+        top = max(float(functions.value_bounds(h)[1].max()) for h in range(H))
+        return cls(0.0, 1.0, np.zeros(H), np.ones(H), np.zeros(H), top, SURELY + H * ZETA, lost_to_ties(functions))
+
+    @property
+    def span(self) -> float:
+        """Width of the range of totals."""
+        return self.most - self.least
+
+    @property
+    def scale(self) -> float:
+        """The largest width of a level's range, or of the totals: declared rounding errors are shares of it."""
+        return max(float(self.width.max()), self.span)
+
+    @property
+    def rounded(self) -> float:
+        """What rounding may hide of a policy's loss: every value of Q* is off by a small part of ZETA of the range."""
+        return 2 * len(self.width) * ZETA * self.scale
+
+    @property
+    def hidden(self) -> float:
+        """What the greedy policy of Q* may lose: to rounding, and to ties. Agreement counts ties among the gaps."""
+        return self.rounded + self.ties
+
+    def unit(self, level: int, values: Floats) -> Floats:
+        """Returns values of f or y at a level on the scale of bets; those outside of the range are cut to it."""
+        return np.clip((values - self.low[level]) / self.width[level], 0.0, 1.0)
+
+    def impossible(self, totals: Floats) -> Mask:
+        """Returns `[m]` which rows of expected totals `[m, n]`, rewards so far and what is predicted, leave their range."""
+        return np.any((totals > self.most + self.slack) | (totals < self.least - self.slack), axis=1)
+
+    def unit_totals(self, totals: Floats) -> Floats:
+        """Returns totals of episodes as numbers in [0, 1]."""
+        return np.clip((totals - self.least) / self.span, 0.0, 1.0)
+
+
+def lost_to_ties(functions: FunctionClass) -> float:
+    """Returns what all levels may lose because `greedy_actions` takes a smaller action that is worse by at most TIE."""
+    largest = [max(1.0, *map(abs, functions.value_range(h))) for h in range(functions.horizon)]
+    return float(TIE * (functions.n_actions - 1) * sum(largest))
+
+
+class Samples(NamedTuple):
+    """What the episodes of a batch did at one level; episodes that were over before are left out."""
+
+    x: Observations  # [n, ...]
+    actions: Ints  # [n]
+    rewards: Floats  # [n]
+    before: Floats  # [n] rewards of the levels before
+    next_x: Observations  # [n, ...] what was seen at the next level; empty at the last one
+    goes_on: Mask  # [n] whether the episode was still going on there
+
+
+def samples_of(played: Episodes) -> list[Samples]:
+    """Returns what episodes did, level by level."""
+    H, n = played.levels, played.n
+    over = list(played.ended) if played.ended else [np.zeros(n, dtype=bool)] * H
+    before = np.zeros(n)
+    samples = []
+    for h in range(H):
+        here = np.flatnonzero(~over[h])
+        last = h == H - 1
+        next_x = played.observations[h][:0] if last else played.observations[h + 1][here]
+        goes_on = np.zeros(len(here), dtype=bool) if last else ~over[h + 1][here]
+        rewards = played.rewards[h][here]
+        samples.append(
+            Samples(played.observations[h][here], played.actions[h][here], rewards, before[here], next_x, goes_on)
+        )
+        before = before + played.rewards[h]
+    return samples
+
+
+class Fit(NamedTuple):
+    """How well survivors fit what was seen; it is in use only until the survivors change."""
+
+    behind: Callable[[Member], float]  # by how many nats the best survivor fits better than a given one
+    draw: Callable[[np.random.Generator], Member]  # a survivor at random, in proportion to its weight
+
+
+class Largest(NamedTuple):
+    """At least the largest sum over levels of something that survivors' members contribute, with who attains it."""
+
+    total: Floats  # [A]
+    parts: Mapping[int, Floats]  # per level [A]
+    members: Mapping[int, Ints]  # per level [A]
+
+
+class Rows(NamedTuple):
+    """Values of members on n samples, each distinct row once."""
+
+    values: Floats  # [G, n]
+    group: Ints  # [m] which row each member has
+
+
+class Known(NamedTuple):
+    """Values on samples that all came before: members that share a row of the pairs (or a column) have equal ones."""
+
+    values: Floats  # [G, n] distinct rows
+    row: Ints  # [R] which of them each row of the pairs has, or each column
+
+
+def taken_values(functions: FunctionClass, level: int, members: Ints, x: Observations, actions: Ints) -> Rows:
+    """Returns f(x, a) of members at the actions that were taken."""
+    if len(members) * len(x) <= FEW_VALUES:
+        return _grouped(read(functions, level, x, members, partial(_of_actions, actions)))
+    some, place = distinct(x)
+    group = np.zeros(len(members), dtype=np.int64)
+    parts: list[tuple[Ints, Floats]] = []  # samples, values of the groups of one action
+    of_part: list[Ints] = []  # per action [m]
+    for action in np.unique(actions):
+        mine = np.flatnonzero(actions == action)
+        seen, inverse = np.unique(place[mine], return_inverse=True)
+        a = int(action)
+        reps, rep = functions.kinds(level, members, a)
+        values = read(functions, level, x[some[seen]], reps, partial(_of_action, a))
+        first, row = kinds(*values.T)
+        parts.append((mine, values[first][:, inverse]))
+        of_part.append(row[rep])
+    for rows, (_, values) in zip(of_part, parts, strict=True):
+        _, group = numbered(group * len(values) + rows, (int(group.max(initial=0)) + 1) * len(values))
+    result = np.empty((int(group.max(initial=0)) + 1, len(x)))
+    one = np.empty(len(result), dtype=np.int64)
+    one[group] = np.arange(len(members))  # a member of each group
+    for rows, (mine, values) in zip(of_part, parts, strict=True):
+        result[:, mine] = values[rows[one]]
+    return Rows(result, group)
+
+
+def _of_action(action: int, values: Floats) -> Floats:
+    return values[:, :, action]
+
+
+def _of_actions(actions: Ints, values: Floats) -> Floats:
+    """Returns `[m, n]` the values of an action for each sample, out of values `[m, n, K]`."""
+    return values[:, np.arange(len(actions)), actions]
+
+
+def _largest(values: Floats) -> Floats:
+    """Returns `[m, n]` the largest of values `[m, n, K]`."""
+    return np.asarray(values.max(axis=2))
+
+
+def _grouped(values: Floats) -> Rows:
+    """Returns the distinct rows of values `[m, n]`."""
+    if len(values) == 1:
+        return Rows(values, np.zeros(1, dtype=np.int64))
+    first, row = kinds(*values.T)
+    return Rows(values[first], row)
+
+
+def top_values(functions: FunctionClass, level: int, members: Ints, x: Observations) -> Rows:
+    """Returns max_a f(x, a) of members."""
+    if not len(x):
+        return Rows(np.zeros((1, 0)), np.zeros(len(members), dtype=np.int64))
+    if len(members) * len(x) <= FEW_VALUES:
+        return _grouped(read(functions, level, x, members, _largest))
+    some, place = distinct(x)
+    reps, rep = functions.kinds(level, members, 0)
+    values = read(functions, level, x[some], reps, _largest)
+    first, row = kinds(*values.T)
+    return Rows(values[first][:, place], row[rep])
+
+
+def read(
+    functions: FunctionClass, level: int, x: Observations, members: Ints, pick: Callable[[Floats], Floats]
+) -> Floats:
+    """Returns `[m, n]` what `pick` takes of the values `[m, n, K]`, a part of the members at a time.
+
+    Raises:
+        InvalidInput: a value is not a number in the range that the class declares.
+    """
+    low, high = functions.value_range(level)
+    tolerance = ZETA * max(1.0, high - low)
+    step = max(1, AT_ONCE_VALUES // max(1, len(x) * functions.n_actions))
+    parts = []
+    for first in range(0, len(members), step):
+        values = functions.values(level, x, members[first : first + step])
+        if not (values.min() >= low - tolerance and values.max() <= high + tolerance):  # also where a value is NaN
+            raise InvalidInput(f"a function of level {level} has a value that is not a number in [{low:g}, {high:g}].")
+        parts.append(np.asarray(pick(values), dtype=np.float64))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def digests(x: Observations, actions: Ints | None = None) -> set[bytes]:
+    """Returns 16 bytes for each observation `[n, ...]`, with its action `[n]` where they are given."""
+    salts = np.zeros(len(x), dtype=np.int64) if actions is None else actions.astype(np.int64)
+    return {
+        hashlib.blake2b(row.tobytes(), digest_size=16, salt=salt.tobytes()).digest()
+        for row, salt in zip(np.asarray(x), salts, strict=True)
+    }
+
+
+def distinct(x: Observations) -> tuple[Ints, Ints]:
+    """Returns the place of the first of each distinct observation, and `[n]` which of them each is."""
+    known: dict[bytes, int] = {}
+    place = np.array([known.setdefault(row.tobytes(), len(known)) for row in np.asarray(x)], dtype=np.int64)
+    first = np.zeros(len(known), dtype=np.int64)
+    first[place[::-1]] = np.arange(len(place))[::-1]
+    return first, place
+
+
+def variances(missed: Floats, seen: int) -> Floats:
+    """Returns `[P, C]` s^2: the mean squared error of the forecasts so far, the prior counted as one sample.
+
+    Args:
+        missed: `[P, C]` sums of squared errors.
+        seen: number of samples.
+    """
+    return np.maximum((PRIORS[:, None] + missed) / (1 + seen), LEAST_VARIANCE)
+
+
+def forecasts(loss: Floats, constant_loss: Floats, variance: Floats, counts: Floats, sums: Floats) -> Floats:
+    """Returns `[P, C, n]` what y = r + u(x') is expected to be.
+
+    It is the mean of the members of the level and a few constants, weighted by exp(-loss / 2 s^2). The loss is their squared
+    error against u's y so far, and s^2 the forecast's own mean squared error.
+
+    Args:
+        loss: `[M, C]` squared errors of forecasters so far.
+        constant_loss: `[9, C]` those of the constants.
+        variance: `[P, C]` s^2.
+        counts: `[M]` how many members each forecaster stands for.
+        sums: `[M, n]` sum of their values.
+    """
+    least = np.minimum(loss.min(axis=0), constant_loss.min(axis=0))
+    result = np.empty((*variance.shape, sums.shape[1]))
+    for k, s in enumerate(variance):
+        weight = np.exp(np.maximum((least - loss) / (2 * s), -FARTHEST))
+        constant = np.exp(np.maximum((least - constant_loss) / (2 * s), -FARTHEST))
+        total = counts @ weight + constant.sum(axis=0)
+        result[k] = (weight.T @ sums + (CONSTANTS @ constant)[:, None]) / total[:, None]
+    return result
+
+
+class Cells:
+    """Forecasts from what followed the same observation and action before.
+
+    A class need not hold E[y | x, a] for its wrong functions, and then no mean of its members forecasts y well. Where
+    observations come again, what was seen there does. A cell is an observation with an action that came again. For every
+    row (a function, or a column of pairs) it keeps a mean, and the squared error of that mean as a forecast. Shapes: N rows.
+    """
+
+    def __init__(self, rows: int):
+        """Starts with nothing seen."""
+        self._known: dict[tuple[bytes, int], int] = {}
+        self._count = np.zeros(1)
+        self._total, self._square = np.zeros((2, rows, 1))
+        self._seen = 0
+        self._room: int | None = None  # number of cells, where it does not depend on the number of rows
+        self.missed = np.zeros(rows)  # [N] squared errors of these forecasts so far
+        self.others_missed = np.zeros(rows)  # [N] squared errors of the forecasts that they start from
+
+    def places(self, x: Observations, actions: Ints) -> Ints:
+        """Returns `[n]` the cell of each sample. A pair gets one when it is seen again: what never repeats takes no room."""
+        result = np.full(len(actions), UNSEEN)
+        for i, (row, action) in enumerate(zip(np.asarray(x), actions.tolist(), strict=True)):
+            key = (row.tobytes(), action)
+            place = self._known.get(key)
+            if place is None:
+                self._known[key] = UNSEEN
+                continue
+            if place == UNSEEN:
+                place = self._known[key] = self._new()
+            result[i] = place
+        return result
+
+    def _new(self) -> int:
+        """Returns a new cell, or UNSEEN where there is no room."""
+        rows, place = self._total.shape
+        if place >= (MOST_NUMBERS // rows if self._room is None else self._room):
+            return UNSEEN
+        self._count = np.append(self._count, 0.0)
+        self._total, self._square = (
+            np.append(sums, np.zeros((rows, 1)), axis=1) for sums in (self._total, self._square)
+        )
+        return place
+
+    def limit(self, rows: int | None) -> None:
+        """Keeps as many cells as there is room for with so many rows, whatever the rows are; None ends this."""
+        self._room = None if rows is None else MOST_NUMBERS // rows
+
+    def forecast(self, place: Ints, start: Floats) -> Floats:
+        """Returns `[N, n]` the mean at each sample's cell, with the start `[N, n]` counted as SHRINK samples."""
+        return (SHRINK * start + self._total[:, place]) / (SHRINK + self._count[place])
+
+    def variance(self, place: Ints) -> Floats:
+        """Returns `[N, n]` the squared error of the forecasts at each sample's cell."""
+        overall = (PRIORS[0] + self.missed) / (1 + self._seen)
+        own = (SHRINK_VARIANCE * overall[:, None] + self._square[:, place]) / (SHRINK_VARIANCE + self._count[place])
+        return np.maximum(own, LEAST_VARIANCE)
+
+    @property
+    def serve_better(self) -> Mask:
+        """`[N]` whether these forecasts were better so far than those that they start from."""
+        return self.missed < self.others_missed
+
+    def add(self, place: Ints, values: Floats, errors: Floats, others_errors: Floats) -> None:
+        """Adds samples.
+
+        Args:
+            place: `[n]` as `places` gave them.
+            values: `[N, n]` what the means are of.
+            errors: `[N, n]` of these forecasts.
+            others_errors: `[N, n]` of the forecasts that they started from.
+        """
+        squares = errors**2
+        self.missed = self.missed + squares.sum(axis=1)
+        self.others_missed = self.others_missed + (others_errors**2).sum(axis=1)
+        self._seen += len(place)
+        cells, inverse = np.unique(place, return_inverse=True)
+        which = np.zeros((len(place), len(cells)))
+        which[np.arange(len(place)), inverse] = place != UNSEEN
+        self._count[cells] += which.sum(axis=0)
+        self._total[:, cells] += values @ which
+        self._square[:, cells] += squares @ which
+
+    def take(self, rows: Ints) -> None:
+        """Keeps some of the rows, in the order given; a row may be taken twice."""
+        self._total, self._square = self._total[rows], self._square[rows]
+        self.missed, self.others_missed = self.missed[rows], self.others_missed[rows]
