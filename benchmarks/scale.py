@@ -40,7 +40,7 @@ from richobs.classes import Layered, TableLevel
 from richobs.core.environment import AT_ONCE, call_size
 from richobs.core.executors import Spec, Workers
 from richobs.core.policies import Policy, Uniform
-from richobs.engines import PacedEnvironment
+from richobs.engines import Calls
 
 TARGET = Path(__file__).parents[1] / "docs" / "figures" / "scale.png"
 WORKERS = (1, 2, 4, 8)
@@ -146,7 +146,7 @@ def warm(pool: Executor, n: int) -> None:
 
 def seconds_of_request(workers: Workers) -> float:
     """Returns how long one request takes; a small one goes before, so that workers know the environment."""
-    env = PacedEnvironment(Sleeper(EPISODE), functions=FUNCTIONS, workers=workers)
+    env = Calls(Sleeper(EPISODE), functions=FUNCTIONS, workers=workers)
     env.play(Uniform(2), 16, np.random.default_rng(1))
     begin = time.monotonic()
     played = env.play(Uniform(2), REQUEST, np.random.default_rng(2))

@@ -28,8 +28,7 @@ from richobs.core.queries import Answer, Query
 from richobs.core.settings import Settings
 from richobs.core.units import UnitFunctions, Units
 from richobs.engines import CountedEngine, StreamEngine
-from richobs.engines.base import RoundingWatch
-from richobs.engines.recorded import pack_answer, unpack_answer
+from richobs.engines.answers import pack_answer, unpack_answer
 from richobs.learners import learner
 from richobs.learners.lsvee.consensus import consensus
 from richobs.learners.lsvee.events import ConsensusTested
@@ -283,11 +282,14 @@ class TestRounding:
 
     def test_a_run_refuses_them_when_they_come(self):
         query = Query.along((0,), 10, [np.arange(3)], purpose="p")
-        watch = RoundingWatch(Rounded(1e-6), 0.01)
-        assert watch.ask(query).n == 10
-        assert watch.rounding == 1e-6
+        play = Rounded(1e-6).engine
+        play.draw = lambda query, visit: Rounded(1e-6).ask(query)
+        play.epsilon = 0.01
+        assert play.ask(query).n == 10
+        assert play.rounding == 1e-6
+        play.epsilon = 0.005
         with pytest.raises(PrecisionError, match=r"more than a hundredth of epsilon = 0\.005"):
-            RoundingWatch(Rounded(1e-6), 0.005).ask(query)
+            play.ask(query)
 
     def test_groups_are_known_as_the_worst_of_them(self):
         joined = Moments.concatenate([self.moments(0.1, 1e-9), self.moments(0.2, 1e-7), self.moments(0.3, 0.0)])

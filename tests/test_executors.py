@@ -21,10 +21,9 @@ from richobs.core.executors import Spec, Workers, do_task
 from richobs.core.ledger import Ledger
 from richobs.core.policies import OpenLoop, Uniform
 from richobs.core.queries import LevelMoments, LevelSteps, Query
-from richobs.engines import PacedEnvironment, StreamEngine
-from richobs.engines.base import parts_of
-from richobs.engines.paced import play_call
-from richobs.engines.recorded import pack_answer
+from richobs.engines import Calls, StreamEngine
+from richobs.engines.answers import pack_answer
+from richobs.engines.calls import parts_of, play_call
 from richobs.runs.store import StoredRun
 
 ROOTS = [[[0.72, 0.18], [0.18, 0.72]], [[0.82, 0.1], [0.2, 0.8]], [[0.18, 0.8], [0.6, 0.7]]]
@@ -395,9 +394,9 @@ class TestSameBytes:
         query = Query(richobs.LearnedPolicy(functions, (1, 2)), 60, "x", episodes=True)
         one, two = (
             pack_answer(
-                StreamEngine(
-                    PacedEnvironment(env, functions=functions, workers=workers), functions, seed=0, ledger=Ledger()
-                ).ask(query)
+                StreamEngine(Calls(env, functions=functions, workers=workers), functions, seed=0, ledger=Ledger()).ask(
+                    query
+                )
             )
             for workers in (Workers(), Workers(1, processes))
         )
@@ -424,7 +423,7 @@ class TestSameBytes:
 
 class TestCalls:
     def test_every_call_has_numbers_of_its_own(self):
-        played = PacedEnvironment(Own()).play(Uniform(2), 320, np.random.default_rng(0))
+        played = Calls(Own()).play(Uniform(2), 320, np.random.default_rng(0))
         calls = {tuple(np.concatenate([part.observations[0], part.actions[0]])) for part in cut(played, 20)}
         assert len(calls) == 16
 
@@ -437,7 +436,7 @@ class TestCalls:
 
     def test_512_episodes_are_enough_for_eight_workers(self, threads):
         workers = Workers(1, threads)
-        env = PacedEnvironment(Own(), workers=workers)
+        env = Calls(Own(), workers=workers)
         for draw, tasks in enumerate((15, 31)):  # the first call of all is made here
             env.play(Uniform(2), 512, np.random.default_rng(draw))
             assert threads.tasks == tasks
@@ -454,7 +453,7 @@ class TestCalls:
                 calls[key] = answer
 
         def play():
-            env = PacedEnvironment(Own(), Notes(), workers=Workers(1, threads))
+            env = Calls(Own(), Notes(), workers=Workers(1, threads))
             return env.play(Uniform(2), 64, np.random.default_rng(0))
 
         first = play()
@@ -481,20 +480,20 @@ class TestWhatMayBeSent:
             richobs.learn(kind(), FUNCTIONS, **ASKED, executor=threads)
 
     def test_it_is_refused_at_the_first_request_that_is_shared(self, threads):
-        env = PacedEnvironment(OwnGenerator(), workers=Workers(1, threads))
+        env = Calls(OwnGenerator(), workers=Workers(1, threads))
         with pytest.raises(Rejected, match="copies of it do not play the same episodes"):
             env.play(Uniform(2), 32, np.random.default_rng(0))
 
     def test_a_single_hidden_coin_is_noticed(self, threads):
         """One of 16 episodes is compared, and shows a coin of 0.2 with probability 0.32."""
         for seed in range(20):
-            env = PacedEnvironment(HiddenCoin(seed), workers=Workers(1, threads))
+            env = Calls(HiddenCoin(seed), workers=Workers(1, threads))
             with pytest.raises(Rejected, match="copies of it do not play the same episodes"):
                 _ = [env.play(Uniform(2), 64, np.random.default_rng(draw)) for draw in range(10)]
 
     def test_no_call_plays_more_at_once_than_is_declared(self, threads):
         one, two = (
-            PacedEnvironment(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
+            Calls(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
             for workers in (Workers(), Workers(1, threads))
         )
         np.testing.assert_array_equal(one.observations, two.observations)
@@ -503,7 +502,7 @@ class TestWhatMayBeSent:
     @pytest.mark.parametrize("kind", [Unseeded, UnseededCoin, SharedByAll, EachDifferent])
     def test_a_gymnasium_environment_that_ignores_seeds_is_played_by_one_copy(self, kind, threads, caplog):
         env, ledger = richobs.from_gymnasium(kind, horizon=1, reward_range=(-1, 1)), Ledger()
-        paced = PacedEnvironment(env, workers=Workers(1, threads), ledger=ledger)
+        paced = Calls(env, workers=Workers(1, threads), ledger=ledger)
         played = [paced.play(Uniform(2), 64, np.random.default_rng(draw)) for draw in range(10)]
         assert "does not take all its randomness from the seed of its reset" in caplog.text
         assert env.real_episodes == 640  # all of the run was played here
@@ -518,8 +517,8 @@ class TestWhatMayBeSent:
 
     def test_a_policy_of_a_gymnasium_environment_is_shared_once_its_returns_followed_from_seeds(self, threads):
         env, ledger = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5)), Ledger()
-        paced = PacedEnvironment(env, workers=Workers(1, threads), ledger=ledger)
-        one = PacedEnvironment(richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5)))
+        paced = Calls(env, workers=Workers(1, threads), ledger=ledger)
+        one = Calls(richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5)))
         for policy, shared in ((OpenLoop((1, 1)), True), (OpenLoop((0, 0)), False)):  # the second always earns 0
             before = threads.tasks
             for draw in range(20):
@@ -538,7 +537,7 @@ class TestWhatMayBeSent:
         for hidden in range(20):
             made = {"hidden": hidden, "probability": (0.5, 0.8)[hidden % 2], "start": start}
             env = richobs.from_gymnasium(CoinBehindALock, horizon=6, reward_range=(0, 1), **made)
-            paced = PacedEnvironment(env, workers=Workers(1, threads))
+            paced = Calls(env, workers=Workers(1, threads))
             for draw in range(12):
                 paced.play(OpenLoop((3,) * 6), 16, np.random.default_rng(draw))
             shared += env.real_episodes < 12 * 16
@@ -566,14 +565,14 @@ class TestWhatMayBeSent:
 
     def test_a_worker_with_other_settings_is_refused(self, monkeypatch, processes):
         """The bytes of the environment are the same; what it plays is not."""
-        env = PacedEnvironment(Configured(), workers=Workers(1, processes))
+        env = Calls(Configured(), workers=Workers(1, processes))
         env.play(Uniform(2), 32, np.random.default_rng(0))
         monkeypatch.setitem(SETTINGS, "pays", 0.2)
         with pytest.raises(WorkerFailed, match="plays other episodes than the one in this process"):
             richobs.learn(Configured(), FUNCTIONS, **ASKED, executor=processes)
 
     def test_so_is_one_whose_settings_show_only_under_the_policy_that_is_played(self, monkeypatch, processes):
-        env = PacedEnvironment(PaysBehindALock(), workers=Workers(2, processes))
+        env = Calls(PaysBehindALock(), workers=Workers(2, processes))
         env.play(OpenLoop((3,) * 6), 32, np.random.default_rng(0))
         monkeypatch.setitem(SETTINGS, "pays", 0.2)
         with pytest.raises(WorkerFailed, match="plays other episodes than the one in this process"):
@@ -601,7 +600,7 @@ class TestWhatMayBeSent:
     def test_one_that_answers_from_memory_stays(self, threads, caplog):
         env = Own()
         env.deterministic, env.real_episodes = True, 0
-        PacedEnvironment(env, workers=Workers(1, threads)).play(Uniform(2), 64, np.random.default_rng(0))
+        Calls(env, workers=Workers(1, threads)).play(Uniform(2), 64, np.random.default_rng(0))
         assert threads.tasks == 0
         assert "Own is declared deterministic, so it is played in this process" in caplog.text
 
@@ -615,7 +614,7 @@ class TestWhatMayBeSent:
 
     def test_policies_of_python_code_stay_and_the_others_are_sent(self, threads, caplog):
         functions = Callables([lambda level, x: np.array((ROOTS, ENDS)[level][0])[x]], 2, 2)
-        env = PacedEnvironment(Own(), functions=functions, workers=Workers(1, threads))
+        env = Calls(Own(), functions=functions, workers=Workers(1, threads))
         env.play(richobs.LearnedPolicy(functions, 0), 32, np.random.default_rng(0))
         assert threads.tasks == 0
         assert "a policy of type LearnedPolicy cannot be sent to workers" in caplog.text
@@ -628,7 +627,7 @@ class TestWhatMayBeSent:
         assert "richobs" in InThreads.players
 
     def test_every_thread_plays_a_copy_of_its_own(self, threads):
-        env = PacedEnvironment(Busy(), workers=Workers(1, threads))
+        env = Calls(Busy(), workers=Workers(1, threads))
         assert env.play(Uniform(2), 32, np.random.default_rng(0)).n == 32
         assert threads.tasks == 15
 

@@ -17,7 +17,7 @@ from richobs.cli.main import COMMANDS
 from richobs.core.errors import InvalidInput
 from richobs.core.outcome import DETERMINISTIC_ENVIRONMENT, claim_words
 from richobs.core.settings import Settings
-from richobs.runs import session
+from richobs.runs.prepare import is_simulated
 from richobs.runs.store import StoredRun
 from richobs.show import write_report
 from richobs.worlds.gymnasium_ids import read_id, write_id
@@ -123,7 +123,7 @@ class TestIds:
         again = make(LAKE)
         assert (again.id, again.identity) == (problem.id, problem.identity)
         assert again.functions.digest == problem.functions.digest
-        assert not session.is_simulated(again)
+        assert not is_simulated(again)
         with pytest.raises(InvalidInput, match=r"horizon, is_slippery: given in the id '.*' and again"):
             make(LAKE, horizon=9, is_slippery=True)
 

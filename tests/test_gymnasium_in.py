@@ -17,7 +17,7 @@ from richobs.core.environment import Episodes, checked_episodes, step_range
 from richobs.core.errors import BrokenPromise, InvalidInput, Rejected, RewardOutOfRange
 from richobs.core.policies import OpenLoop, Switch, Uniform
 from richobs.core.randomness import keyed_generator
-from richobs.engines import PacedEnvironment
+from richobs.engines import Calls
 from richobs.runs.store import StoredRun
 from richobs.show import write_report
 from richobs.worlds import frozen_lake
@@ -456,7 +456,7 @@ class TestStepRange:
             play(self.Env((-0.5, 1.0)), OpenLoop(()), 1)
         for rewards in ((-0.5, 1.0), (1.5, -1.0)):
             env = self.Env(rewards, step_range=(-1, 1.5))
-            for held in (env, PacedEnvironment(env)):
+            for held in (env, Calls(env)):
                 assert play(held, OpenLoop(()), 1).returns.tolist() == [0.5]
 
     def test_costs_alone_bound_every_partial_sum(self):

@@ -22,7 +22,7 @@ from richobs.core.settings import Settings
 from richobs.core.units import UnitFunctions, Units, UnitsChosen, has_unit_rewards, unit_values, units_missing, units_of
 from richobs.learners import learner
 from richobs.learners.betting import Betting
-from richobs.runs.rescaling import as_served, paper_epsilon, rescaling
+from richobs.runs.prepare import in_units_of, paper_epsilon
 from richobs.runs.store import StoredRun
 from richobs.show.page import page
 from richobs.show.summary import summary
@@ -362,7 +362,7 @@ class TestOtherLearners:
     def test_a_learner_that_words_no_claim_gets_one_in_own_units(self):
         chosen = learner("certified")
         settings = Settings(epsilon=1.0, delta=0.1, learner="certified")
-        rescaled = rescaling(chosen, own_problem(), settings)
+        rescaled = in_units_of(chosen, own_problem(), settings)
         policy = LearnedPolicy(rescaled.problem.functions, (0,) * H)
         answer = Outcome(
             policy,
@@ -385,8 +385,9 @@ class TestServing:
     def test_plain_problems_stay_as_they_are(self):
         problem = richobs.make("lock/3")
         assert has_unit_rewards(problem)
-        assert rescaling(learner("certified"), problem, Settings()) is None
-        assert as_served(learner("certified"), problem, Settings())[0] is problem
+        prepared = in_units_of(learner("certified"), problem, Settings())
+        assert prepared.units is None
+        assert prepared.problem is problem
         outcome = richobs.learn(problem, learner="certified", epsilon=0.3)
         assert outcome.in_units is None
         assert "units" not in richobs.certify(outcome, problem).content
@@ -401,7 +402,7 @@ class TestServing:
 
     def test_betting_takes_rewards_as_they_are_and_nothing_takes_over(self):
         problem = own_problem()
-        assert rescaling(learner("betting"), problem, Settings(epsilon=1.0)) is None
+        assert in_units_of(learner("betting"), problem, Settings(epsilon=1.0)).units is None
         assert Betting().fallback_constants(problem, Settings(epsilon=1.0)) is None
 
     def test_plans_are_made_for_the_rescaled_epsilon(self):

@@ -32,8 +32,8 @@ from richobs.core.policies import never_takes
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Query
 from richobs.core.settings import Settings
-from richobs.engines import PacedEnvironment, Probes, StreamEngine
-from richobs.engines.recorded import restore_probes
+from richobs.engines import Calls, StreamEngine
+from richobs.engines.probes import Probes, restore_probes
 from richobs.learners.betting.playing import IdleExploration
 from richobs.learners.lsvee import PaperConstants
 from richobs.runs import database, store
@@ -254,13 +254,13 @@ class Notes:
 def test_a_draw_goes_on_with_the_numbers_that_it_would_have_drawn():
     """Twenty episodes, five a call; the line dies after twelve. The others are those of a draw that was not interrupted."""
     policy, whole = richobs.OpenLoop((1,)), np.random.Generator(np.random.Philox(key=3))
-    expected = PacedEnvironment(Counter(), Notes()).play(policy, 20, whole)
+    expected = Calls(Counter(), Notes()).play(policy, 20, whole)
     notes = Notes()
     with pytest.raises(ConnectionError):
-        PacedEnvironment(Counter(breaks_after=12), notes).play(policy, 20, np.random.Generator(np.random.Philox(key=3)))
+        Calls(Counter(breaks_after=12), notes).play(policy, 20, np.random.Generator(np.random.Philox(key=3)))
     assert len(notes.calls) == 2
     again = np.random.Generator(np.random.Philox(key=3))
-    played = PacedEnvironment(Counter(), notes).play(policy, 20, again)
+    played = Calls(Counter(), notes).play(policy, 20, again)
     np.testing.assert_array_equal(played.observations, expected.observations)
     assert again.random() == whole.random()
 
@@ -380,11 +380,11 @@ def test_calls_play_as_many_episodes_at_once_as_the_environment_says():
         return play(policy, n, rng, levels)
 
     env.play = logged
-    StreamEngine(PacedEnvironment(env), FUNCTIONS, seed=0, ledger=Ledger()).ask(Query.step((), 120, 2, purpose="x"))
+    StreamEngine(Calls(env), FUNCTIONS, seed=0, ledger=Ledger()).ask(Query.step((), 120, 2, purpose="x"))
     assert sizes == [50, 50, 20]
     env.at_once = 0
     with pytest.raises(InvalidInput, match="at_once, a number of episodes, must be"):
-        PacedEnvironment(env)
+        Calls(env)
 
 
 def test_keeping_a_run_does_not_change_it_and_neither_do_threads(tmp_path):
@@ -805,7 +805,7 @@ class Disobedient(Counter):
 
 def test_an_environment_that_plays_something_better_is_rejected():
     """Its rollouts would certify a policy by what another one earns: the worse policy is asked for, the best one played."""
-    engine = StreamEngine(PacedEnvironment(Disobedient()), FUNCTIONS, seed=0, ledger=Ledger())
+    engine = StreamEngine(Calls(Disobedient()), FUNCTIONS, seed=0, ledger=Ledger())
     worse = richobs.LearnedPolicy(FUNCTIONS, (1,))
     with pytest.raises(
         richobs.Rejected, match=r"took action . at level 0; the policy asks for action . at what was seen"
@@ -860,7 +860,7 @@ class Reused(Counter):
 
 def test_an_environment_may_use_its_arrays_again():
     """What it showed in an earlier call must not change afterwards: rewards still fit observations and actions."""
-    played = PacedEnvironment(Reused()).play(richobs.OpenLoop((1,)), 40, np.random.default_rng(0))
+    played = Calls(Reused()).play(richobs.OpenLoop((1,)), 40, np.random.default_rng(0))
     np.testing.assert_array_equal(played.rewards[0], np.where(played.observations[0] == 1, 0.8, 0.2))
 
 
@@ -884,7 +884,7 @@ def test_your_own_environment_is_played_by_one_thread_at_a_time():
 
 def test_an_action_that_was_not_asked_for_is_rejected(tmp_path):
     env = Answers(lambda e: dataclasses.replace(e, actions=[1 - e.actions[0]]))
-    engine = StreamEngine(PacedEnvironment(env), FUNCTIONS, seed=0, ledger=Ledger())
+    engine = StreamEngine(Calls(env), FUNCTIONS, seed=0, ledger=Ledger())
     with pytest.raises(richobs.Rejected, match="took action 0 at level 0; action 1 was asked for"):
         engine.ask(Query.along((1,), 5, [np.arange(3)], purpose="x"))
 
@@ -1040,11 +1040,11 @@ class TestAClassThatIsPythonCode:
         """The draw was interrupted before any probe was stored: the actions themselves tell."""
         notes, functions = Notes(), of_code("callables", [0, 1])
         with pytest.raises(ConnectionError):
-            PacedEnvironment(Counter(breaks_after=12), notes).play(
+            Calls(Counter(breaks_after=12), notes).play(
                 richobs.LearnedPolicy(functions, 0), 20, np.random.Generator(np.random.Philox(key=3))
             )
         with pytest.raises(InvalidFile, match="a call of the record was played for another policy"):
-            PacedEnvironment(Counter(), notes).play(
+            Calls(Counter(), notes).play(
                 richobs.LearnedPolicy(functions, 1), 20, np.random.Generator(np.random.Philox(key=3))
             )
 

@@ -58,9 +58,8 @@ from richobs.core.settings import Settings
 from richobs.core.version import __version__
 from richobs.engines import ENGINES
 from richobs.learners import LEARNERS, Learner
-from richobs.learning import learn
+from richobs.learning import learn, plan
 from richobs.runs.certificate import Certificate, Verification, certify
-from richobs.runs.planning import plan
 from richobs.runs.store import StoredRun, discard
 from richobs.runs.verify import verify
 from richobs.show.tensorboard import TensorBoard

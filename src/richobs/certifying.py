@@ -22,7 +22,7 @@ import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.arguments import real_number, whole_number
-from richobs.core.environment import TOLERANCE, Environment, check_rewards, checked_range, processes_of
+from richobs.core.environment import TOLERANCE, Environment, checked_range, processes_of
 from richobs.core.errors import BrokenPromise, InvalidInput, RewardOutOfRange, RunStopped
 from richobs.core.executors import Workers
 from richobs.core.files import write_atomically
@@ -33,7 +33,7 @@ from richobs.core.problem import ENVIRONMENT_NAMES, SMALLEST, Problem, checked_e
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
 from richobs.core.version import __version__
-from richobs.engines import PacedEnvironment
+from richobs.engines.calls import Calls, play_checked
 from richobs.learners.betting.checks import OneLaw, stop_for
 from richobs.show.terminal import is_interactive
 from richobs.stats.sequences import ConfidenceSequence, enough_for
@@ -481,14 +481,8 @@ def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger
     if isinstance(acting, LearnedPolicy):
         _check_fits(acting, inner.horizon, inner.n_actions)
     if isinstance(inner, WorldEnvironment):
-
-        def play_world(n: int, rng: np.random.Generator) -> list[Floats]:
-            played = inner.play(acting, n, rng)
-            check_rewards(np.stack(played.rewards), None, inner, acting)
-            return [played.returns]
-
-        return play_world
-    return _OwnPlayer(PacedEnvironment(checked_environment(inner), workers=workers, ledger=ledger), acting)
+        return lambda n, rng: [play_checked(inner, acting, n, rng).returns]
+    return _OwnPlayer(Calls(checked_environment(inner), workers=workers, ledger=ledger), acting)
 
 
 def _check_fits(policy: LearnedPolicy, horizon: int, n_actions: int) -> None:
@@ -561,7 +555,7 @@ class _OwnPlayer:
     several calls can show that.
     """
 
-    def __init__(self, env: PacedEnvironment, policy: Policy):
+    def __init__(self, env: Calls, policy: Policy):
         self._env = env
         self._policy = policy
         self._played = 0

@@ -50,8 +50,8 @@ from richobs.core.problem import Problem
 from richobs.core.recorded import episodes_digest, load_episodes, save_episodes
 from richobs.core.settings import MAY_CHANGE, Settings
 from richobs.core.version import __version__
-from richobs.engines.probes import Probes
-from richobs.engines.recorded import Words, restore_probes
+from richobs.engines.play import Words
+from richobs.engines.probes import Probes, restore_probes
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.learners.lsvee import PaperConstants, SamplePlan
@@ -67,7 +67,7 @@ from richobs.runs.database import (
     refuse_strangers,
     remove_unfinished,
 )
-from richobs.runs.rescaling import paper_epsilon
+from richobs.runs.prepare import paper_epsilon
 
 FORMAT = "richobs-run"
 VERSION = 4

@@ -50,6 +50,7 @@ from richobs.core.problem import checked_accuracy
 from richobs.core.settings import LARGEST_COUNT
 from richobs.learners import learner
 from richobs.runs import session
+from richobs.runs.prepare import prepare
 from richobs.runs.sweep import (
     MAX_RUNS,
     Cell,
@@ -351,11 +352,12 @@ def plan_arena(
         for c in entered:
             settings = dataclasses.replace(asked, learner=c.learner, tuning=c.tuning(problem, budget))
             try:
-                chosen, settings = session.check(problem, settings)
+                prepared = prepare(problem, settings)
             except RichObsError as error:
                 absent.append((family, problem.horizon, c.name, str(error)))
                 continue
-            if session.engine_name(problem, chosen, settings) != "counted":
+            settings = prepared.asked
+            if prepared.engine != "counted":
                 settings = dataclasses.replace(settings, max_episodes=budget)
             told = (("world", family), ("horizon", problem.horizon), ("learner", c.name))
             for seed, own in ids.items():
@@ -567,7 +569,7 @@ def run_contest(cell: Cell, folder: str, seconds: float | None = None) -> CellRe
     begun = ArenaRun(*about, cell.settings.max_episodes, STOPPED)
     problem, chosen = make(cell.world), learner(cell.settings.learner)  # built and imported before the clock starts
     with contextlib.suppress(RichObsError):  # a learner may import what it needs here; a refusal is met again below
-        session.check(problem, cell.settings)
+        prepare(problem, cell.settings)
     _forget_peak()
     clock = time.process_time if threading.current_thread() is threading.main_thread() else time.thread_time
     begin = time.monotonic()

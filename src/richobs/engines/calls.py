@@ -18,12 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from richobs.classes.layered import ByLevel
+from richobs.classes.on_device import OnDevice
 from richobs.core.environment import (
     Environment,
     Episodes,
     at_once,
     call_size,
     check_obeyed,
+    check_rewards,
     checked_episodes,
     declares_deterministic,
     is_replayable,
@@ -39,10 +42,11 @@ from richobs.core.policies import Policy
 from richobs.core.processes import can_limit, time_limit
 from richobs.core.randomness import keyed_generator
 from richobs.core.recorded import episodes_digest
-from richobs.engines.base import parts_of
-from richobs.engines.probes import Probes
-from richobs.engines.recorded import Record, pack_episodes, unpack_episodes
-from richobs.engines.trials import TRIED, class_digests
+from richobs.core.units import UnitEnvironment, UnitFunctions
+from richobs.engines.answers import pack_episodes, unpack_episodes
+from richobs.engines.play import Log
+from richobs.engines.probes import TRIED, Probes, class_digests
+from richobs.worlds.simulator import WorldEnvironment
 
 COPIES = 4  # that say whether an environment or its workers are to blame for a difference
 AGAIN = 10  # one episode of so many is played a second time, at most
@@ -76,7 +80,7 @@ class _Asked:
         return self.policy, self.n, self.levels, self.size, self.draw
 
 
-class PacedEnvironment:
+class Calls:
     """Plays an environment a few episodes at a time; with a record, none whose call has returned is played again.
 
     For environments that are not simulated here. The record of a call is dropped once the draw it belongs to is kept.
@@ -85,7 +89,7 @@ class PacedEnvironment:
     def __init__(
         self,
         env: Environment,
-        record: Record | None = None,
+        log: Log | None = None,
         probes: Probes | None = None,
         *,
         functions: FunctionClass | None = None,
@@ -96,7 +100,7 @@ class PacedEnvironment:
 
         Args:
             env: what to play.
-            record: where calls are kept.
+            log: where calls are kept.
             probes: looks at what was seen, where the class is Python code.
             functions: the class whose functions policies are greedy in; workers get it once.
             workers: who shares the calls, where the environment is replayable, and how long one may take; by default
@@ -104,7 +108,7 @@ class PacedEnvironment:
             ledger: where episodes are counted that are played a second time.
         """
         self._env = env
-        self._record = record
+        self._log = log
         self._probes = probes
         self._functions = functions
         self._workers = Workers() if workers is None else workers
@@ -140,12 +144,12 @@ class PacedEnvironment:
                     yield self._replayed(body, asked.policy, asked.episodes(call), asked.levels)
                     continue
                 part = next(new)
-                if self._record is not None:
-                    self._record.keep_call(keys[call], pack_episodes(part))
+                if self._log is not None:
+                    self._log.keep_call(keys[call], pack_episodes(part))
                 yield part
 
     def _known(self, key: str) -> bytes | None:
-        return None if self._record is None else self._record.call(key)
+        return None if self._log is None else self._log.call(key)
 
     def _played_by_anyone(self, asked: _Asked, calls: Sequence[int]) -> Generator[Episodes]:
         """Yields what the environment answers to some calls, in order, whoever makes them; every answer is checked."""
@@ -330,6 +334,32 @@ def play_call(
         return env.play(policy, min(size, n - call * size), keyed_generator(draw, "call", call), levels)
 
 
+def play_checked(
+    env: Environment, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None
+) -> Episodes:
+    """Plays n episodes of any environment, and checks them: the one place where a run does so, once for every answer.
+
+    Raises:
+        Rejected: the environment answered something else than it was asked; or an episode ended early, and its rewards are
+            shifted to other units.
+        RewardOutOfRange: a reward that is not a number, or a total outside `env.reward_range`.
+    """
+    depth = env.horizon if levels is None else levels
+    if isinstance(env, UnitEnvironment):  # what the environment inside plays, in other units
+        played = env.units.episodes(play_checked(env.env, policy, n, rng, depth))
+        check_rewards(np.stack(played.rewards), np.stack(played.ended) if played.ended else None, env, policy)
+        return played
+    played = env.play(policy, n, rng, depth)
+    if isinstance(env, Calls):  # it has checked every call
+        return played
+    if isinstance(
+        env, WorldEnvironment
+    ):  # it returns arrays of the right shapes, and checks the policy's actions itself
+        check_rewards(np.stack(played.rewards), None, env, policy)
+        return played
+    return checked_episodes(played, env, policy, n, depth)
+
+
 def sendable_spec(env: Environment, functions: FunctionClass | None) -> Spec:
     """Returns what workers need to play an environment; a class that cannot be pickled is left out."""
     parts = {} if functions is None else parts_of(functions)
@@ -337,3 +367,11 @@ def sendable_spec(env: Environment, functions: FunctionClass | None) -> Spec:
         return Spec({"env": env}, parts)
     except Exception:  # a class of Python code; policies that do not need it can still be sent
         return Spec({"env": env}, {})
+
+
+def parts_of(functions: FunctionClass) -> dict[str, object]:
+    """Returns a class of functions, and the parts of it that policies refer to, by name: what workers get once."""
+    own = functions.own if isinstance(functions, OnDevice) else functions
+    own = own.own if isinstance(own, UnitFunctions) else own
+    levels = own.levels if isinstance(own, ByLevel) else ()
+    return {"functions": functions, "own": own, **{f"level {h}": level for h, level in enumerate(levels)}}
