@@ -57,7 +57,7 @@ class Logged:
     Every call appends a line to a file and waits until it is on disk, before its answer is given.
     """
 
-    at_once = 3
+    declared = richobs.Declared(at_once=3)
     horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
 
     def __init__(self, file: Path):

@@ -15,7 +15,6 @@ import pytest
 import richobs
 from richobs.classes import Callables, Layered, TableLevel
 from richobs.core import executors
-from richobs.core.environment import call_size
 from richobs.core.errors import InvalidInput, Rejected, WorkerFailed
 from richobs.core.executors import Spec, Workers, do_task
 from richobs.core.ledger import Ledger
@@ -35,7 +34,7 @@ ASKED = {"epsilon": 0.05, "delta": 0.2, "max_episodes": 300, "progress": False}
 class Own:
     """The action that equals the first observation mostly leads to where action 1 mostly pays."""
 
-    replayable = True
+    declared = richobs.Declared(replayable=True)
     horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
 
     def play(self, policy, n, rng, levels=None):
@@ -57,13 +56,13 @@ class Doubled(Own):
 
 
 class Undeclared(Own):
-    replayable = False
+    declared = richobs.Declared()
 
 
 class InThreads(Own):
     """Says that it releases the interpreter lock, and notes who plays it, and how many episodes."""
 
-    releases_gil = True
+    declared = richobs.Declared(replayable=True, releases_gil=True)
     players: ClassVar[set[str]] = set()
     episodes: ClassVar[int] = 0
 
@@ -148,7 +147,7 @@ class Remade(Own):
 class OneAtATime(Own):
     """Plays one episode per call, and says so."""
 
-    at_once = 1
+    declared = richobs.Declared(replayable=True, at_once=1)
 
     def play(self, policy, n, rng, levels=None):
         assert n == 1
@@ -171,7 +170,7 @@ class Configured(Own):
 class PaysBehindALock(Own):
     """What it pays behind six right actions is a setting of this module: trials hardly ever get there."""
 
-    horizon, n_actions, reward_range, replayable = 6, 4, (0.0, 1.0), True
+    horizon, n_actions, reward_range = 6, 4, (0.0, 1.0)
 
     def play(self, policy, n, rng, levels=None):
         seen, taken, paid, right = [], [], [], np.ones(n, dtype=bool)
@@ -388,9 +387,10 @@ class TestSameBytes:
     def test_gymnasium(self, processes):
         functions = Layered([TableLevel(np.random.default_rng(h).random((3, 4, 2))) for h in range(2)])
         env = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5))
-        assert env.replayable
-        assert not richobs.from_gymnasium(Steps(), horizon=2, step_range=(0.0, 0.5)).replayable
-        assert not richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5), deterministic=True).replayable
+        assert env.declared.may_be_copied
+        assert not richobs.from_gymnasium(Steps(), horizon=2, step_range=(0.0, 0.5)).declared.may_be_copied
+        known = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5), deterministic=True)
+        assert not known.declared.may_be_copied
         query = Query(richobs.LearnedPolicy(functions, (1, 2)), 60, "x", episodes=True)
         one, two = (
             pack_answer(
@@ -428,11 +428,10 @@ class TestCalls:
         assert len(calls) == 16
 
     def test_their_size_does_not_depend_on_who_plays(self):
-        own, undeclared = Own(), Undeclared()
-        assert [call_size(own, n) for n in (1, 16, 17, 100, 512, 10**9)] == [1, 1, 2, 7, 32, 32]
-        assert [call_size(undeclared, n) for n in (1, 512, 10**9)] == [32, 32, 32]
-        own.at_once = 3
-        assert call_size(own, 512) == 3
+        own, undeclared = richobs.Declared(replayable=True), richobs.Declared()
+        assert [own.call_size(n) for n in (1, 16, 17, 100, 512, 10**9)] == [1, 1, 2, 7, 32, 32]
+        assert [undeclared.call_size(n) for n in (1, 512, 10**9)] == [32, 32, 32]
+        assert richobs.Declared(replayable=True, at_once=3).call_size(512) == 3
 
     def test_512_episodes_are_enough_for_eight_workers(self, threads):
         workers = Workers(1, threads)
@@ -593,13 +592,12 @@ class TestWhatMayBeSent:
         assert one.trace == two.trace
         assert threads.tasks == 0
         assert [r.message for r in caplog.records] == [
-            "Undeclared does not declare `replayable = True`, so it is played in this process, by one thread. See "
-            "docs/scale.md."
+            "Undeclared does not declare `replayable`, so it is played in this process, by one thread. See docs/scale.md."
         ]
 
     def test_one_that_answers_from_memory_stays(self, threads, caplog):
         env = Own()
-        env.deterministic, env.real_episodes = True, 0
+        env.declared, env.real_episodes = richobs.Declared(replayable=True, deterministic=True), 0
         Calls(env, workers=Workers(1, threads)).play(Uniform(2), 64, np.random.default_rng(0))
         assert threads.tasks == 0
         assert "Own is declared deterministic, so it is played in this process" in caplog.text
@@ -634,24 +632,27 @@ class TestWhatMayBeSent:
     def test_a_stored_run_goes_on_with_the_same_declaration_alone(self, tmp_path):
         env, asked = Own(), {**ASKED, "out": tmp_path / "run"}
         richobs.learn(env, FUNCTIONS, **asked)
-        env.replayable = False
+        env.declared = richobs.Declared()
         with pytest.raises(InvalidInput, match="replayable"):
             richobs.learn(env, FUNCTIONS, **asked)
 
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            ({"executor": 3}, r"executor must be a concurrent\.futures\.Executor.*; got int"),
-            ({"env": {"replayable": "yes"}}, "replayable is True or False; got 'yes'"),
-            ({"env": {"releases_gil": 1}}, "releases_gil is True or False; got 1"),
-            ({"env": {"deterministic": "yes"}}, "deterministic is True or False; got 'yes'"),
+            ({"replayable": "yes"}, "replayable is True or False; got 'yes'"),
+            ({"releases_gil": 1}, "releases_gil is True or False; got 1"),
+            ({"deterministic": "yes"}, "deterministic is True or False; got 'yes'"),
+            ({"frozen_seed": "yes"}, "frozen_seed must be a whole number; got str"),
+            ({"processes": 0}, "processes must be a whole number, at least 1; got 0"),
         ],
     )
-    def test_what_is_no_executor_and_no_flag(self, change, sentence):
-        env = Own()
-        vars(env).update(change.get("env", {}))
+    def test_what_cannot_be_declared(self, change, sentence):
         with pytest.raises(InvalidInput, match=sentence):
-            richobs.learn(env, FUNCTIONS, **ASKED, executor=change.get("executor"))
+            richobs.Declared(**change)
+
+    def test_what_is_no_executor(self):
+        with pytest.raises(InvalidInput, match=r"executor must be a concurrent\.futures\.Executor.*; got int"):
+            richobs.learn(Own(), FUNCTIONS, **ASKED, executor=3)
 
     def test_tasks_are_small_however_large_the_class(self):
         functions = Layered([TableLevel(np.random.default_rng(0).random((5_000, 2, 2)))] * 2)

@@ -270,7 +270,7 @@ class Plain:
 
 class Named(Plain):
     def __init__(self, identity):
-        self.identity = identity
+        self.declared = richobs.Declared(identity=identity)
 
 
 TWO = richobs.Tables([np.array([[[0.0, 1.0]], [[1.0, 0.0]]])])
@@ -374,7 +374,7 @@ class TestDeterministicEnvironments:
 
     def test_a_count_that_is_no_number_is_refused(self):
         class Wrong(Plain):
-            deterministic, real_episodes = True, "many"
+            declared, real_episodes = richobs.Declared(deterministic=True), "many"
 
         with pytest.raises(InvalidInput, match="real_episodes is the number of episodes that it played; got 'many'"):
             richobs.learn(Wrong(), TWO)

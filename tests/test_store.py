@@ -200,7 +200,7 @@ def test_a_run_that_spent_its_episodes_goes_on_with_more(tmp_path, monkeypatch):
 class Counter:
     """An environment of somebody else's: it plays what a generator says, counts, and may break down."""
 
-    at_once = 5
+    declared = richobs.Declared(at_once=5)
     horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
 
     def __init__(self, breaks_after=None):
@@ -373,7 +373,7 @@ def test_a_finished_run_that_is_looked_at_again_stays_finished(tmp_path, change)
 def test_calls_play_as_many_episodes_at_once_as_the_environment_says():
     """Stored or not: the same calls, so the same results."""
     env = Counter()
-    env.at_once, sizes, play = 50, [], env.play
+    env.declared, sizes, play = richobs.Declared(at_once=50), [], env.play
 
     def logged(policy, n, rng, levels=None):
         sizes.append(n)
@@ -382,9 +382,8 @@ def test_calls_play_as_many_episodes_at_once_as_the_environment_says():
     env.play = logged
     StreamEngine(Calls(env), FUNCTIONS, seed=0, ledger=Ledger()).ask(Query.step((), 120, 2, purpose="x"))
     assert sizes == [50, 50, 20]
-    env.at_once = 0
     with pytest.raises(InvalidInput, match="at_once, a number of episodes, must be"):
-        Calls(env)
+        richobs.Declared(at_once=0)
 
 
 def test_keeping_a_run_does_not_change_it_and_neither_do_threads(tmp_path):
@@ -866,7 +865,7 @@ def test_an_environment_may_use_its_arrays_again():
 
 def test_your_own_environment_is_played_by_one_thread_at_a_time():
     class Alone(Counter):
-        at_once, busy = 5_000, False
+        declared, busy = richobs.Declared(at_once=5_000), False
 
         def play(self, policy, n, rng, levels=None):
             assert not self.busy
@@ -1460,8 +1459,8 @@ class ManyActions:
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("identity", "x" * 100_001, "at most 100,000 characters"),
-        ("identity", "half a \ud800 character", "no half of one .a surrogate."),
+        ("declared", richobs.Declared(identity="x" * 100_001), "at most 100,000 characters"),
+        ("declared", richobs.Declared(identity="half a \ud800 character"), "no half of one .a surrogate."),
         ("n_actions", 1_000_001, "at most 1,000,000 actions, and this problem has 1,000,001. Run without a folder"),
     ],
 )
@@ -1478,7 +1477,8 @@ def test_what_could_not_be_read_again_is_refused_before_the_first_episode(name, 
 
 def test_the_longest_identity_is_read_again(tmp_path):
     env = ManyActions()
-    env.identity = "\N{SNOWMAN}" * 100_000
+    identity = "\N{SNOWMAN}" * 100_000
+    env.declared = richobs.Declared(identity=identity)
     problem = richobs.Problem(env, Layered([TableLevel([[[1.0, 0.0]], [[0.0, 1.0]]])]))
     learn(problem, out=tmp_path)
-    assert StoredRun.read(tmp_path).certificate.content["environment"]["identity"] == env.identity
+    assert StoredRun.read(tmp_path).certificate.content["environment"]["identity"] == identity

@@ -26,7 +26,7 @@ from richobs.classes import (
     open_loop_policy,
     table_policy,
 )
-from richobs.core.environment import Environment, Episodes
+from richobs.core.environment import Declared, Environment, Episodes
 from richobs.core.errors import (
     AssumptionViolated,
     BrokenPromise,
@@ -85,6 +85,7 @@ __all__ = [
     "Certificate",
     "Claim",
     "Constants",
+    "Declared",
     "Decoders",
     "Engine",
     "Environment",

@@ -22,7 +22,7 @@ import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.arguments import real_number, whole_number
-from richobs.core.environment import TOLERANCE, Environment, checked_range, processes_of
+from richobs.core.environment import TOLERANCE, Environment, checked_range, declared_by
 from richobs.core.errors import BrokenPromise, InvalidInput, RewardOutOfRange, RunStopped
 from richobs.core.executors import Workers
 from richobs.core.files import write_atomically
@@ -166,7 +166,7 @@ def _on_grid(bound: float, power: int, rounding: str) -> str:
 
 
 Listener = Callable[[PolicyReport], None]
-Play = Callable[[int, np.random.Generator], list[Floats]]  # plays n episodes and returns their totals, call by call
+Player = Callable[[int, np.random.Generator], list[Floats]]  # plays n episodes and returns their totals, call by call
 
 
 @runtime_checkable
@@ -275,7 +275,7 @@ def certify_policy(
     ledger = Ledger(int(max_episodes))
     inner: Any = env.env if isinstance(env, Problem) else env
     with (
-        Workers(processes_of(inner)) as workers,
+        Workers(declared_by(inner).processes) as workers,
         _shown(is_interactive() if progress is None else progress) as watch,
     ):
         play = player(env, policy, workers, ledger)
@@ -305,7 +305,9 @@ def _totals_error(env: Any, reward_range: tuple[float, float]) -> float:
     return MONITOR + SINGLE * max(map(abs, reward_range))
 
 
-def _looks(play: Play, asked: PolicyReport, ledger: Ledger, batch: int, listen: Listener, slack: float) -> PolicyReport:
+def _looks(
+    play: Player, asked: PolicyReport, ledger: Ledger, batch: int, listen: Listener, slack: float
+) -> PolicyReport:
     """Plays and looks until there is a verdict.
 
     Args:
@@ -455,7 +457,7 @@ def _scaled(totals: Any, n: int, reward_range: tuple[float, float], slack: float
     return np.clip((array - low) / (high - low), 0.0, 1.0)
 
 
-def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger | None = None) -> Play:
+def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger | None = None) -> Player:
     """Returns what plays n episodes of a policy and returns their totals.
 
     Args:

@@ -70,7 +70,7 @@ def learn(
             `out`, a later call that allows more goes on from there.
         threshold: stop as soon as a policy is certified to be worth this, or no policy can be; `outcome.reason` says which.
         workers: how many share the episodes; they do not change the result. An environment of your own is shared by so many
-            processes where it declares `replayable = True` (or by threads, where it also declares `releases_gil = True`),
+            processes where it declares `replayable` (or by threads, where it also declares `releases_gil`),
             and stays in this process where it does not. A built-in world is shared by threads.
         executor: any `concurrent.futures.Executor` that shares the episodes instead: a standard pool, loky, Dask's
             `client.get_executor()`, `richobs.ray.RayExecutor`. It does not change the result, and is not shut down.

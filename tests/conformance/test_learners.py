@@ -95,7 +95,7 @@ def awkward():
 class FromMemory:
     """An environment that declares that it may answer from memory."""
 
-    deterministic = True
+    declared = richobs.Declared(deterministic=True)
 
     def __init__(self, env):
         self.play, self.horizon, self.n_actions, self.reward_range = (

@@ -20,26 +20,12 @@ import numpy as np
 
 from richobs.classes.layered import ByLevel
 from richobs.classes.on_device import OnDevice
-from richobs.core.environment import (
-    Environment,
-    Episodes,
-    at_once,
-    call_size,
-    check_obeyed,
-    check_rewards,
-    checked_episodes,
-    declares_deterministic,
-    is_replayable,
-    releases_gil,
-    replays_first,
-    step_range,
-)
+from richobs.core.environment import Environment, Episodes, check_obeyed, check_rewards, checked_episodes, declared_by
 from richobs.core.errors import InvalidFile, Rejected, WorkerFailed
-from richobs.core.executors import Spec, Workers
+from richobs.core.executors import Spec, Workers, can_limit, time_limit
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
 from richobs.core.policies import Policy
-from richobs.core.processes import can_limit, time_limit
 from richobs.core.randomness import keyed_generator
 from richobs.core.recorded import episodes_digest
 from richobs.core.units import UnitEnvironment, UnitFunctions
@@ -96,7 +82,7 @@ class Calls:
         workers: Workers | None = None,
         ledger: Ledger | None = None,
     ):
-        """Takes the environment; `call_size` says how many episodes one call plays.
+        """Takes the environment; `Declared.call_size` says how many episodes one call plays.
 
         Args:
             env: what to play.
@@ -118,15 +104,14 @@ class Calls:
         self._agreed: dict[bytes, _Agreed] = {}  # by policy
         self._spec: Spec | None = None
         self._stays = ""  # why the environment is not sent, in a sentence, once that is known
-        at_once(env)  # refuses one that is no number
+        self.declared = declared_by(env)
         self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, env.reward_range
-        self.step_range = step_range(env)
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
         """Plays n episodes, a few at a time; `rng` names the draw, and each call has a generator of its own."""
         depth = self.horizon if levels is None else levels
         draw = int.from_bytes(rng.bytes(16), "little")
-        played = Episodes.concatenate(list(self._calls(_Asked(policy, n, depth, call_size(self._env, n), draw))))
+        played = Episodes.concatenate(list(self._calls(_Asked(policy, n, depth, self.declared.call_size(n), draw))))
         if self._probes is not None:
             self._probes.see(played)
         return played
@@ -163,7 +148,7 @@ class Calls:
             self._ledger.checks += asked.episodes(calls[0])
             timeout = self._workers.timeout
             own = self._workers.beside(play_call, timeout, self._env, *asked.arguments, calls[0])
-            answers = self._workers.send(spec, body, calls, threads=releases_gil(self._env))
+            answers = self._workers.send(spec, body, calls, threads=self.declared.releases_gil)
             for call, part in zip(calls, answers, strict=True):
                 if call == calls[0]:
                     self._compare(spec, asked, call, part, self._workers.awaited(own))
@@ -171,7 +156,7 @@ class Calls:
             return
         for call in calls:
             part = self._here(asked, call)
-            if spec is not None and body is not None and replays_first(self._env):
+            if spec is not None and body is not None and self.declared.replays_first:
                 self._try_again(spec, body, asked, call, part)
             yield part
 
@@ -211,7 +196,7 @@ class Calls:
         return (
             len(calls) > 2
             and self._affords(asked.size, coming)
-            and self._agreed_of(spec, asked.policy).times >= replays_first(self._env)
+            and self._agreed_of(spec, asked.policy).times >= self.declared.replays_first
         )
 
     def _affords(self, n: int, coming: int = 0) -> bool:
@@ -232,7 +217,7 @@ class Calls:
             return
         self._expect(spec)
         self._ledger.checks += part.n
-        (again,) = self._workers.send(spec, body, [call], threads=releases_gil(self._env))
+        (again,) = self._workers.send(spec, body, [call], threads=self.declared.releases_gil)
         if _same(part, again):
             agreed.times, agreed.last = agreed.times + 1, returns
             return
@@ -259,8 +244,8 @@ class Calls:
                 f"{type(self._env).__name__} is replayable, as it says, and copies of it do not play the same episodes with "
                 "the same generator: it has randomness that does not come from `rng` (of a Gymnasium environment: from the "
                 "seed of its reset), or keeps something between calls. Copies in several workers could all play the same "
-                "episodes, which must not count as independent. Take all randomness from `rng`, or leave `replayable` out; "
-                "then it is played in this process (docs/scale.md)."
+                "episodes, which must not count as independent. Take all randomness from `rng`, or do not declare "
+                "`replayable`; then it is played in this process (docs/scale.md)."
             )
         raise WorkerFailed(
             f"a worker's {type(self._env).__name__} plays other episodes than the one in this process, with the same "
@@ -278,12 +263,8 @@ class Calls:
 
         It is made before the first call: so a copy that keeps something between calls is not where this process is.
         """
-        if not is_replayable(self._env):
-            why = (
-                "is declared deterministic"
-                if declares_deterministic(self._env)
-                else "does not declare `replayable = True`"
-            )
+        if not self.declared.may_be_copied:
+            why = "is declared deterministic" if self.declared.deterministic else "does not declare `replayable`"
             self._stays = f"{type(self._env).__name__} {why}"
         elif self._spec is None and not self._stays:
             try:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from richobs.classes.base import AT_ONCE_VALUES
-from richobs.core.environment import Environment, Episodes, at_once, checked_episodes
+from richobs.core.environment import Environment, Episodes, checked_episodes, declared_by
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.functions import FunctionClass, ValueFunction
 from richobs.core.packing import pack, unpack
@@ -233,7 +233,7 @@ def trial_digests(objects: Mapping[str, Any]) -> dict[str, str]:
         objects: of a spec: the environment `env`, and the class `own` where it can be sent.
     """
     env: Environment = objects["env"]
-    policy, n = Uniform(env.n_actions), min(PER_CALL, at_once(env))
+    policy, n = Uniform(env.n_actions), min(PER_CALL, declared_by(env).at_once)
     calls = [env.play(policy, n, keyed_generator(0, "replayable", k), env.horizon) for k in range(-(-TRIED // n))]
     played = Episodes.concatenate([checked_episodes(call, env, policy, n, env.horizon) for call in calls])
     return {"environment": episodes_digest(played), **class_digests((played,), objects)}

@@ -13,15 +13,7 @@ from typing import Any
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.device import torch_device
-from richobs.core.environment import (
-    at_once,
-    declares_deterministic,
-    environment_identity,
-    is_replayable,
-    real_episodes,
-    releases_gil,
-    step_range,
-)
+from richobs.core.environment import real_episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Progress
 from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Claim, InUnits, Outcome, claim_words
@@ -147,9 +139,7 @@ def prepare(problem: Problem, settings: Settings) -> Prepared:
     if missing is not None:
         raise InvalidInput(missing)
     if not is_simulated(problem):
-        for declared in (at_once, is_replayable, releases_gil, declares_deterministic, step_range, real_episodes):
-            declared(problem.env)  # refuses what it cannot use
-    environment_identity(problem.env, problem.id)  # likewise
+        real_episodes(problem.env)  # refuses what it cannot use
     chosen.check(prepared.problem, prepared.settings, prepared.engine)
     return prepared
 

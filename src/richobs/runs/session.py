@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.on_device import OnDevice
-from richobs.core.environment import at_once, processes_of, real_episodes
+from richobs.core.environment import declared_by, real_episodes
 from richobs.core.errors import CallTooLong, EpisodeLimit, Rejected, RunStopped, WorkerFailed
 from richobs.core.events import Callback, Event, Progress
 from richobs.core.executors import Workers
@@ -73,12 +73,12 @@ def run_prepared(
 ) -> Outcome:
     """Runs what `prepare` has checked; arguments and errors are those of `run`."""
     problem, asked = prepared.own, prepared.asked
-    with Workers(max(asked.workers, processes_of(problem.env)), executor, asked.timeout) as workers:
+    with Workers(max(asked.workers, declared_by(problem.env).processes), executor, asked.timeout) as workers:
         identity = _identity(problem)
         if out is None:
             return _learn(prepared, callback, identity, workers, repeats=repeats)
         fixed = identity if isinstance(identity, str) else None
-        config = describe(problem, asked, None if is_simulated(problem) else at_once(problem.env), fixed)
+        config = describe(problem, asked, None if is_simulated(problem) else declared_by(problem.env).at_once, fixed)
         with RunFolder.opened(out, config, identity if isinstance(identity, Probes) else None) as folder:
             try:
                 if problem.recorded is not None:
@@ -172,5 +172,5 @@ def _play(prepared: Prepared, ledger: Ledger, workers: Workers, log: Log | None,
     play = engine_kind(prepared.engine).build(asked, env, settings, ledger, workers)
     play.log, play.probes, play.epsilon = log, probes, settings.epsilon
     if play.name == "stream" and not is_simulated(own):
-        play.per_call = at_once(own.env)
+        play.per_call = declared_by(own.env).at_once
     return play

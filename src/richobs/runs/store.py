@@ -30,7 +30,7 @@ import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.arguments import absolute_path, file_path
-from richobs.core.environment import Environment, Episodes, is_replayable, real_episodes
+from richobs.core.environment import Environment, Episodes, declared_by, real_episodes
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress, from_plain, to_plain
 from richobs.core.files import (
@@ -364,7 +364,7 @@ def describe(
             "n_actions": problem.n_actions,
             "n_states": problem.n_states,
             "at_once": at_once,
-            "replayable": None if at_once is None else is_replayable(problem.env),
+            "replayable": None if at_once is None else declared_by(problem.env).may_be_copied,
             "recorded": None if problem.recorded is None else episodes_digest(problem.recorded),
             "identity": problem.identity,
         },

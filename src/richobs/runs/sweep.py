@@ -38,7 +38,17 @@ from typing import Any, NamedTuple, TypeVar
 from richobs.core.arguments import absolute_path, file_path, whole_number
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError
 from richobs.core.events import fits
-from richobs.core.executors import Workers, checked_workers
+from richobs.core.executors import (
+    GUARD,
+    LOOK,
+    Workers,
+    begin_worker,
+    checked_workers,
+    interruptions_held_back,
+    interruptions_noted,
+    leave_unguarded_script,
+    one_thread_each,
+)
 from richobs.core.files import (
     LARGEST_JSON,
     MOST_VALUES,
@@ -50,15 +60,6 @@ from richobs.core.files import (
     write_atomically,
 )
 from richobs.core.locks import held
-from richobs.core.processes import (
-    GUARD,
-    LOOK,
-    begin_worker,
-    interruptions_held_back,
-    interruptions_noted,
-    leave_unguarded_script,
-    one_thread_each,
-)
 from richobs.core.settings import Settings
 from richobs.learners import learner
 from richobs.runs import session
