@@ -57,7 +57,7 @@ class Logged:
     Every call appends a line to a file and waits until it is on disk, before its answer is given.
     """
 
-    at_once = 3
+    declared = richobs.Declared(at_once=3)
     horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
 
     def __init__(self, file: Path):
@@ -121,7 +121,7 @@ class Target:
             env = Logged(Path.cwd() / PLAYS)
             richobs.learn(env, self.functions(), epsilon=0.35, max_episodes=200, seed=1, out=RUN, progress=False)
             write_report([StoredRun.read(RUN)], Path(RUN) / REPORT, figures=False)
-        except RichObsError as error:
+        except (RichObsError, OSError) as error:  # as the command line does
             print(f"richobs: {error}")
             return REFUSED
         return 0

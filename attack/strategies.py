@@ -230,14 +230,22 @@ class Faulty:
     """An environment of two levels with one fault."""
 
     horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
-    at_once = 4
 
     def __init__(self, fault: str):
         """Takes the name of the fault, from `FAULTS`."""
         self.fault = fault
         self._buffers = [np.zeros(64, np.int64), np.zeros(64, np.int64)]
+        self._more: dict[str, Any] = {"at_once": 4}
         for name, value in DECLARED.get(fault, {}).items():
-            setattr(self, name, value)
+            if name in richobs.Declared.__dataclass_fields__:
+                self._more[name] = value
+            else:
+                setattr(self, name, value)
+
+    @property
+    def declared(self) -> richobs.Declared:
+        """What it declares; refused when it is read, as that of a class would be when it is written."""
+        return richobs.Declared(**self._more)
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Any:
         """Plays n episodes, and answers with the fault."""

@@ -30,7 +30,7 @@ Files = dict[str, bytes]
 class Own:
     """Somebody's environment: the action that equals the first observation mostly leads to where action 1 mostly pays."""
 
-    at_once = 3
+    declared = richobs.Declared(at_once=3)
     horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> richobs.Episodes:

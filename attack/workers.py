@@ -110,8 +110,6 @@ NOT_IN = {  # what would end the process that asks, or cannot be stopped there
 class Faulty(Own):
     """An environment in which something goes wrong at one call of a process, as long as a file is there."""
 
-    replayable = True
-
     def __init__(self, place: Path, fault: str, where: str, call: int):
         """Takes what goes wrong.
 
@@ -122,7 +120,7 @@ class Faulty(Own):
             call: number of the call at which it does.
         """
         self.place, self.fault, self.where, self.call = place, fault, where, call
-        self.releases_gil = where == IN_THREADS
+        self.declared = richobs.Declared(replayable=True, releases_gil=where == IN_THREADS)
         self.calls = 0
 
     def play(self, policy: Any, n: int, rng: np.random.Generator, levels: int | None = None) -> richobs.Episodes:

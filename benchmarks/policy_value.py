@@ -67,7 +67,8 @@ LAWS = {
 class Payer:
     """One level, one action: an episode pays a number drawn from a law."""
 
-    horizon, n_actions, reward_range, at_once = 1, 1, (0.0, 1.0), 10**6
+    horizon, n_actions, reward_range = 1, 1, (0.0, 1.0)
+    declared = richobs.Declared(at_once=10**6)
 
     def __init__(self, law: Law):
         self.law = law

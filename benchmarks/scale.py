@@ -37,10 +37,9 @@ from rich.table import Table
 import richobs
 from measure import RESULTS
 from richobs.classes import Layered, TableLevel
-from richobs.core.environment import AT_ONCE, call_size
 from richobs.core.executors import Spec, Workers
 from richobs.core.policies import Policy, Uniform
-from richobs.engines import PacedEnvironment
+from richobs.engines import Calls
 
 TARGET = Path(__file__).parents[1] / "docs" / "figures" / "scale.png"
 WORKERS = (1, 2, 4, 8)
@@ -56,11 +55,11 @@ RUNS, RUN = 100_000, 60.0  # a large sweep: runs, and seconds of each
 class Sleeper:
     """A chain of two levels with random rewards, in which every episode takes a while."""
 
-    replayable = True
+    declared = richobs.Declared(replayable=True)
     horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
 
     def __init__(self, seconds: float):
-        self.seconds, self.at_once = seconds, AT_ONCE
+        self.seconds = seconds
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> richobs.Episodes:
         """Sleeps for the time of n episodes, and returns them."""
@@ -146,7 +145,7 @@ def warm(pool: Executor, n: int) -> None:
 
 def seconds_of_request(workers: Workers) -> float:
     """Returns how long one request takes; a small one goes before, so that workers know the environment."""
-    env = PacedEnvironment(Sleeper(EPISODE), functions=FUNCTIONS, workers=workers)
+    env = Calls(Sleeper(EPISODE), functions=FUNCTIONS, workers=workers)
     env.play(Uniform(2), 16, np.random.default_rng(1))
     begin = time.monotonic()
     played = env.play(Uniform(2), REQUEST, np.random.default_rng(2))
@@ -268,24 +267,20 @@ def asked_by_a_run() -> list[int]:
     class Noting(Sleeper):
         """Notes what is asked for; it is not replayable, so every request is made in calls of `at_once`."""
 
-        replayable = False
+        declared = richobs.Declared(at_once=1_000_000)
 
         def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> richobs.Episodes:
             """Notes the number and plays."""
             asked.append(n)
             return super().play(policy, n, rng, levels)
 
-    env = Noting(0.0)
-    env.at_once = 1_000_000
-    richobs.learn(env, FUNCTIONS, epsilon=0.05, delta=0.05, progress=False)
+    richobs.learn(Noting(0.0), FUNCTIONS, epsilon=0.05, delta=0.05, progress=False)
     return asked
 
 
-def calls(n: int, at_once: int = AT_ONCE) -> tuple[int, float]:
+def calls(n: int, at_once: int = richobs.Declared.at_once) -> tuple[int, float]:
     """Returns how many calls of a replayable environment a request has, and the seconds of one."""
-    env = Sleeper(EPISODE)
-    env.at_once = at_once
-    size = call_size(env, n)
+    size = richobs.Declared(replayable=True, at_once=at_once).call_size(n)
     return -(-n // size), size * EPISODE
 
 

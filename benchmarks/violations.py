@@ -57,9 +57,9 @@ class Own:
 
     env: Environment
     at_once: int = 4_096  # episodes of one call
-    step_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        self.declared = richobs.Declared(at_once=self.at_once)
         self.horizon, self.n_actions, self.reward_range = self.env.horizon, self.env.n_actions, self.env.reward_range
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:

@@ -6,13 +6,14 @@ import math
 import tempfile
 from pathlib import Path
 
+from richobs.runs.planning import plan
+
 from richobs.core.events import Progress
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated
 from richobs.runs.certificate import certify
-from richobs.runs.planning import plan
 from richobs.runs.session import run as learn
 from richobs.runs.store import StoredRun, keep_verification
 from richobs.runs.verify import verify as verify_certificate

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from richobs.core.environment import Episodes
+from richobs.core.environment import Declared, Episodes
 from richobs.core.policies import Policy
 
 
@@ -43,12 +43,12 @@ class SignedProcess:
         return self.ends.shape[1]
 
     @property
-    def step_range(self) -> tuple[float, float]:
-        return float(self.pays.min()), float(self.pays.max())
+    def declared(self) -> Declared:
+        return Declared(step_range=(self.pays.min(), self.pays.max()))
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        low, high = self.step_range
+        low, high = float(self.pays.min()), float(self.pays.max())
         H = self.horizon
         least, most = min(low, H * low), max(high, H * high)
         return least, most if most > least else least + 1.0

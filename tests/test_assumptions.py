@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from richobs.classes import Layered, TableLevel, Tables
-from richobs.core.environment import Episodes
+from richobs.core.environment import Declared, Episodes
 from richobs.core.errors import InvalidInput, Rejected
 from richobs.core.process import Rewards, TabularProcess
 from richobs.worlds import make
@@ -282,7 +282,7 @@ class Corridor:
     """An environment of somebody else's, as docs/your-own-problem.md writes one: three levels, two doors, plain lists."""
 
     horizon, n_actions, reward_range = 3, 2, (0.0, 1.0)
-    at_once = 50
+    declared = Declared(at_once=50)
 
     def __init__(self, see):
         self.see, self.calls = see, []

@@ -22,7 +22,7 @@ from richobs.cli import main
 from richobs.core.errors import InvalidFile
 from richobs.core.events import from_plain, to_plain
 from richobs.learners.lsvee.events import ConsensusTested
-from richobs.runs.rescaling import NUMBERS
+from richobs.runs.prepare import NUMBERS
 from richobs.runs.store import CERTIFICATE, StoredRun
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="attempts take forks, RLIMIT_AS and /proc")

@@ -15,7 +15,7 @@ import pytest
 
 from richobs.classes import Layered, Listed, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.core.environment import Episodes
+from richobs.core.environment import Declared, Episodes
 from richobs.learners.betting.candidate import Accounts, Candidate, Followed, followed, lost_sums
 from richobs.learners.betting.certify import Roots
 from richobs.learners.betting.survivors_listed import ListedSurvivors
@@ -49,7 +49,8 @@ def levels() -> list[TableLevel]:
 class Signed:
     """The same process, except that action 1 of level 0 pays -0.5, and that level 1 pays 1 or -2."""
 
-    horizon, n_actions, reward_range, step_range = 2, 2, (-2.5, 1.0), (-2.0, 1.0)
+    horizon, n_actions, reward_range = 2, 2, (-2.5, 1.0)
+    declared = Declared(step_range=(-2.0, 1.0))
     first, low, high = -0.5, -2.0, 1.0
 
     @classmethod

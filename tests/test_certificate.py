@@ -24,7 +24,7 @@ from richobs.core.settings import Settings
 from richobs.learners import LEARNERS
 from richobs.learners.base import first_difference
 from richobs.runs.certificate import Certificate, _without_paths, certify
-from richobs.runs.rescaling import NUMBERS
+from richobs.runs.prepare import NUMBERS
 from richobs.runs.session import run
 from richobs.runs.store import StoredRun
 from richobs.runs.verify import BUDGET, Work, claim_findings, device_finding, verify, without_rounding, work_of
@@ -631,7 +631,7 @@ class TestPlan:
 class Coin:
     """One level, two actions, rewards of 10 or 30."""
 
-    horizon, n_actions, reward_range, identity = 1, 2, (10.0, 30.0), "coin"
+    horizon, n_actions, reward_range, declared = 1, 2, (10.0, 30.0), richobs.Declared(identity="coin")
 
     def play(self, policy, n, rng, levels=None):
         x = np.zeros(n, dtype=np.int64)

@@ -179,7 +179,7 @@ class Strange:
     def __init__(self, problem: richobs.Problem, kind: str):
         self._inner, self.kind = problem.env, kind
         self.horizon, self.n_actions, self.reward_range = problem.horizon, problem.n_actions, (0.0, 1.0)
-        self.at_once, self.played = 8, 0
+        self.declared, self.played = richobs.Declared(at_once=8), 0
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
         played = self._inner.play(policy, n, np.random.default_rng(7) if self.kind == "repeats" else rng, levels)

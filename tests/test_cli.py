@@ -514,7 +514,7 @@ class TestStoredRuns:
         def interrupted(*_, **__):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("richobs.runs.session.run", interrupted)
+        monkeypatch.setattr("richobs.runs.session.run_prepared", interrupted)
         status, said = run(capsys, "learn", "lock/2", "--out", "a[/b]")
         assert status == 130
         assert "Go on: richobs resume a[/b]" in said.err
@@ -559,7 +559,7 @@ class TestStoredRuns:
     @pytest.mark.parametrize("changed", [False, True])
     def test_a_second_process_that_waited_does_not_spoil_what_the_first_one_says(self, capsys, monkeypatch, changed):
         """It has the folder as soon as the first one is done, before that one reads what it wrote."""
-        ran = session.run
+        ran = session.run_prepared
 
         def then_another(*args, **kwargs):
             outcome = ran(*args, **kwargs)
@@ -568,7 +568,7 @@ class TestStoredRuns:
                 pathlib.Path("d/certificate.json").unlink()  # as a run does that goes on
             return outcome
 
-        monkeypatch.setattr(session, "run", then_another)
+        monkeypatch.setattr(session, "run_prepared", then_another)
         with contextlib.ExitStack() as stack:
             status, said = run(capsys, "learn", "lock/2", "--quiet", "--out", "d")
         assert status == (2 if changed else 0)

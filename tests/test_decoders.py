@@ -17,7 +17,8 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
 from richobs.learners import learner
-from richobs.runs.session import check, run
+from richobs.runs.prepare import prepare
+from richobs.runs.session import run
 from richobs_lab.rivals.decoding import Decoder, fit, gradients, k_means, logistic, play, policy_of, shares, softmax
 from richobs_lab.rivals.embeddings import Embedding, Embeddings, Features, rounded
 from richobs_lab.rivals.homer import Abstraction, HomerTuning, action_values, contrast
@@ -188,19 +189,19 @@ class TestTheyFailHonestly:
         problem = richobs.make("lock/3")
         unknown = richobs.Problem(problem.env, problem.functions)
         with pytest.raises(InvalidInput, match="needs a bound on the number of states of a level"):
-            check(unknown, Settings(learner=name))
-        check(unknown, Settings(learner=name, tuning=("states=3",)))
+            prepare(unknown, Settings(learner=name))
+        prepare(unknown, Settings(learner=name, tuning=("states=3",)))
         with pytest.raises(InvalidInput, match="states must be at least 0; got -1"):
-            check(problem, Settings(learner=name, tuning=("states=-1",)))
+            prepare(problem, Settings(learner=name, tuning=("states=-1",)))
 
     @pytest.mark.parametrize("name", ["pcid", "ppe", "homer"])
     def test_counts_are_refused(self, name):
         with pytest.raises(InvalidInput, match=f"{name!r} reads the observations of single episodes"):
-            check(richobs.make("lock/3"), Settings(learner=name, engine="counted"))
+            prepare(richobs.make("lock/3"), Settings(learner=name, engine="counted"))
 
     def test_ppe_refuses_random_moves(self):
         with pytest.raises(InvalidInput, match="'ppe' needs deterministic transitions"):
-            check(richobs.make("lock/3,swap=0.5"), Settings(learner="ppe"))
+            prepare(richobs.make("lock/3,swap=0.5"), Settings(learner="ppe"))
 
     def test_an_early_end_is_refused(self):
         class Short:

@@ -16,8 +16,8 @@ from richobs.core.policies import Explore, Greedy, OpenLoop, Switch, Uniform
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import LevelMoments, LevelSteps, Query
 from richobs.core.steps import Steps
-from richobs.engines import CountedEngine, RecordedEngine, StreamEngine
-from richobs.engines.recorded import pack_answer, unpack_answer
+from richobs.engines import CountedEngine, StreamEngine
+from richobs.engines.answers import pack_answer, unpack_answer
 from richobs.stats.counts import as_counts, binomial, multinomial
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 
@@ -787,7 +787,8 @@ def test_a_learner_may_ask_for_less_after_the_limit():
     """A query that the ledger refused is no draw: the record goes on without a gap."""
     problem = richobs.make("lock/2")
 
-    inside = RecordedEngine(StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(100)), kept := Kept())
+    inside = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(100))
+    inside.log = kept = Kept()
     for n, purpose in ((60, "first"), (60, "too many"), (10, "fewer")):
         with contextlib.suppress(EpisodeLimit):
             inside.ask(Query(OpenLoop((0, 0)), n, purpose))

@@ -15,16 +15,14 @@ import pytest
 import richobs
 from richobs.classes import Callables, Layered, TableLevel
 from richobs.core import executors
-from richobs.core.environment import call_size
 from richobs.core.errors import InvalidInput, Rejected, WorkerFailed
 from richobs.core.executors import Spec, Workers, do_task
 from richobs.core.ledger import Ledger
 from richobs.core.policies import OpenLoop, Uniform
 from richobs.core.queries import LevelMoments, LevelSteps, Query
-from richobs.engines import PacedEnvironment, StreamEngine
-from richobs.engines.base import parts_of
-from richobs.engines.paced import play_call
-from richobs.engines.recorded import pack_answer
+from richobs.engines import Calls, StreamEngine
+from richobs.engines.answers import pack_answer
+from richobs.engines.calls import parts_of, play_call
 from richobs.runs.store import StoredRun
 
 ROOTS = [[[0.72, 0.18], [0.18, 0.72]], [[0.82, 0.1], [0.2, 0.8]], [[0.18, 0.8], [0.6, 0.7]]]
@@ -36,7 +34,7 @@ ASKED = {"epsilon": 0.05, "delta": 0.2, "max_episodes": 300, "progress": False}
 class Own:
     """The action that equals the first observation mostly leads to where action 1 mostly pays."""
 
-    replayable = True
+    declared = richobs.Declared(replayable=True)
     horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
 
     def play(self, policy, n, rng, levels=None):
@@ -58,13 +56,13 @@ class Doubled(Own):
 
 
 class Undeclared(Own):
-    replayable = False
+    declared = richobs.Declared()
 
 
 class InThreads(Own):
     """Says that it releases the interpreter lock, and notes who plays it, and how many episodes."""
 
-    releases_gil = True
+    declared = richobs.Declared(replayable=True, releases_gil=True)
     players: ClassVar[set[str]] = set()
     episodes: ClassVar[int] = 0
 
@@ -149,7 +147,7 @@ class Remade(Own):
 class OneAtATime(Own):
     """Plays one episode per call, and says so."""
 
-    at_once = 1
+    declared = richobs.Declared(replayable=True, at_once=1)
 
     def play(self, policy, n, rng, levels=None):
         assert n == 1
@@ -172,7 +170,7 @@ class Configured(Own):
 class PaysBehindALock(Own):
     """What it pays behind six right actions is a setting of this module: trials hardly ever get there."""
 
-    horizon, n_actions, reward_range, replayable = 6, 4, (0.0, 1.0), True
+    horizon, n_actions, reward_range = 6, 4, (0.0, 1.0)
 
     def play(self, policy, n, rng, levels=None):
         seen, taken, paid, right = [], [], [], np.ones(n, dtype=bool)
@@ -389,15 +387,16 @@ class TestSameBytes:
     def test_gymnasium(self, processes):
         functions = Layered([TableLevel(np.random.default_rng(h).random((3, 4, 2))) for h in range(2)])
         env = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5))
-        assert env.replayable
-        assert not richobs.from_gymnasium(Steps(), horizon=2, step_range=(0.0, 0.5)).replayable
-        assert not richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5), deterministic=True).replayable
+        assert env.declared.may_be_copied
+        assert not richobs.from_gymnasium(Steps(), horizon=2, step_range=(0.0, 0.5)).declared.may_be_copied
+        known = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5), deterministic=True)
+        assert not known.declared.may_be_copied
         query = Query(richobs.LearnedPolicy(functions, (1, 2)), 60, "x", episodes=True)
         one, two = (
             pack_answer(
-                StreamEngine(
-                    PacedEnvironment(env, functions=functions, workers=workers), functions, seed=0, ledger=Ledger()
-                ).ask(query)
+                StreamEngine(Calls(env, functions=functions, workers=workers), functions, seed=0, ledger=Ledger()).ask(
+                    query
+                )
             )
             for workers in (Workers(), Workers(1, processes))
         )
@@ -424,20 +423,19 @@ class TestSameBytes:
 
 class TestCalls:
     def test_every_call_has_numbers_of_its_own(self):
-        played = PacedEnvironment(Own()).play(Uniform(2), 320, np.random.default_rng(0))
+        played = Calls(Own()).play(Uniform(2), 320, np.random.default_rng(0))
         calls = {tuple(np.concatenate([part.observations[0], part.actions[0]])) for part in cut(played, 20)}
         assert len(calls) == 16
 
     def test_their_size_does_not_depend_on_who_plays(self):
-        own, undeclared = Own(), Undeclared()
-        assert [call_size(own, n) for n in (1, 16, 17, 100, 512, 10**9)] == [1, 1, 2, 7, 32, 32]
-        assert [call_size(undeclared, n) for n in (1, 512, 10**9)] == [32, 32, 32]
-        own.at_once = 3
-        assert call_size(own, 512) == 3
+        own, undeclared = richobs.Declared(replayable=True), richobs.Declared()
+        assert [own.call_size(n) for n in (1, 16, 17, 100, 512, 10**9)] == [1, 1, 2, 7, 32, 32]
+        assert [undeclared.call_size(n) for n in (1, 512, 10**9)] == [32, 32, 32]
+        assert richobs.Declared(replayable=True, at_once=3).call_size(512) == 3
 
     def test_512_episodes_are_enough_for_eight_workers(self, threads):
         workers = Workers(1, threads)
-        env = PacedEnvironment(Own(), workers=workers)
+        env = Calls(Own(), workers=workers)
         for draw, tasks in enumerate((15, 31)):  # the first call of all is made here
             env.play(Uniform(2), 512, np.random.default_rng(draw))
             assert threads.tasks == tasks
@@ -454,7 +452,7 @@ class TestCalls:
                 calls[key] = answer
 
         def play():
-            env = PacedEnvironment(Own(), Notes(), workers=Workers(1, threads))
+            env = Calls(Own(), Notes(), workers=Workers(1, threads))
             return env.play(Uniform(2), 64, np.random.default_rng(0))
 
         first = play()
@@ -481,20 +479,20 @@ class TestWhatMayBeSent:
             richobs.learn(kind(), FUNCTIONS, **ASKED, executor=threads)
 
     def test_it_is_refused_at_the_first_request_that_is_shared(self, threads):
-        env = PacedEnvironment(OwnGenerator(), workers=Workers(1, threads))
+        env = Calls(OwnGenerator(), workers=Workers(1, threads))
         with pytest.raises(Rejected, match="copies of it do not play the same episodes"):
             env.play(Uniform(2), 32, np.random.default_rng(0))
 
     def test_a_single_hidden_coin_is_noticed(self, threads):
         """One of 16 episodes is compared, and shows a coin of 0.2 with probability 0.32."""
         for seed in range(20):
-            env = PacedEnvironment(HiddenCoin(seed), workers=Workers(1, threads))
+            env = Calls(HiddenCoin(seed), workers=Workers(1, threads))
             with pytest.raises(Rejected, match="copies of it do not play the same episodes"):
                 _ = [env.play(Uniform(2), 64, np.random.default_rng(draw)) for draw in range(10)]
 
     def test_no_call_plays_more_at_once_than_is_declared(self, threads):
         one, two = (
-            PacedEnvironment(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
+            Calls(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
             for workers in (Workers(), Workers(1, threads))
         )
         np.testing.assert_array_equal(one.observations, two.observations)
@@ -503,7 +501,7 @@ class TestWhatMayBeSent:
     @pytest.mark.parametrize("kind", [Unseeded, UnseededCoin, SharedByAll, EachDifferent])
     def test_a_gymnasium_environment_that_ignores_seeds_is_played_by_one_copy(self, kind, threads, caplog):
         env, ledger = richobs.from_gymnasium(kind, horizon=1, reward_range=(-1, 1)), Ledger()
-        paced = PacedEnvironment(env, workers=Workers(1, threads), ledger=ledger)
+        paced = Calls(env, workers=Workers(1, threads), ledger=ledger)
         played = [paced.play(Uniform(2), 64, np.random.default_rng(draw)) for draw in range(10)]
         assert "does not take all its randomness from the seed of its reset" in caplog.text
         assert env.real_episodes == 640  # all of the run was played here
@@ -518,8 +516,8 @@ class TestWhatMayBeSent:
 
     def test_a_policy_of_a_gymnasium_environment_is_shared_once_its_returns_followed_from_seeds(self, threads):
         env, ledger = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5)), Ledger()
-        paced = PacedEnvironment(env, workers=Workers(1, threads), ledger=ledger)
-        one = PacedEnvironment(richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5)))
+        paced = Calls(env, workers=Workers(1, threads), ledger=ledger)
+        one = Calls(richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5)))
         for policy, shared in ((OpenLoop((1, 1)), True), (OpenLoop((0, 0)), False)):  # the second always earns 0
             before = threads.tasks
             for draw in range(20):
@@ -538,7 +536,7 @@ class TestWhatMayBeSent:
         for hidden in range(20):
             made = {"hidden": hidden, "probability": (0.5, 0.8)[hidden % 2], "start": start}
             env = richobs.from_gymnasium(CoinBehindALock, horizon=6, reward_range=(0, 1), **made)
-            paced = PacedEnvironment(env, workers=Workers(1, threads))
+            paced = Calls(env, workers=Workers(1, threads))
             for draw in range(12):
                 paced.play(OpenLoop((3,) * 6), 16, np.random.default_rng(draw))
             shared += env.real_episodes < 12 * 16
@@ -566,14 +564,14 @@ class TestWhatMayBeSent:
 
     def test_a_worker_with_other_settings_is_refused(self, monkeypatch, processes):
         """The bytes of the environment are the same; what it plays is not."""
-        env = PacedEnvironment(Configured(), workers=Workers(1, processes))
+        env = Calls(Configured(), workers=Workers(1, processes))
         env.play(Uniform(2), 32, np.random.default_rng(0))
         monkeypatch.setitem(SETTINGS, "pays", 0.2)
         with pytest.raises(WorkerFailed, match="plays other episodes than the one in this process"):
             richobs.learn(Configured(), FUNCTIONS, **ASKED, executor=processes)
 
     def test_so_is_one_whose_settings_show_only_under_the_policy_that_is_played(self, monkeypatch, processes):
-        env = PacedEnvironment(PaysBehindALock(), workers=Workers(2, processes))
+        env = Calls(PaysBehindALock(), workers=Workers(2, processes))
         env.play(OpenLoop((3,) * 6), 32, np.random.default_rng(0))
         monkeypatch.setitem(SETTINGS, "pays", 0.2)
         with pytest.raises(WorkerFailed, match="plays other episodes than the one in this process"):
@@ -594,14 +592,13 @@ class TestWhatMayBeSent:
         assert one.trace == two.trace
         assert threads.tasks == 0
         assert [r.message for r in caplog.records] == [
-            "Undeclared does not declare `replayable = True`, so it is played in this process, by one thread. See "
-            "docs/scale.md."
+            "Undeclared does not declare `replayable`, so it is played in this process, by one thread. See docs/scale.md."
         ]
 
     def test_one_that_answers_from_memory_stays(self, threads, caplog):
         env = Own()
-        env.deterministic, env.real_episodes = True, 0
-        PacedEnvironment(env, workers=Workers(1, threads)).play(Uniform(2), 64, np.random.default_rng(0))
+        env.declared, env.real_episodes = richobs.Declared(replayable=True, deterministic=True), 0
+        Calls(env, workers=Workers(1, threads)).play(Uniform(2), 64, np.random.default_rng(0))
         assert threads.tasks == 0
         assert "Own is declared deterministic, so it is played in this process" in caplog.text
 
@@ -615,7 +612,7 @@ class TestWhatMayBeSent:
 
     def test_policies_of_python_code_stay_and_the_others_are_sent(self, threads, caplog):
         functions = Callables([lambda level, x: np.array((ROOTS, ENDS)[level][0])[x]], 2, 2)
-        env = PacedEnvironment(Own(), functions=functions, workers=Workers(1, threads))
+        env = Calls(Own(), functions=functions, workers=Workers(1, threads))
         env.play(richobs.LearnedPolicy(functions, 0), 32, np.random.default_rng(0))
         assert threads.tasks == 0
         assert "a policy of type LearnedPolicy cannot be sent to workers" in caplog.text
@@ -628,31 +625,34 @@ class TestWhatMayBeSent:
         assert "richobs" in InThreads.players
 
     def test_every_thread_plays_a_copy_of_its_own(self, threads):
-        env = PacedEnvironment(Busy(), workers=Workers(1, threads))
+        env = Calls(Busy(), workers=Workers(1, threads))
         assert env.play(Uniform(2), 32, np.random.default_rng(0)).n == 32
         assert threads.tasks == 15
 
     def test_a_stored_run_goes_on_with_the_same_declaration_alone(self, tmp_path):
         env, asked = Own(), {**ASKED, "out": tmp_path / "run"}
         richobs.learn(env, FUNCTIONS, **asked)
-        env.replayable = False
+        env.declared = richobs.Declared()
         with pytest.raises(InvalidInput, match="replayable"):
             richobs.learn(env, FUNCTIONS, **asked)
 
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            ({"executor": 3}, r"executor must be a concurrent\.futures\.Executor.*; got int"),
-            ({"env": {"replayable": "yes"}}, "replayable is True or False; got 'yes'"),
-            ({"env": {"releases_gil": 1}}, "releases_gil is True or False; got 1"),
-            ({"env": {"deterministic": "yes"}}, "deterministic is True or False; got 'yes'"),
+            ({"replayable": "yes"}, "replayable is True or False; got 'yes'"),
+            ({"releases_gil": 1}, "releases_gil is True or False; got 1"),
+            ({"deterministic": "yes"}, "deterministic is True or False; got 'yes'"),
+            ({"frozen_seed": "yes"}, "frozen_seed must be a whole number; got str"),
+            ({"processes": 0}, "processes must be a whole number, at least 1; got 0"),
         ],
     )
-    def test_what_is_no_executor_and_no_flag(self, change, sentence):
-        env = Own()
-        vars(env).update(change.get("env", {}))
+    def test_what_cannot_be_declared(self, change, sentence):
         with pytest.raises(InvalidInput, match=sentence):
-            richobs.learn(env, FUNCTIONS, **ASKED, executor=change.get("executor"))
+            richobs.Declared(**change)
+
+    def test_what_is_no_executor(self):
+        with pytest.raises(InvalidInput, match=r"executor must be a concurrent\.futures\.Executor.*; got int"):
+            richobs.learn(Own(), FUNCTIONS, **ASKED, executor=3)
 
     def test_tasks_are_small_however_large_the_class(self):
         functions = Layered([TableLevel(np.random.default_rng(0).random((5_000, 2, 2)))] * 2)

@@ -18,7 +18,7 @@ from richobs.cli.main import COMMANDS
 from richobs.core.errors import InvalidInput
 from richobs.core.outcome import DETERMINISTIC_ENVIRONMENT, claim_words
 from richobs.core.settings import Settings
-from richobs.runs import session
+from richobs.runs.prepare import is_simulated
 from richobs.runs.store import StoredRun
 from richobs.show import write_report
 from richobs.worlds.gymnasium_ids import read_id, write_id
@@ -124,7 +124,7 @@ class TestIds:
         again = make(LAKE)
         assert (again.id, again.identity) == (problem.id, problem.identity)
         assert again.functions.digest == problem.functions.digest
-        assert not session.is_simulated(again)
+        assert not is_simulated(again)
         with pytest.raises(InvalidInput, match=r"horizon, is_slippery: given in the id '.*' and again"):
             make(LAKE, horizon=9, is_slippery=True)
 
@@ -271,7 +271,7 @@ class Plain:
 
 class Named(Plain):
     def __init__(self, identity):
-        self.identity = identity
+        self.declared = richobs.Declared(identity=identity)
 
 
 TWO = richobs.Tables([np.array([[[0.0, 1.0]], [[1.0, 0.0]]])])
@@ -375,7 +375,7 @@ class TestDeterministicEnvironments:
 
     def test_a_count_that_is_no_number_is_refused(self):
         class Wrong(Plain):
-            deterministic, real_episodes = True, "many"
+            declared, real_episodes = richobs.Declared(deterministic=True), "many"
 
         with pytest.raises(InvalidInput, match="real_episodes is the number of episodes that it played; got 'many'"):
             richobs.learn(Wrong(), TWO)

@@ -18,7 +18,7 @@ from richobs.core.environment import Episodes, checked_episodes, step_range
 from richobs.core.errors import BrokenPromise, InvalidInput, Rejected, RewardOutOfRange
 from richobs.core.policies import OpenLoop, Switch, Uniform
 from richobs.core.randomness import keyed_generator
-from richobs.engines import PacedEnvironment
+from richobs.engines import Calls
 from richobs.runs.store import StoredRun
 from richobs.show import write_report
 from richobs.worlds import frozen_lake
@@ -140,7 +140,7 @@ class TestPlaying:
             assert expected.ended[-1].any()
             assert same(expected, play(from_gymnasium(one, **arguments), policy, 5))
             assert same(expected, play(processes, policy, 5))
-            assert (copies.processes, processes.processes) == (1, 2)
+            assert (copies.declared.processes, processes.declared.processes) == (1, 2)
 
     def test_the_policy_is_asked_while_an_episode_goes_on(self):
         asked = []
@@ -405,7 +405,7 @@ class TestRanges:
     )
     def test_one_range_follows_from_the_other(self, declared, total, step):
         env = from_gymnasium(Line, horizon=5, **declared)
-        assert (env.reward_range, env.step_range) == (total, step)
+        assert (env.reward_range, env.declared.step_range) == (total, step)
         assert step_range(env) == step
 
     @pytest.mark.parametrize(
@@ -436,12 +436,11 @@ class TestStepRange:
     """The range of one reward, for every environment."""
 
     class Env:
-        horizon, n_actions, reward_range = 2, 1, (0.0, 1.0)
+        horizon, n_actions = 2, 1
 
-        def __init__(self, rewards, **facts):
-            self.given = rewards
-            for name, value in facts.items():
-                setattr(self, name, value)
+        def __init__(self, rewards, reward_range=(0.0, 1.0), step_range=None):
+            self.given, self.reward_range = rewards, reward_range
+            self.declared = richobs.Declared(step_range=step_range)
 
         def play(self, policy, n, rng, levels=None):
             depth = self.horizon if levels is None else levels
@@ -457,7 +456,7 @@ class TestStepRange:
             play(self.Env((-0.5, 1.0)), OpenLoop(()), 1)
         for rewards in ((-0.5, 1.0), (1.5, -1.0)):
             env = self.Env(rewards, step_range=(-1, 1.5))
-            for held in (env, PacedEnvironment(env)):
+            for held in (env, Calls(env)):
                 assert play(held, OpenLoop(()), 1).returns.tolist() == [0.5]
 
     def test_costs_alone_bound_every_partial_sum(self):
@@ -669,26 +668,28 @@ class TestIdentity:
         env = from_gymnasium(
             "FrozenLake-v1", horizon=8, reward_range=(0, 1), seed=3, observation=half, is_slippery=False, vector=None
         )
-        assert env.identity == (
+        assert env.declared.identity == (
             'gym:FrozenLake-v1, kwargs={"is_slippery": false}, horizon=8, reward_range=[0.0, 1.0], step_range=[0.0, 1.0], '
             f'seed=3, observation="{__name__}:half"'
         )
-        assert repr(env) == f"from_gymnasium({env.identity})"
+        assert repr(env) == f"from_gymnasium({env.declared.identity})"
 
     def test_makers_have_names(self):
-        assert on_the_line(Line).identity.startswith(f"gym:{__name__}:Line, horizon=5")
-        assert on_the_line(Line()).identity.startswith("gym:<Line instance>, horizon=5")
+        assert on_the_line(Line).declared.identity.startswith(f"gym:{__name__}:Line, horizon=5")
+        assert on_the_line(Line()).declared.identity.startswith("gym:<Line instance>, horizon=5")
         made = functools.partial(gymnasium.make, "FrozenLake-v1", is_slippery=False)
-        assert 'make, "FrozenLake-v1", is_slippery=false)' in on_the_line(made).identity
+        assert 'make, "FrozenLake-v1", is_slippery=false)' in on_the_line(made).declared.identity
 
     def test_an_environment_is_made_again_from_plain_values(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "mine", sys.modules[__name__])
         env = from_gymnasium("FrozenLake-v1", **DRY, observation=half, deterministic=True)
         again = environment_from_spec(env.spec())
-        assert again.identity == env.identity
+        assert again.declared.identity == env.declared.identity
         assert same(play(env, OpenLoop(TO_THE_GOAL), 2), play(again, OpenLoop(TO_THE_GOAL), 2))
         short = {"id": "gym:FrozenLake-v1", "kwargs": {"is_slippery": False}, "horizon": 8, "reward_range": [0, 1]}
-        assert environment_from_spec(short).identity == from_gymnasium("FrozenLake-v1", **DRY).identity
+        assert (
+            environment_from_spec(short).declared.identity == from_gymnasium("FrozenLake-v1", **DRY).declared.identity
+        )
         problem = problem_from_spec({**short, "functions": "mine:lakes_for"})
         assert (problem.horizon, problem.functions.level_size(0), problem.id) == (8, 20, None)
 

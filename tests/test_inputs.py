@@ -30,7 +30,8 @@ from richobs.core.recorded import load_episodes, save_episodes
 from richobs.core.settings import Settings
 from richobs.learners import LEARNERS
 from richobs.runs.certificate import Certificate, certify
-from richobs.runs.session import check, run
+from richobs.runs.prepare import prepare
+from richobs.runs.session import run
 from richobs.runs.verify import verify
 from richobs.worlds.registry import make
 
@@ -98,7 +99,7 @@ class TestSettings:
     @pytest.mark.parametrize("n_states", [0, -1])
     def test_impossible_numbers_of_states_are_refused_before_anything_is_played(self, problem, learner, n_states):
         with pytest.raises(InvalidInput, match=f"n_states must be at least 1; got {n_states}"):
-            check(problem, Settings(learner=learner, n_states=n_states))
+            prepare(problem, Settings(learner=learner, n_states=n_states))
 
     @pytest.mark.parametrize(
         ("given", "said"),
@@ -123,7 +124,7 @@ class TestSettings:
     )
     def test_impossible_values_get_a_sentence(self, problem, given, said):
         with pytest.raises(InvalidInput, match=said):
-            check(problem, Settings(**given))
+            prepare(problem, Settings(**given))
 
     def test_a_problem_without_a_range_of_rewards_is_refused(self, problem):
         class Rangeless:

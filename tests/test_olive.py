@@ -21,7 +21,8 @@ from richobs.learners import LEARNERS
 from richobs.learners.olive import Olive, OliveConstants, olive
 from richobs.learners.olive.bellman import own_errors, pair_error
 from richobs.runs.certificate import Certificate, certify
-from richobs.runs.session import check, run
+from richobs.runs.prepare import prepare
+from richobs.runs.session import run
 from richobs.runs.verify import verify
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 
@@ -428,9 +429,9 @@ class TestStreaming:
     def test_so_many_episodes_are_not_streamed(self):
         problem = richobs.make("lock/10")
         with pytest.raises(InvalidInput, match=r"OLIVE as printed asks for .* until its first elimination is done"):
-            check(problem, asked(engine="stream", epsilon=0.01))
-        check(problem, asked(engine="stream", epsilon=0.01, max_episodes=10))
-        check(problem, asked(engine="counted", epsilon=0.01))
+            prepare(problem, asked(engine="stream", epsilon=0.01))
+        prepare(problem, asked(engine="stream", epsilon=0.01, max_episodes=10))
+        prepare(problem, asked(engine="counted", epsilon=0.01))
 
     def test_an_environment_of_ones_own_is_played(self):
         """Sizes are small at epsilon 0.9; no process is given, and workers do not change a byte."""
@@ -448,7 +449,7 @@ class TestStreaming:
         process, functions = bandit([[0.4, 0.2]])
         problem = richobs.Problem(WorldEnvironment(TabularWorld(process)), functions)
         with pytest.raises(InvalidInput, match="the learner 'olive' needs n_states"):
-            check(problem, asked())
+            prepare(problem, asked())
 
 
 def test_the_policy_that_is_handed_over_is_the_one_that_was_played():

@@ -252,6 +252,8 @@ class TestFactsOfNumpy:
         horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
 
         def __init__(self, **facts):
+            more = [field.name for field in dataclasses.fields(richobs.Declared) if field.name in facts]
+            self.declared = richobs.Declared(**{name: facts.pop(name) for name in more})
             vars(self).update(facts)
 
         def play(self, policy, n, rng, levels=None):
@@ -280,7 +282,7 @@ class TestFactsOfNumpy:
         assert [type(problem.horizon), type(problem.n_actions)] == [int, int]
         assert (problem.env.reward_range, type(problem.env).__name__) == ((0.0, 1.0), "Own")
         copied = pickle.loads(pickle.dumps(problem.env))
-        assert (copied.horizon, type(copied.horizon), copied.at_once) == (2, int, 7)
+        assert (copied.horizon, type(copied.horizon), copied.declared.at_once) == (2, int, 7)
         assert richobs.Problem(copied, self.functions()).env is copied
 
     def test_sizes_of_ones_own_class_do_not_overflow(self):
@@ -315,7 +317,7 @@ class TestFactsOfNumpy:
             def play(self, policy, n, rng, levels=None):
                 raise AssertionError("nothing may be played")
 
-        wrong = ({"identity": 3}, {"step_range": "x"}, {"at_once": True}, {"horizon": np.bool_(True)})
+        wrong = ({"identity": 3}, {"step_range": "x"}, {"at_once": True}, {"declared": {}}, {"horizon": np.bool_(True)})
         for facts in (*wrong, {"deterministic": True, "real_episodes": -1}):
             with pytest.raises(InvalidInput):
                 richobs.learn(Unplayed(**facts), self.functions(), epsilon=0.4, progress=False)

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.core import executors, processes
+from richobs.core import executors
 from richobs.core.errors import CallTooLong
-from richobs.core.executors import Spec, Workers
-from richobs.core.processes import GUARD, WORKER, interruptions_held_back, leave_unguarded_script
+from richobs.core.executors import GUARD, WORKER, Spec, Workers, interruptions_held_back, leave_unguarded_script
 
 UNGUARDED = """
 import richobs
@@ -64,7 +63,7 @@ def test_a_worker_that_imports_its_script_starts_no_workers(unguarded, monkeypat
         assert ended.value.code == 1  # only the first worker prints
     assert not (tmp_path / "a").exists()
     Workers(1).close()
-    monkeypatch.setattr(processes.multiprocessing.current_process(), "name", "SpawnProcess-1")
+    monkeypatch.setattr(executors.multiprocessing.current_process(), "name", "SpawnProcess-1")
     with pytest.raises(SystemExit, match="behind `if __name__ == '__main__':`"):
         leave_unguarded_script()
 

@@ -46,7 +46,8 @@ class TestRangesOf:
         """Steps pay -1, the cliff -100; values lie in [-13, 0], so y lies in [-113, 0], not in [-3000, 0]."""
 
         class Cliff:
-            horizon, n_actions, reward_range, step_range = 30, 1, (-3000.0, 0.0), (-100.0, -1.0)
+            horizon, n_actions, reward_range = 30, 1, (-3000.0, 0.0)
+            declared = richobs.Declared(step_range=(-100.0, -1.0))
 
         levels = [TableLevel(np.full((1, 1, 1), -float(min(13, 30 - h))), value_range=(-13.0, 0.0)) for h in range(30)]
         ranges = Ranges.of(Cliff(), Layered(levels))
@@ -59,14 +60,16 @@ class TestRangesOf:
 
     def test_an_end_pays_nothing_more_where_all_values_are_positive(self):
         class Ending:
-            horizon, n_actions, reward_range, step_range = 2, 1, (-2.0, 2.0), (-1.0, 1.0)
+            horizon, n_actions, reward_range = 2, 1, (-2.0, 2.0)
+            declared = richobs.Declared(step_range=(-1.0, 1.0))
 
         ranges = Ranges.of(Ending(), Layered([TableLevel(np.full((1, 1, 1), 0.5))] * 2))
         assert ranges.low.tolist() == [-1.0, -1.0]  # not -0.5: the episode may end with a loss
 
     def test_totals_bound_y_where_they_are_narrower_than_steps(self):
         class Narrow:
-            horizon, n_actions, reward_range, step_range = 2, 1, (0.0, 1.0), (0.0, 1.0)
+            horizon, n_actions, reward_range = 2, 1, (0.0, 1.0)
+            declared = richobs.Declared(step_range=(0.0, 1.0))
 
         ranges = Ranges.of(Narrow(), Layered([TableLevel(np.ones((1, 1, 1)))] * 2))
         assert (ranges.low + ranges.width).tolist() == [1.0, 1.0]
@@ -139,7 +142,7 @@ class TestEnds:
         """Observation 0 after the end is padding; as a real one it would refute Q*."""
 
         class Sometimes:
-            horizon, n_actions, reward_range, at_once = 2, 2, (0.0, 1.0), 4
+            horizon, n_actions, reward_range, declared = 2, 2, (0.0, 1.0), richobs.Declared(at_once=4)
 
             def play(self, policy, n, rng, levels=None):
                 zero = np.zeros(n, dtype=np.int64)

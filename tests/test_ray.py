@@ -26,9 +26,8 @@ PATIENCE = 60  # seconds until a test gives up
 class Logged:
     """The action that equals the first observation mostly leads to where action 1 mostly pays; calls are noted in a file."""
 
-    replayable = True
-    horizon, n_actions, reward_range, at_once = 2, 2, (0.0, 1.0), 4
-    identity = "a logged walk"
+    declared = richobs.Declared(at_once=4, identity="a logged walk", replayable=True)
+    horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
 
     def __init__(self, log, seconds):
         self.log, self.seconds = log, seconds

@@ -22,7 +22,7 @@ from richobs.core.settings import Settings
 from richobs.core.units import UnitFunctions, Units, UnitsChosen, has_unit_rewards, unit_values, units_missing, units_of
 from richobs.learners import learner
 from richobs.learners.betting import Betting
-from richobs.runs.rescaling import as_served, paper_epsilon, rescaling
+from richobs.runs.prepare import in_units_of, paper_epsilon
 from richobs.runs.store import StoredRun
 from richobs.show.page import page
 from richobs.show.summary import summary
@@ -34,8 +34,8 @@ SCALE = 10.0  # from -4, four steps, to 6, four steps and the prize
 class Corridor:
     """Every step costs 1. Action 1 at every level leads to a prize of 10; after a 0 no prize is left."""
 
-    horizon, n_actions, reward_range, step_range = H, 2, (-4.0, 6.0), (-1.0, 9.0)
-    at_once = 10_000
+    horizon, n_actions, reward_range = H, 2, (-4.0, 6.0)
+    declared = richobs.Declared(step_range=(-1.0, 9.0), at_once=10_000)
     shift, scale = 0.0, 1.0  # to write the same corridor in other units by hand
     ends = False  # whether an episode ends after a 0
 
@@ -60,7 +60,8 @@ class Corridor:
 class UnitCorridor(Corridor):
     """The same corridor, rescaled by hand."""
 
-    reward_range, step_range, shift, scale = (0.0, 1.0), (0.0, 1.0), -1.0, SCALE
+    reward_range, shift, scale = (0.0, 1.0), -1.0, SCALE
+    declared = richobs.Declared(step_range=(0.0, 1.0), at_once=10_000)
 
 
 class EndingCorridor(Corridor):
@@ -102,7 +103,8 @@ class TestUnits:
 
     def test_a_wide_range_of_totals_is_cut_to_what_rewards_can_add_up_to(self):
         class Loose:
-            horizon, n_actions, reward_range, step_range = 2, 2, (-100.0, 100.0), (-1.0, 2.0)
+            horizon, n_actions, reward_range = 2, 2, (-100.0, 100.0)
+            declared = richobs.Declared(step_range=(-1.0, 2.0))
 
         assert units_of(Loose()) == Units(2, -1.0, 6.0)
 
@@ -116,7 +118,7 @@ class TestUnits:
     )
     def test_ranges_that_cannot_be_rescaled_say_why(self, totals, step, why):
         env = Corridor()
-        env.horizon, env.reward_range, env.step_range = 3, totals, step
+        env.horizon, env.reward_range, env.declared = 3, totals, richobs.Declared(step_range=step)
         with pytest.raises(InvalidInput, match=why):
             units_of(env)
 
@@ -362,7 +364,7 @@ class TestOtherLearners:
     def test_a_learner_that_words_no_claim_gets_one_in_own_units(self):
         chosen = learner("certified")
         settings = Settings(epsilon=1.0, delta=0.1, learner="certified")
-        rescaled = rescaling(chosen, own_problem(), settings)
+        rescaled = in_units_of(chosen, own_problem(), settings)
         policy = LearnedPolicy(rescaled.problem.functions, (0,) * H)
         answer = Outcome(
             policy,
@@ -385,15 +387,16 @@ class TestServing:
     def test_plain_problems_stay_as_they_are(self):
         problem = richobs.make("lock/3")
         assert has_unit_rewards(problem)
-        assert rescaling(learner("certified"), problem, Settings()) is None
-        assert as_served(learner("certified"), problem, Settings())[0] is problem
+        prepared = in_units_of(learner("certified"), problem, Settings())
+        assert prepared.units is None
+        assert prepared.problem is problem
         outcome = richobs.learn(problem, learner="certified", epsilon=0.3)
         assert outcome.in_units is None
         assert "units" not in richobs.certify(outcome, problem).content
 
     def test_negative_steps_are_no_unit_rewards_even_if_totals_are(self):
         env = Corridor()
-        env.reward_range, env.step_range = (0.0, 1.0), (-1.0, 1.0)
+        env.reward_range, env.declared = (0.0, 1.0), richobs.Declared(step_range=(-1.0, 1.0))
         problem = richobs.Problem(env, Layered([TableLevel([[[0.5, 0.5]]])] * H))
         assert not has_unit_rewards(problem)
         assert units_missing(problem) is None
@@ -401,7 +404,7 @@ class TestServing:
 
     def test_betting_takes_rewards_as_they_are_and_nothing_takes_over(self):
         problem = own_problem()
-        assert rescaling(learner("betting"), problem, Settings(epsilon=1.0)) is None
+        assert in_units_of(learner("betting"), problem, Settings(epsilon=1.0)).units is None
         assert Betting().fallback_constants(problem, Settings(epsilon=1.0)) is None
 
     def test_plans_are_made_for_the_rescaled_epsilon(self):

@@ -19,7 +19,8 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.core.steps import Steps, distinct
 from richobs.engines import CountedEngine, StreamEngine
-from richobs.runs.session import check, run
+from richobs.runs.prepare import prepare
+from richobs.runs.session import run
 from richobs.stats.bounds import kl_upper
 from richobs_lab.rivals import bpi_ucrl as bpi_module
 from richobs_lab.rivals import eprl as eprl_module
@@ -90,7 +91,7 @@ class TestLatentStates:
     def test_states_that_nobody_can_tell_are_refused(self, name):
         problem = richobs.make("lock/5,noise_bits=30,swap=0.5")
         with pytest.raises(InvalidInput, match=f"the learner '{name}' needs (latent states|deterministic transitions)"):
-            check(problem, Settings(learner=name))
+            prepare(problem, Settings(learner=name))
 
 
 class TestLatentQ:
@@ -291,9 +292,9 @@ class TestSparseSampling:
 
     def test_too_large_a_tree_and_random_moves_are_refused(self):
         with pytest.raises(InvalidInput, match="a tree of at most 100,000 nodes"):
-            check(richobs.make("lock/30"), Settings(learner="sparse-sampling"))
+            prepare(richobs.make("lock/30"), Settings(learner="sparse-sampling"))
         with pytest.raises(InvalidInput, match="deterministic transitions"):
-            check(richobs.make("lock/3,swap=0.5"), Settings(learner="sparse-sampling"))
+            prepare(richobs.make("lock/3,swap=0.5"), Settings(learner="sparse-sampling"))
 
 
 class TestTrajectoryTrees:
@@ -349,7 +350,7 @@ class TestEpochGreedy:
 
     def test_more_levels_are_refused(self):
         with pytest.raises(InvalidInput, match="needs one level: mdp/2"):
-            check(richobs.make(MDP), Settings(learner="epoch-greedy"))
+            prepare(richobs.make(MDP), Settings(learner="epoch-greedy"))
 
 
 class TestE3:
@@ -409,7 +410,7 @@ class TestStableBaselines:
     def test_without_the_package_it_says_what_to_install(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "stable_baselines3", None)
         with pytest.raises(InvalidInput, match=r"pip install 'richobs\[sb3\]'"):
-            check(richobs.make(MDP), Settings(learner="sb3-dqn"))
+            prepare(richobs.make(MDP), Settings(learner="sb3-dqn"))
 
     def test_a_network_sees_the_observation_and_the_level(self):
         problem = richobs.make("lock/3,noise_bits=30")
@@ -471,7 +472,7 @@ class TestStableBaselines:
 )
 def test_tuning_that_makes_no_sense_is_refused(name, pair, why):
     with pytest.raises(InvalidInput, match=why):
-        check(richobs.make("bandit,n_contexts=4,n_actions=3,class_size=20"), Settings(learner=name, tuning=(pair,)))
+        prepare(richobs.make("bandit,n_contexts=4,n_actions=3,class_size=20"), Settings(learner=name, tuning=(pair,)))
 
 
 @pytest.mark.parametrize(

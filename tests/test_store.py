@@ -32,8 +32,8 @@ from richobs.core.policies import never_takes
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Query
 from richobs.core.settings import Settings
-from richobs.engines import PacedEnvironment, Probes, StreamEngine
-from richobs.engines.recorded import restore_probes
+from richobs.engines import Calls, StreamEngine
+from richobs.engines.probes import Probes, restore_probes
 from richobs.learners.betting.candidate import IdleExploration
 from richobs.learners.lsvee import PaperConstants
 from richobs.runs import database, store
@@ -209,7 +209,7 @@ def test_a_run_that_spent_its_episodes_goes_on_with_more(tmp_path, monkeypatch):
 class Counter:
     """An environment of somebody else's: it plays what a generator says, counts, and may break down."""
 
-    at_once = 5
+    declared = richobs.Declared(at_once=5)
     horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
 
     def __init__(self, breaks_after=None):
@@ -263,13 +263,13 @@ class Notes:
 def test_a_draw_goes_on_with_the_numbers_that_it_would_have_drawn():
     """Twenty episodes, five a call; the line dies after twelve. The others are those of a draw that was not interrupted."""
     policy, whole = richobs.OpenLoop((1,)), np.random.Generator(np.random.Philox(key=3))
-    expected = PacedEnvironment(Counter(), Notes()).play(policy, 20, whole)
+    expected = Calls(Counter(), Notes()).play(policy, 20, whole)
     notes = Notes()
     with pytest.raises(ConnectionError):
-        PacedEnvironment(Counter(breaks_after=12), notes).play(policy, 20, np.random.Generator(np.random.Philox(key=3)))
+        Calls(Counter(breaks_after=12), notes).play(policy, 20, np.random.Generator(np.random.Philox(key=3)))
     assert len(notes.calls) == 2
     again = np.random.Generator(np.random.Philox(key=3))
-    played = PacedEnvironment(Counter(), notes).play(policy, 20, again)
+    played = Calls(Counter(), notes).play(policy, 20, again)
     np.testing.assert_array_equal(played.observations, expected.observations)
     assert again.random() == whole.random()
 
@@ -285,7 +285,7 @@ def test_a_call_that_was_tampered_with_is_noticed(tmp_path):
 
 def test_real_episodes_of_an_interrupted_draw_are_counted(tmp_path):
     env = Counter()
-    env.deterministic, env.real_episodes = True, 10
+    env.declared, env.real_episodes = richobs.Declared(deterministic=True), 10
     config = store.describe(richobs.Problem(env, FUNCTIONS), Settings(), 5)
     with RunFolder.opened(tmp_path, config) as folder:
         folder.count_real_episodes(env)
@@ -396,18 +396,17 @@ def test_a_finished_run_that_is_looked_at_again_stays_finished(tmp_path, change)
 def test_calls_play_as_many_episodes_at_once_as_the_environment_says():
     """Stored or not: the same calls, so the same results."""
     env = Counter()
-    env.at_once, sizes, play = 50, [], env.play
+    env.declared, sizes, play = richobs.Declared(at_once=50), [], env.play
 
     def logged(policy, n, rng, levels=None):
         sizes.append(n)
         return play(policy, n, rng, levels)
 
     env.play = logged
-    StreamEngine(PacedEnvironment(env), FUNCTIONS, seed=0, ledger=Ledger()).ask(Query.step((), 120, 2, purpose="x"))
+    StreamEngine(Calls(env), FUNCTIONS, seed=0, ledger=Ledger()).ask(Query.step((), 120, 2, purpose="x"))
     assert sizes == [50, 50, 20]
-    env.at_once = 0
     with pytest.raises(InvalidInput, match="at_once, a number of episodes, must be"):
-        PacedEnvironment(env)
+        richobs.Declared(at_once=0)
 
 
 def test_keeping_a_run_does_not_change_it_and_neither_do_threads(tmp_path):
@@ -826,7 +825,7 @@ class Disobedient(Counter):
 
 def test_an_environment_that_plays_something_better_is_rejected():
     """Its rollouts would certify a policy by what another one earns: the worse policy is asked for, the best one played."""
-    engine = StreamEngine(PacedEnvironment(Disobedient()), FUNCTIONS, seed=0, ledger=Ledger())
+    engine = StreamEngine(Calls(Disobedient()), FUNCTIONS, seed=0, ledger=Ledger())
     worse = richobs.LearnedPolicy(FUNCTIONS, (1,))
     with pytest.raises(
         richobs.errors.Rejected, match=r"took action . at level 0; the policy asks for action . at what was seen"
@@ -881,13 +880,13 @@ class Reused(Counter):
 
 def test_an_environment_may_use_its_arrays_again():
     """What it showed in an earlier call must not change afterwards: rewards still fit observations and actions."""
-    played = PacedEnvironment(Reused()).play(richobs.OpenLoop((1,)), 40, np.random.default_rng(0))
+    played = Calls(Reused()).play(richobs.OpenLoop((1,)), 40, np.random.default_rng(0))
     np.testing.assert_array_equal(played.rewards[0], np.where(played.observations[0] == 1, 0.8, 0.2))
 
 
 def test_your_own_environment_is_played_by_one_thread_at_a_time():
     class Alone(Counter):
-        at_once, busy = 5_000, False
+        declared, busy = richobs.Declared(at_once=5_000), False
 
         def play(self, policy, n, rng, levels=None):
             assert not self.busy
@@ -905,7 +904,7 @@ def test_your_own_environment_is_played_by_one_thread_at_a_time():
 
 def test_an_action_that_was_not_asked_for_is_rejected(tmp_path):
     env = Answers(lambda e: dataclasses.replace(e, actions=[1 - e.actions[0]]))
-    engine = StreamEngine(PacedEnvironment(env), FUNCTIONS, seed=0, ledger=Ledger())
+    engine = StreamEngine(Calls(env), FUNCTIONS, seed=0, ledger=Ledger())
     with pytest.raises(richobs.errors.Rejected, match="took action 0 at level 0; action 1 was asked for"):
         engine.ask(Query.along((1,), 5, [np.arange(3)], purpose="x"))
 
@@ -1077,11 +1076,11 @@ class TestAClassThatIsPythonCode:
         """The draw was interrupted before any probe was stored: the actions themselves tell."""
         notes, functions = Notes(), of_code("callables", [0, 1])
         with pytest.raises(ConnectionError):
-            PacedEnvironment(Counter(breaks_after=12), notes).play(
+            Calls(Counter(breaks_after=12), notes).play(
                 richobs.LearnedPolicy(functions, 0), 20, np.random.Generator(np.random.Philox(key=3))
             )
         with pytest.raises(InvalidFile, match="a call of the record was played for another policy"):
-            PacedEnvironment(Counter(), notes).play(
+            Calls(Counter(), notes).play(
                 richobs.LearnedPolicy(functions, 1), 20, np.random.Generator(np.random.Philox(key=3))
             )
 
@@ -1494,8 +1493,8 @@ class ManyActions:
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("identity", "x" * 100_001, "at most 100,000 characters"),
-        ("identity", "half a \ud800 character", "no half of one .a surrogate."),
+        ("declared", richobs.Declared(identity="x" * 100_001), "at most 100,000 characters"),
+        ("declared", richobs.Declared(identity="half a \ud800 character"), "no half of one .a surrogate."),
         ("n_actions", 1_000_001, "at most 1,000,000 actions, and this problem has 1,000,001. Run without a folder"),
     ],
 )
@@ -1512,7 +1511,8 @@ def test_what_could_not_be_read_again_is_refused_before_the_first_episode(name, 
 
 def test_the_longest_identity_is_read_again(tmp_path):
     env = ManyActions()
-    env.identity = "\N{SNOWMAN}" * 100_000
+    identity = "\N{SNOWMAN}" * 100_000
+    env.declared = richobs.Declared(identity=identity)
     problem = richobs.Problem(env, Layered([TableLevel([[[1.0, 0.0]], [[0.0, 1.0]]])]))
     learn(problem, out=tmp_path)
-    assert StoredRun.read(tmp_path).certificate.content["environment"]["identity"] == env.identity
+    assert StoredRun.read(tmp_path).certificate.content["environment"]["identity"] == identity

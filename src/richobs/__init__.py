@@ -20,7 +20,7 @@ from richobs.classes import (
     table_policy,
 )
 from richobs.core import errors
-from richobs.core.environment import Environment, Episodes
+from richobs.core.environment import Declared, Environment, Episodes
 from richobs.core.errors import (
     BrokenPromise,
     InvalidInput,
@@ -37,9 +37,8 @@ from richobs.core.recorded import load_episodes, save_episodes
 from richobs.core.settings import Settings
 from richobs.core.version import __version__
 from richobs.learners import LEARNERS, Learner
-from richobs.learning import learn
+from richobs.learning import learn, plan
 from richobs.runs.certificate import Certificate, Verification, certify
-from richobs.runs.planning import plan
 from richobs.runs.store import StoredRun, discard
 from richobs.runs.verify import verify
 from richobs.show.tensorboard import TensorBoard
@@ -56,6 +55,7 @@ __all__ = [
     "Certificate",
     "Claim",
     "Constants",
+    "Declared",
     "Environment",
     "Episodes",
     "FunctionClass",

@@ -22,7 +22,7 @@ import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.arguments import real_number, whole_number
-from richobs.core.environment import TOLERANCE, Environment, check_rewards, checked_range, processes_of
+from richobs.core.environment import TOLERANCE, Environment, checked_range, declared_by
 from richobs.core.errors import BrokenPromise, InvalidInput, RewardOutOfRange, RunStopped
 from richobs.core.executors import Workers
 from richobs.core.files import write_atomically
@@ -33,7 +33,7 @@ from richobs.core.problem import ENVIRONMENT_NAMES, SMALLEST, Problem, checked_e
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
 from richobs.core.version import __version__
-from richobs.engines import PacedEnvironment
+from richobs.engines.calls import Calls, play_checked
 from richobs.engines.independence import OneLaw, stop_for
 from richobs.show.terminal import is_interactive
 from richobs.stats.sequences import ConfidenceSequence, enough_for
@@ -166,7 +166,7 @@ def _on_grid(bound: float, power: int, rounding: str) -> str:
 
 
 Listener = Callable[[PolicyReport], None]
-Play = Callable[[int, np.random.Generator], list[Floats]]  # plays n episodes and returns their totals, call by call
+Player = Callable[[int, np.random.Generator], list[Floats]]  # plays n episodes and returns their totals, call by call
 
 
 @runtime_checkable
@@ -275,7 +275,7 @@ def certify_policy(
     ledger = Ledger(int(max_episodes))
     inner: Any = env.env if isinstance(env, Problem) else env
     with (
-        Workers(processes_of(inner)) as workers,
+        Workers(declared_by(inner).processes) as workers,
         _shown(is_interactive() if progress is None else progress) as watch,
     ):
         play = player(env, policy, workers, ledger)
@@ -305,7 +305,9 @@ def _totals_error(env: Any, reward_range: tuple[float, float]) -> float:
     return MONITOR + SINGLE * max(map(abs, reward_range))
 
 
-def _looks(play: Play, asked: PolicyReport, ledger: Ledger, batch: int, listen: Listener, slack: float) -> PolicyReport:
+def _looks(
+    play: Player, asked: PolicyReport, ledger: Ledger, batch: int, listen: Listener, slack: float
+) -> PolicyReport:
     """Plays and looks until there is a verdict.
 
     Args:
@@ -455,7 +457,7 @@ def _scaled(totals: Any, n: int, reward_range: tuple[float, float], slack: float
     return np.clip((array - low) / (high - low), 0.0, 1.0)
 
 
-def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger | None = None) -> Play:
+def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger | None = None) -> Player:
     """Returns what plays n episodes of a policy and returns their totals.
 
     Args:
@@ -481,14 +483,8 @@ def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger
     if isinstance(acting, LearnedPolicy):
         _check_fits(acting, inner.horizon, inner.n_actions)
     if isinstance(inner, WorldEnvironment):
-
-        def play_world(n: int, rng: np.random.Generator) -> list[Floats]:
-            played = inner.play(acting, n, rng)
-            check_rewards(np.stack(played.rewards), None, inner, acting)
-            return [played.returns]
-
-        return play_world
-    return _OwnPlayer(PacedEnvironment(checked_environment(inner), workers=workers, ledger=ledger), acting)
+        return lambda n, rng: [play_checked(inner, acting, n, rng).returns]
+    return _OwnPlayer(Calls(checked_environment(inner), workers=workers, ledger=ledger), acting)
 
 
 def _check_fits(policy: LearnedPolicy, horizon: int, n_actions: int) -> None:
@@ -561,7 +557,7 @@ class _OwnPlayer:
     several calls can show that.
     """
 
-    def __init__(self, env: PacedEnvironment, policy: Policy):
+    def __init__(self, env: Calls, policy: Policy):
         self._env = env
         self._policy = policy
         self._played = 0

@@ -1,4 +1,4 @@
-"""`learn`: one call from an environment and a class of functions to a policy with a guarantee."""
+"""`learn`: one call from an environment and a class of functions to a policy with a guarantee; and `plan`."""
 
 import dataclasses
 import os
@@ -15,6 +15,8 @@ from richobs.core.problem import Problem, as_problem
 from richobs.core.process import TabularProcess
 from richobs.core.recorded import joined_episodes
 from richobs.core.settings import Settings, write_tuning
+from richobs.learners.lsvee import Lsvee, PaperConstants, SamplePlan
+from richobs.runs.prepare import in_units_of
 from richobs.runs.session import run
 from richobs.show.terminal import is_interactive, watched
 
@@ -67,7 +69,7 @@ def learn(
             `out`, a later call that allows more goes on from there.
         threshold: stop as soon as a policy is certified to be worth this, or no policy can be; `outcome.reason` says which.
         workers: how many share the episodes; they do not change the result. An environment of your own is shared by so many
-            processes where it declares `replayable = True` (or by threads, where it also declares `releases_gil = True`),
+            processes where it declares `replayable` (or by threads, where it also declares `releases_gil`),
             and stays in this process where it does not. A built-in world is shared by threads.
         executor: any `concurrent.futures.Executor` that shares the episodes instead: a standard pool, loky, Dask's
             `client.get_executor()`, `richobs.ray.RayExecutor`. It does not change the result, and is not shut down.
@@ -138,3 +140,40 @@ def learn(
             raise
         except WorkerFailed as lost:  # its cause is what the reader needs
             raise lost.with_traceback(None) from lost.__cause__
+
+
+def plan(
+    problem: Problem | Environment | None = None,
+    functions: FunctionClass | None = None,
+    *,
+    epsilon: float = 0.1,
+    delta: float = 0.05,
+    n_states: int | None = None,
+    horizon: int | None = None,
+    n_actions: int | None = None,
+    log_size: float | None = None,
+) -> SamplePlan:
+    """Returns the paper's sample sizes and the worst case they add up to; nothing is played.
+
+    Args:
+        problem: a problem, or an environment; or give the four numbers instead.
+        functions: the class, where an environment is given.
+        epsilon: largest allowed gap between the policy's value and V*.
+        delta: probability that the claim is false.
+        n_states: M, a bound on the latent states per level.
+        horizon: H.
+        n_actions: K.
+        log_size: natural logarithm of the number of functions N.
+    """
+    if problem is not None:
+        given = as_problem(problem, functions)
+        settings = Settings(epsilon=epsilon, delta=delta, learner=Lsvee.name, n_states=n_states)
+        served = in_units_of(Lsvee(), given, settings)
+        return Lsvee().plan(served.problem, served.settings)
+    if horizon is None or n_actions is None or n_states is None or log_size is None:
+        raise InvalidInput("plan needs a problem, or all of horizon, n_actions, n_states and log_size.")
+    return SamplePlan(
+        PaperConstants.of(
+            horizon=horizon, n_actions=n_actions, n_states=n_states, log_size=log_size, epsilon=epsilon, delta=delta
+        )
+    )

@@ -15,8 +15,8 @@ from richobs.core.ledger import Ledger
 from richobs.core.policies import Greedy, OpenLoop, Uniform
 from richobs.core.queries import LevelMoments, Query
 from richobs.core.settings import Settings
-from richobs.engines import ENGINES, RecordedEngine, engine_kind
-from richobs.engines.recorded import pack_answer
+from richobs.engines import ENGINES, engine_kind
+from richobs.engines.answers import pack_answer
 
 SKELETON = Path(__file__).parents[2] / "docs/skeletons/engine.py"
 PROBLEM = richobs.make("random/3,n_states=2,n_actions=2")
@@ -73,7 +73,9 @@ def build(name, *, seed=0, limit=None, env=PROBLEM.env, problem=PROBLEM, record=
     """An engine by its name; "recorded" is a streaming engine that writes to a record."""
     kind = engine_kind("stream" if name == "recorded" else name)
     engine = kind.build(problem, env, Settings(seed=seed), Ledger(limit), Workers())
-    return RecordedEngine(engine, record or MemoryRecord()) if name == "recorded" else engine
+    if name == "recorded":
+        engine.log = record or MemoryRecord()
+    return engine
 
 
 @pytest.fixture(params=[*REGISTERED, "recorded"])

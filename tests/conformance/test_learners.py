@@ -20,7 +20,8 @@ from richobs.core.events import EVENTS, from_plain, to_plain
 from richobs.core.settings import Settings
 from richobs.learners import LEARNERS, learner, tuning_fields
 from richobs.learners.base import Learner, Promise
-from richobs.runs.session import check, run
+from richobs.runs.prepare import prepare
+from richobs.runs.session import run
 from richobs.worlds.model_environment import model_problem
 from richobs_lab.rivals.uniform_exploration import UniformExploration
 
@@ -94,7 +95,7 @@ def awkward():
 class FromMemory:
     """An environment that declares that it may answer from memory."""
 
-    deterministic = True
+    declared = richobs.Declared(deterministic=True)
 
     def __init__(self, env):
         self.play, self.horizon, self.n_actions, self.reward_range = (
@@ -120,7 +121,7 @@ def served(name):
     """The first small problem that a learner can serve."""
     for problem in [*map(richobs.make, SERVED), two_models()]:
         try:
-            check(problem, asked(name))
+            prepare(problem, asked(name))
         except InvalidInput:
             continue
         return problem
@@ -210,14 +211,14 @@ def test_what_a_learner_needs_is_named_where_it_is_missing(name):
         ]
         assert lacking, f"no problem here lacks {need.words}: add one"
         with pytest.raises(InvalidInput) as refused:
-            check(lacking[0], asked(name))
+            prepare(lacking[0], asked(name))
         assert f"the learner {name!r} needs {need.words}: " in str(refused.value)
         assert str(refused.value).endswith(".")
 
 
 def test_tuning_that_does_not_exist_is_refused(name):
     with pytest.raises(InvalidInput, match="has no tuning 'no_such_thing'"):
-        check(served(name), asked(name, tuning=("no_such_thing=1",)))
+        prepare(served(name), asked(name, tuning=("no_such_thing=1",)))
 
 
 def test_the_plan_is_plain(name):

@@ -13,7 +13,7 @@ from richobs.cli.world_options import World, build
 from richobs.core.problem import Problem
 from richobs.core.recorded import load_episodes
 from richobs.core.settings import MAY_CHANGE, Settings
-from richobs.runs import session
+from richobs.runs.prepare import prepare
 from richobs.runs.store import discard
 from richobs.worlds.gymnasium_ids import is_gymnasium_id
 
@@ -41,12 +41,12 @@ class LearnCommand:
         problem = build(self.world)
         if self.episodes is not None:
             problem = dataclasses.replace(problem, recorded=load_episodes(self.episodes))
-        _, settings = session.check(problem, self.settings)  # before anything is removed
-        folder = self.out or default_folder(problem, settings)
+        prepared = prepare(problem, self.settings)  # before anything is removed
+        folder = self.out or default_folder(problem, prepared.asked)
         if self.overwrite and folder.exists():
             discard(folder)
         with self.work.executor() as executor:
-            return learn_in(console, folder, problem, settings, self.output, executor)
+            return learn_in(console, folder, prepared, self.output, executor)
 
 
 def default_folder(problem: Problem, settings: Settings) -> pathlib.Path:

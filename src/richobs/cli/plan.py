@@ -14,7 +14,7 @@ from richobs.cli.world_options import World, build
 from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings
 from richobs.learners import Plan, learner
-from richobs.runs.rescaling import as_served
+from richobs.runs.prepare import in_units_of
 from richobs.show import words
 
 USUAL = (Settings.learner, "lsvee")  # the learners whose plans are printed unless one is named
@@ -61,7 +61,8 @@ class PlanCommand:
             settings.check()
             try:
                 chosen.check_needs(problem, settings)
-                plans[chosen.name] = chosen.plan(*as_served(chosen, problem, settings))
+                served = in_units_of(chosen, problem, settings)
+                plans[chosen.name] = chosen.plan(served.problem, served.settings)
             except InvalidInput as error:
                 left_out.append(error)
         if not plans:

@@ -10,6 +10,7 @@ from richobs.cli.gymnasium_options import make_stored
 from richobs.cli.running import Output, learn_in
 from richobs.cli.work_options import WorkOptions
 from richobs.core.errors import InvalidInput
+from richobs.runs.prepare import prepare
 from richobs.runs.store import CONFIG, StoredRun, recorded_beside
 
 
@@ -47,4 +48,4 @@ class ResumeCommand:
         problem = make_stored(stored.world, self.folder / CONFIG, self.trust)
         problem = dataclasses.replace(problem, recorded=recorded_beside(self.folder / CONFIG))
         with self.work.executor() as executor:
-            return learn_in(console, self.folder, problem, settings, self.output, executor)
+            return learn_in(console, self.folder, prepare(problem, settings), self.output, executor)

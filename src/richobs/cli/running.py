@@ -13,10 +13,9 @@ from richobs.cli.printing import print_claim, print_summary
 from richobs.core.errors import RichObsError, StoreError
 from richobs.core.events import Callback, Progress
 from richobs.core.outcome import Outcome
-from richobs.core.problem import Problem
 from richobs.core.settings import Settings
 from richobs.runs import session
-from richobs.runs.rescaling import as_served
+from richobs.runs.prepare import Prepared
 from richobs.runs.store import CERTIFICATE, POLICY, REPORT, StoredRun
 from richobs.show import write_report
 from richobs.show.summary import claim_text, gives_what_was_asked, plain_console
@@ -41,14 +40,13 @@ class Output:
 def learn_in(
     console: Console,
     folder: pathlib.Path,
-    problem: Problem,
-    settings: Settings,
+    prepared: Prepared,
     output: Output,
     executor: Executor | None = None,
 ) -> int:
     """Learns in a folder, going on where it stopped, and says what was found."""
-    was_finished = _holds_finished(folder, settings)
-    checks = _run(folder, problem, settings, output, executor).ledger.checks
+    was_finished = _holds_finished(folder, prepared.asked)
+    checks = _run(folder, prepared, output, executor).ledger.checks
     stored = StoredRun.read(folder)
     if stored.certificate is None:
         raise StoreError(
@@ -72,19 +70,16 @@ def learn_in(
     console.print(Text(f"\nwrote {', '.join(map(str, written[:-1]))} and {written[-1]}"))
     if stored.certificate.content["result"]["guaranteed"] and not gives_what_was_asked(stored):
         again = f"richobs resume {folder} --max-episodes N{trusting(stored.world)}"
-        console.print(Text(f"asked for was {settings.epsilon:g}; go on: {again}"))
+        console.print(Text(f"asked for was {prepared.asked.epsilon:g}; go on: {again}"))
     console.print(Text(f"check it again: richobs verify {folder / CERTIFICATE}{trusting(stored.world)}"), style="dim")
     return 0
 
 
-def _run(
-    folder: pathlib.Path, problem: Problem, settings: Settings, output: Output, executor: Executor | None
-) -> Outcome:
+def _run(folder: pathlib.Path, prepared: Prepared, output: Output, executor: Executor | None) -> Outcome:
     """Runs, shows how it goes, and says how to go on where it is interrupted."""
-    chosen, asked = session.check(problem, settings)
-    expected = asked.max_episodes
+    problem, expected = prepared.own, prepared.asked.max_episodes
     if expected is None:
-        expected = chosen.plan(*as_served(chosen, problem, asked)).max_episodes
+        expected = prepared.learner.plan(prepared.problem, prepared.settings).max_episodes
     with contextlib.ExitStack() as stack:
         quiet = output.quiet or output.json
         shown = watched(problem.name, problem.functions.log_size, expected, quiet=quiet)
@@ -97,7 +92,7 @@ def _run(
                 listener(progress)
 
         try:
-            return session.run(problem, asked, callback=tell, out=folder, executor=executor)
+            return session.run_prepared(prepared, callback=tell, out=folder, executor=executor)
         except KeyboardInterrupt:
             stack.close()
             plain_console(stderr=True).print(

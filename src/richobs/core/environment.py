@@ -8,7 +8,7 @@ import numbers
 import operator
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,9 +19,99 @@ from richobs.core.policies import Policy, fixed_prefix, never_takes, sure_action
 from richobs.core.types import Floats, Ints, Mask, Observations, Path
 
 TOLERANCE = 1e-9  # how far rounding may push a reward or a total out of its range
-AT_ONCE = 32  # episodes per call of an environment that a user brings, unless it says otherwise
 LONGEST_IDENTITY = 100_000  # characters of the line that says which environment it is
 CALLS = 16  # of a replayable environment for one request, at least: what workers share
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What an environment may say about itself besides its three facts, in its attribute `declared`.
+
+    Raises `InvalidInput` where a field is something else than it should be.
+    """
+
+    step_range: tuple[float, float] | None = None
+    """Smallest and largest possible reward of one level, where that is not what `reward_range` implies."""
+    at_once: int = 32
+    """Episodes that one call of `play` is asked for at most; a smaller number loses less when a run is killed."""
+    identity: str | None = None
+    """A text that says which environment it is: a stored run goes on only with the same one."""
+    deterministic: bool = False
+    """Whether the same actions always show and pay the same, so that it answers known actions from memory."""
+    frozen_seed: int | None = None
+    """The seed of every reset, where episodes do not get fresh ones: claims name it."""
+    replayable: bool = False
+    """Whether `play` takes all its randomness from `rng`, and keeps no state between calls.
+
+    Then copies of it may be played by other threads, processes or machines, if it can be pickled (docs/scale.md). A copy
+    that had a generator of its own would play the same episodes everywhere, and a claim that counts them as independent
+    would be false; so some calls are made twice, by copies and by the environment itself, and compared.
+    """
+    releases_gil: bool = False
+    """Whether `play` mostly works without Python's interpreter lock: workers are threads then."""
+    replays_first: int = 0
+    """Calls of a policy that workers must make again, with the same result, before they share its calls.
+
+    For environments that nobody has declared replayable: those that richobs makes of those of others.
+    """
+    processes: int = 1
+    """How many processes should play it."""
+
+    def __post_init__(self) -> None:
+        for name in ("deterministic", "replayable", "releases_gil"):
+            flag = getattr(self, name)
+            if not isinstance(flag, bool | np.bool_ | None):
+                raise InvalidInput(f"an environment's {name} is True or False; got {flag!r:.80}.")
+            object.__setattr__(self, name, bool(flag))
+        counts = (("at_once, a number of episodes,", 1), ("replays_first, a number of calls,", 0), ("processes", 1))
+        for words, least in counts:
+            name = words.partition(",")[0]
+            number = whole_number(f"an environment's {words}", getattr(self, name), least=least)
+            object.__setattr__(self, name, min(number, sys.maxsize))
+        if self.frozen_seed is not None:
+            whole_number("an environment's frozen_seed", self.frozen_seed, least=None)
+        if self.step_range is not None:
+            object.__setattr__(self, "step_range", checked_range("step_range", self.step_range))
+        identity: object = self.identity
+        if identity is not None and (not isinstance(identity, str) or not identity):
+            raise InvalidInput(f"an environment's identity is a text that says which one it is; got {identity!r:.80}.")
+
+    @property
+    def may_be_copied(self) -> bool:
+        """Whether workers may play copies: not where it answers from memory, and counts what it really played."""
+        return self.replayable and not self.deterministic
+
+    def call_size(self, n: int) -> int:
+        """Returns how many episodes one call of `play` is asked for, of n that are wanted.
+
+        Replayable environments are played in at least 16 calls, so that workers can share them. The number of workers does
+        not matter: calls belong to the result.
+        """
+        return max(1, min(self.at_once, -(-n // CALLS))) if self.may_be_copied else self.at_once
+
+
+NOTHING_DECLARED = Declared()
+
+
+def declared_by(env: object) -> Declared:
+    """Returns what an environment declares about itself.
+
+    Raises:
+        InvalidInput: its attribute `declared` is something else, or what belongs there is an attribute of its own, as it
+            was before there was a `Declared`: passed over, it could make a claim false.
+    """
+    declared = getattr(env, "declared", None)
+    if declared is None:
+        alone = [field.name for field in fields(Declared) if hasattr(env, field.name)]
+        if alone:
+            raise InvalidInput(
+                f"{type(env).__name__} has the attribute {alone[0]!r}, which richobs reads from `declared` alone. Write declared "
+                f"= richobs.Declared({alone[0]}=...), or declared = richobs.Declared() where it means something else."
+            )
+        return NOTHING_DECLARED
+    if not isinstance(declared, Declared):
+        raise InvalidInput(f"an environment's attribute `declared` is a richobs.Declared; got {declared!r:.80}.")
+    return declared
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,22 +167,8 @@ class Episodes:
 class Environment(Protocol):
     """A contextual decision process that can be played ([KAL16] Section 2): three facts and one method.
 
-    An environment may also have an attribute `at_once`, the number of episodes that one call of `play` is asked for at
-    most (32 unless it says otherwise); a smaller one loses less when a run is killed. It may have an attribute
-    `step_range`, the smallest and the largest possible reward of one level, where that is not what `reward_range` implies
-    (see `implied_step_range`). It need not count episodes, because the ledger does.
-
-    It may have an attribute `identity`, a text that says which environment it is: a stored run goes on only with the same
-    one (see `environment_identity`). It may have an attribute `deterministic`; True declares that the same actions always
-    show and pay the same, so that it answers known actions from memory. Then `real_episodes` is how many it really played.
-    It may have an attribute `frozen_seed`, the seed of every reset, where episodes do not get fresh ones: claims name it.
-
-    It may have an attribute `replayable`; True declares that `play` takes all its randomness from `rng`, and keeps no state
-    between calls. Then copies of it may be played by other threads, processes or machines, if it can be pickled (see
-    docs/scale.md). A copy that had a generator of its own would play the same episodes everywhere, and a claim that counts
-    them as independent would be false; so some calls are made twice, by copies and by the environment itself, and
-    compared. An attribute `releases_gil = True` says that `play` mostly works without Python's interpreter lock: workers
-    are threads then.
+    It need not count episodes, because the ledger does. An attribute `declared` may say more about it (see `Declared`). If
+    it declares `deterministic`, an attribute `real_episodes` may count the episodes that it really played.
     """
 
     @property
@@ -292,12 +368,6 @@ def check_rewards(rewards: Floats, ended: Mask | None, env: Environment, policy:
         )
 
 
-def at_once(env: Environment) -> int:
-    """Returns how many episodes one call of an environment that a user brings plays at most."""
-    number = getattr(env, "at_once", AT_ONCE)
-    return min(whole_number("an environment's at_once, a number of episodes,", number, least=1), sys.maxsize)
-
-
 def environment_identity(env: Environment, id: str | None = None) -> str:
     """Returns which environment it is, in a line: as it declares, or its id, or the name of its class and three facts.
 
@@ -306,36 +376,19 @@ def environment_identity(env: Environment, id: str | None = None) -> str:
         id: of a problem that can be built again by it.
 
     Raises:
-        InvalidInput: the attribute `identity` is not a text, or not one that a certificate can hold.
+        InvalidInput: it is too long for a certificate, or not a text of whole characters.
     """
-    declared = getattr(env, "identity", id)
+    declared = declared_by(env).identity or id
     if declared is None:
         low, high = (float(v) for v in env.reward_range)
         facts = f"horizon={int(env.horizon)}, n_actions={int(env.n_actions)}, reward_range=[{low!r}, {high!r}]"
         return f"{type(env).__name__}, {facts}"
-    if not isinstance(declared, str) or not declared:
-        raise InvalidInput(f"an environment's identity is a text that says which one it is; got {declared!r:.80}.")
     if len(declared) > LONGEST_IDENTITY or any("\ud800" <= mark <= "\udfff" for mark in declared):
         raise InvalidInput(
             f"an environment's identity stands in every certificate, as at most {LONGEST_IDENTITY:,} characters and no half "
             f"of one (a surrogate); got {len(declared):,} characters, {declared[:40]!r}... Declare a digest of what it says."
         )
     return declared
-
-
-def declares_deterministic(env: Environment) -> bool:
-    """Whether an environment declares that the same actions always show and pay the same.
-
-    Raises:
-        InvalidInput: the attribute `deterministic` is neither True nor False.
-    """
-    return _declared_flag(env, "deterministic")
-
-
-def frozen_seed(env: Environment) -> int | None:
-    """Returns the seed with which an environment resets every episode; None where it declares none."""
-    seed = getattr(env, "frozen_seed", None)
-    return int(seed) if isinstance(seed, numbers.Integral) else None
 
 
 def random_steps_words(name: str, actions: Sequence[int], seeds: str = "two seeds") -> str:
@@ -346,57 +399,6 @@ def random_steps_words(name: str, actions: Sequence[int], seeds: str = "two seed
     )
 
 
-def is_replayable(env: Environment) -> bool:
-    """Whether an environment declares that `play` takes all its randomness from `rng`, and keeps no state between calls.
-
-    One that is declared deterministic is not replayable: it answers from memory, and counts what it really played.
-
-    Raises:
-        InvalidInput: the attribute `replayable` is neither True nor False.
-    """
-    return _declared_flag(env, "replayable") and not declares_deterministic(env)
-
-
-def replays_first(env: Environment) -> int:
-    """Returns how many calls of a policy workers must make again, with the same result, before they share its calls.
-
-    None where somebody has declared the environment replayable; environments that richobs makes of those of others have
-    an attribute `replays_first`.
-    """
-    return int(getattr(env, "replays_first", 0))
-
-
-def processes_of(env: object) -> int:
-    """Returns how many processes should play an environment by its attribute `processes`; 1 where it has none."""
-    return int(getattr(env, "processes", 1))
-
-
-def releases_gil(env: Environment) -> bool:
-    """Whether an environment declares that `play` mostly works without Python's interpreter lock.
-
-    Raises:
-        InvalidInput: the attribute `releases_gil` is neither True nor False.
-    """
-    return _declared_flag(env, "releases_gil")
-
-
-def _declared_flag(env: Environment, name: str) -> bool:
-    """Returns an attribute that an environment may have, True or False; False where it has none, or None."""
-    flag = getattr(env, name, None)
-    if not isinstance(flag, bool | np.bool_ | None):
-        raise InvalidInput(f"an environment's {name} is True or False; got {flag!r:.80}.")
-    return bool(flag)
-
-
-def call_size(env: Environment, n: int) -> int:
-    """Returns how many episodes one call of an environment that a user brings plays, of n that are wanted.
-
-    Replayable ones are played in at least 16 calls, so that workers can share them. The number of workers does not matter:
-    calls belong to the result.
-    """
-    return max(1, min(at_once(env), -(-n // CALLS))) if is_replayable(env) else at_once(env)
-
-
 def real_episodes(env: Environment) -> int | None:
     """Returns how many episodes an environment that is declared deterministic really played so far; None for others.
 
@@ -405,7 +407,7 @@ def real_episodes(env: Environment) -> int | None:
     Raises:
         InvalidInput: the attribute `real_episodes` is not a whole number.
     """
-    played = getattr(env, "real_episodes", None) if declares_deterministic(env) else None
+    played = getattr(env, "real_episodes", None) if declared_by(env).deterministic else None
     if played is None:
         return None
     if isinstance(played, bool) or not isinstance(played, numbers.Integral) or played < 0:
@@ -414,13 +416,9 @@ def real_episodes(env: Environment) -> int | None:
 
 
 def step_range(env: Environment) -> tuple[float, float]:
-    """Returns the smallest and the largest possible reward of one level: as declared, or as `reward_range` implies.
-
-    Raises:
-        InvalidInput: the attribute `step_range` is not a pair (low, high) of finite numbers.
-    """
-    given = getattr(env, "step_range", None)
-    return implied_step_range(env.reward_range) if given is None else checked_range("step_range", given)
+    """Returns the smallest and the largest possible reward of one level: as declared, or as `reward_range` implies."""
+    given = declared_by(env).step_range
+    return implied_step_range(env.reward_range) if given is None else given
 
 
 def implied_step_range(reward_range: tuple[float, float]) -> tuple[float, float]:

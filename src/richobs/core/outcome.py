@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, NamedTuple, Protocol
 
-from richobs.core.environment import Environment, declares_deterministic, frozen_seed
+from richobs.core.environment import Environment, declared_by
 from richobs.core.events import Event
 from richobs.core.ledger import Ledger
 from richobs.core.policies import SavablePolicy
@@ -138,9 +138,9 @@ def sampling_assumptions(env: Environment) -> tuple[str, ...]:
     An environment that is declared deterministic answers known actions from memory, and every claim rests on that. Where
     every episode is reset with one seed, a claim is about such episodes alone.
     """
-    seed = frozen_seed(env)
+    seed = declared_by(env).frozen_seed
     frozen = () if seed is None else (FROZEN_SEED.format(seed=seed),)
-    return (*frozen, DETERMINISTIC_ENVIRONMENT) if declares_deterministic(env) else frozen
+    return (*frozen, DETERMINISTIC_ENVIRONMENT) if declared_by(env).deterministic else frozen
 
 
 def claim_words(

@@ -26,7 +26,7 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.types import Floats, Ints, Member, Observations
 
-AT_ONCE = 8_000_000  # values of functions that moments hold in memory at once
+MOST_VALUES = 8_000_000  # values of functions that moments hold in memory at once
 FARTHEST = 16.0  # how far from 0, in scales, values may lie: farther away rounding could decide which functions survive
 LABEL = "in units where totals lie in [0, 1]"  # stands beside every number that is not in the problem's own units
 
@@ -288,7 +288,7 @@ class UnitFunctions:
     def moments(self, level: int, batch: Batch, members: Ints | None = None, /) -> Moments:
         """Returns the moments of a batch with rewards in unit scale, of all members at `level` or of those listed."""
         chosen = np.arange(self.level_size(level)) if members is None else members
-        step = max(1, AT_ONCE // max(1, len(batch.x) * self.n_actions))
+        step = max(1, MOST_VALUES // max(1, len(batch.x) * self.n_actions))
         parts = [chosen[i : i + step] for i in range(0, max(1, len(chosen)), step)]
         return Moments.concatenate([Moments.of(self.values(level, batch.x, part), batch) for part in parts])
 

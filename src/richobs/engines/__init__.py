@@ -1,27 +1,14 @@
-"""Engines: who plays the episodes that a learner asks for, one kind per file. One line here makes an engine known."""
+"""Engines: who draws the episodes that a learner asks for, one kind per file. One line here makes an engine known."""
 
 import importlib
 
 from richobs.core.errors import InvalidInput
-from richobs.engines.base import EngineKind
+from richobs.engines.calls import Calls
 from richobs.engines.counted import CountedEngine
-from richobs.engines.paced import PacedEnvironment
-from richobs.engines.probes import Probes, fixed_fingerprint
-from richobs.engines.recorded import Record, RecordedEngine
+from richobs.engines.play import Play
 from richobs.engines.stream import StreamEngine
 
-__all__ = [
-    "ENGINES",
-    "CountedEngine",
-    "EngineKind",
-    "PacedEnvironment",
-    "Probes",
-    "Record",
-    "RecordedEngine",
-    "StreamEngine",
-    "engine_kind",
-    "fixed_fingerprint",
-]
+__all__ = ["ENGINES", "Calls", "CountedEngine", "Play", "StreamEngine", "engine_kind"]
 
 ENGINES: dict[str, str] = {  # name -> where it is defined
     "counted": "richobs.engines.counted:CountedEngine",
@@ -29,7 +16,7 @@ ENGINES: dict[str, str] = {  # name -> where it is defined
 }
 
 
-def engine_kind(name: str) -> EngineKind:
+def engine_kind(name: str) -> type[Play]:
     """Returns the class of the engine of that name.
 
     Raises:
@@ -38,5 +25,5 @@ def engine_kind(name: str) -> EngineKind:
     if name not in ENGINES:
         raise InvalidInput(f"there is no engine {name!r}; there are 'auto', {', '.join(map(repr, ENGINES))}.")
     module, _, kind = ENGINES[name].partition(":")
-    found: EngineKind = getattr(importlib.import_module(module), kind)
+    found: type[Play] = getattr(importlib.import_module(module), kind)
     return found

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs.core.environment import Environment, checked_path
+from richobs.core.environment import Environment
 from richobs.core.errors import InvalidInput
 from richobs.core.executors import Workers
 from richobs.core.functions import FunctionClass
@@ -23,16 +23,17 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.core.steps import Steps, counted_pairs, no_moves
 from richobs.core.types import Floats, Ints, Path
-from richobs.engines.base import check_steps
+from richobs.engines.play import Play
 from richobs.stats.counts import Counts, as_counts, multinomial
 
 KEPT = 4_000_000  # values of functions at one level that are kept between requests
 
 
-class CountedEngine:
+class CountedEngine(Play):
     """Draws counts from a process written down in full."""
 
     name = "counted"
+    _process: TabularProcess  # never None here
 
     def __init__(self, process: TabularProcess, functions: FunctionClass, *, seed: int, ledger: Ledger):
         """Prepares to draw.
@@ -43,10 +44,7 @@ class CountedEngine:
             seed: of every draw.
             ledger: where episodes are charged.
         """
-        self._process = process
-        self._functions = functions
-        self._seed = seed
-        self.ledger = ledger
+        super().__init__(process, functions, seed=seed, ledger=ledger, process=process)
         self._table = cache(lambda level: functions.values(level, process.observations[level]))
         self._belief = cache(self._belief_at)
 
@@ -68,12 +66,9 @@ class CountedEngine:
         assert problem.process is not None, "missing() said so"
         return cls(problem.process, problem.functions, seed=settings.seed, ledger=ledger)
 
-    def ask(self, query: Query, /) -> Answer:
+    def draw(self, query: Query, visit: int, /) -> Answer:
         """Draws what the query asks for and returns what it wants."""
-        self._check(query)
-        path = checked_path(query.path, self._process.horizon, self._process.n_actions)
-        visit = self.ledger.charge(query.phase, query.purpose, path, query.n)
-        key = (self._seed, "draw", path, query.purpose, visit)
+        key = (self._seed, "draw", *query.key, visit)
         if query.steps:
             return Answer(
                 query.n, steps=steps(self._process, query.policy, query.n, query.steps, keyed_generator(*key))
@@ -88,14 +83,14 @@ class CountedEngine:
         returns, paths = rollout(self._process, query.policy, query.n, query.paths, keyed_generator(*key))
         return Answer(query.n, returns, paths, moments)
 
-    def _check(self, query: Query) -> None:
+    def check(self, query: Query, /) -> None:
         """Refuses what cannot be computed from counts, before anything is charged."""
+        super().check(query)
         if query.episodes:
             raise InvalidInput(
                 f"{query.purpose} wants episodes one by one, and the counted engine only draws how often each occurs. Use "
                 "engine='stream'."
             )
-        check_steps(query, self._process.horizon)
         if query.steps and (query.moments or query.returns or query.paths or query.tally):
             raise InvalidInput(
                 "the counted engine draws steps apart from all else; ask for them in a query of their own."

@@ -2,22 +2,26 @@
 
 A class of arrays has a digest. One that is Python code is identified by its values: they are computed at observations that
 the run has seen, and a run that goes on must find the same values there. Two classes that agree at all probes are not told
-apart. Shapes: N members of a level, n observations, K actions.
+apart. Workers must find the same values too, at what the run or a trial has seen. Trial episodes of a world are simulated
+here and by each worker; they are no part of a run, and not counted. Shapes: N members of a level, n observations, K actions.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from richobs.classes.base import AT_ONCE_VALUES
-from richobs.core.environment import Episodes
+from richobs.core.environment import Environment, Episodes, checked_episodes, declared_by
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.functions import FunctionClass, ValueFunction
+from richobs.core.packing import pack, unpack
 from richobs.core.policies import Uniform
 from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
+from richobs.core.recorded import episodes_digest
 from richobs.core.types import Floats, Ints, Observations
 
 FEWEST, MOST = 8, 256  # probes per level; fewer where their values would be more than AT_ONCE_VALUES numbers
@@ -27,6 +31,10 @@ LOOKED_AT = 32  # episodes of each play that are looked at
 ALONE = 8  # observations of a level at which values are compared with those in a batch
 MEMBERS = 16  # functions of a level that are compared there, beside the one that acts
 ROUNDING = 1e-6  # by which values may depend on the batch, as a share of their range where that is wider than 1
+
+TRIED = 16  # episodes of one trial
+PER_CALL = 4  # of them, at most
+SENT_MEMBERS = 64  # functions of a level whose values are compared, where the class has a digest
 
 Probe = tuple[int, Observations, Ints]  # level, [n, ...] observations, [n, level] actions that led to each
 
@@ -184,20 +192,81 @@ def fixed_fingerprint(problem: Problem, *, simulated: bool) -> str | None:
 
 def fixed_probes(problem: Problem) -> Iterator[tuple[int, Observations]]:
     """Yields the levels, with observations of each that are known before a run."""
-    limits = [probes_at(problem.functions, h) for h in range(problem.horizon)]
     if problem.process is not None:
-        yield from ((h, seen[: limits[h]]) for h, seen in enumerate(problem.process.observations))
+        known = enumerate(problem.process.observations)
+        yield from ((h, seen[: probes_at(problem.functions, h)]) for h, seen in known)
         return
     played = problem.env.play(Uniform(problem.n_actions), MOST, keyed_generator(0, "probes"))
-    for h, seen in enumerate(played.observations):
-        over = played.ended[h] if played.ended else np.zeros(played.n, dtype=bool)
-        yield h, np.asarray(seen)[~np.asarray(over)][: limits[h]]
+    yield from _observed(problem.functions, played)
 
 
-def refuse_other_class(draw: int) -> InvalidInput:
-    """Returns the error for a class whose values are not those that a stored run found."""
-    return InvalidInput(
-        f"the folder holds a run with another class of functions: at the observations of draw {draw} its functions had "
-        "other values than those that are given now, or stood in another order. Give the same class, choose another folder, "
-        "or remove that run first (`--overwrite`, or richobs.discard)."
-    )
+def pack_probes(probes: Probes) -> bytes:
+    """Returns the probes that are new, and the fingerprint of the class at them, as bytes; none where nothing is new."""
+    new = probes.take()
+    if not new:
+        return b""
+    arrays = [a for _, seen, paths in new for a in (seen, paths)]
+    return pack([probes.fingerprint(new), [level for level, *_ in new]], arrays)
+
+
+def restore_probes(probes: Probes, draw: int, body: bytes) -> None:
+    """Goes on from the probes of a recorded draw.
+
+    Raises:
+        InvalidInput: the class has other values there than it had.
+    """
+    (known, levels), arrays = unpack(body)
+    stored: list[Probe] = list(zip(levels, arrays[::2], arrays[1::2], strict=True))
+    if probes.fingerprint(stored) != known:
+        raise InvalidInput(
+            f"the folder holds a run with another class of functions: at the observations of draw {draw} its functions had "
+            "other values than those that are given now, or stood in another order. Give the same class, choose another "
+            "folder, or remove that run first (`--overwrite`, or richobs.discard)."
+        )
+    probes.restore(stored)
+
+
+def trial_digests(objects: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what a worker must find as the parent does, by name: trial episodes, and values of the class at them.
+
+    Args:
+        objects: of a spec: the environment `env`, and the class `own` where it can be sent.
+    """
+    env: Environment = objects["env"]
+    policy, n = Uniform(env.n_actions), min(PER_CALL, declared_by(env).at_once)
+    calls = [env.play(policy, n, keyed_generator(0, "replayable", k), env.horizon) for k in range(-(-TRIED // n))]
+    played = Episodes.concatenate([checked_episodes(call, env, policy, n, env.horizon) for call in calls])
+    return {"environment": episodes_digest(played), **class_digests((played,), objects)}
+
+
+def class_digests(seen: Sequence[Episodes], objects: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what a worker must find as the parent does, by name: values of the class at what was seen.
+
+    Args:
+        seen: episodes.
+        objects: of a spec: the class `own`, where it can be sent.
+    """
+    if "own" not in objects:
+        return {}
+    return {"class of functions": " ".join(_values_digest(objects["own"], played) for played in seen)}
+
+
+def _values_digest(functions: FunctionClass, played: Episodes) -> str:
+    """Returns the digest of values at what episodes saw: of all members where the class is Python code, else of some."""
+    seen = [(level, x) for level, x in _observed(functions, played) if len(x)]
+    if functions.digest is None:
+        return fingerprint(functions, seen)
+    found = hashlib.sha256(functions.digest.encode())
+    for level, x in seen:
+        size = functions.level_size(level)
+        members = np.unique(np.linspace(0, size - 1, min(size, SENT_MEMBERS)).astype(np.int64))
+        found.update(np.ascontiguousarray(functions.values(level, x, members), dtype=np.float64).tobytes())
+    return found.hexdigest()
+
+
+def _observed(functions: FunctionClass, played: Episodes) -> Iterator[tuple[int, Observations]]:
+    """Yields the levels with what was seen there before the end of episodes."""
+    for level, seen in enumerate(played.observations):
+        x = np.asarray(seen)
+        x = x[~np.asarray(played.ended[level])] if played.ended else x
+        yield level, x[: probes_at(functions, level)]

@@ -6,9 +6,7 @@ added in chunk order: results do not depend on who computes the chunks.
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from richobs.core.environment import Environment, check_rewards, checked_episodes, checked_path
+from richobs.core.environment import Environment
 from richobs.core.errors import InvalidInput
 from richobs.core.executors import Spec, Workers
 from richobs.core.functions import FunctionClass
@@ -18,15 +16,16 @@ from richobs.core.process import TabularProcess
 from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
-from richobs.engines.base import Partial, Sum, check_steps, check_tally, partial_of, parts_of
-from richobs.engines.trials import trial_digests
-from richobs.worlds.simulator import WorldEnvironment
+from richobs.engines.answers import Partial, answer_of, partial_of
+from richobs.engines.calls import parts_of, play_checked
+from richobs.engines.play import Play
+from richobs.engines.probes import trial_digests
 
 CHUNK = 16_384  # episodes per chunk at most
 CHUNK_LEVELS = 81_920  # levels of all episodes of a chunk: what they see is held at once
 
 
-class StreamEngine:
+class StreamEngine(Play):
     """Plays an environment."""
 
     name = "stream"
@@ -56,18 +55,11 @@ class StreamEngine:
         """
         if chunk < 1:
             raise InvalidInput(f"chunk must be at least 1; got {chunk}.")
-        self.ledger = ledger
+        super().__init__(env, functions, seed=seed, ledger=ledger, process=process)
         self._env = env
-        self._functions = functions
-        self._process = process
-        self._seed = seed
         self._chunk = chunk
         self._workers = workers if isinstance(workers, Workers) else Workers(workers)
         self._spec: Spec | None = None
-
-    @classmethod
-    def missing(cls, problem: Problem, /) -> None:
-        """Returns None: it plays any environment."""
 
     @classmethod
     def build(
@@ -77,16 +69,9 @@ class StreamEngine:
         seed = settings.seed
         return cls(env, problem.functions, seed=seed, ledger=ledger, process=problem.process, workers=workers)
 
-    def ask(self, query: Query, /) -> Answer:
+    def draw(self, query: Query, visit: int, /) -> Answer:
         """Plays what the query asks for and returns what it wants."""
-        check_tally(query, self._process)
-        check_steps(query, self._env.horizon)
-        path = checked_path(query.path, self._env.horizon, self._env.n_actions)
-        visit = self.ledger.charge(query.phase, query.purpose, path, query.n)
-        total = Sum(query)
-        for part in self._parts(query, visit):
-            total.add(part)
-        return total.answer()
+        return answer_of(query, self._parts(query, visit))
 
     def _parts(self, query: Query, visit: int) -> Iterator[Partial]:
         """Yields the contribution of every chunk in order, whoever computes it."""
@@ -149,11 +134,5 @@ def play_chunk(
     levels = env.horizon if query.levels is None else query.levels
     seed, visit = key
     rng = keyed_generator(seed, "draw", *query.key, visit, chunk)
-    played = env.play(query.policy, n, rng, levels)
-    if isinstance(
-        env, WorldEnvironment
-    ):  # it returns arrays of the right shapes, and checks the policy's actions itself
-        check_rewards(np.stack(played.rewards), None, env, query.policy)
-    else:
-        played = checked_episodes(played, env, query.policy, n, levels)
+    played = play_checked(env, query.policy, n, rng, levels)
     return partial_of(query, played, max(0, min(n, query.paths - first)), functions, process)

@@ -211,7 +211,7 @@ def _deterministic_missing(problem: Problem, settings: Settings) -> str | None:
 
 
 deterministic_transitions = Need("deterministic transitions", _deterministic_missing)
-# A run rescales other rewards for a learner that has this need, and scales its answer back (`runs.rescaling`).
+# A run rescales other rewards for a learner that has this need, and scales its answer back (`runs.prepare`).
 unit_rewards = Need("nonnegative rewards whose totals lie in [0, 1], or a range to rescale", _unit_rewards_missing)
 
 

@@ -25,7 +25,7 @@ from richobs.core.recorded import episodes_digest
 from richobs.core.settings import Settings
 from richobs.core.version import __version__
 from richobs.learners.base import Finding
-from richobs.runs.rescaling import NUMBERS, claim_row, units_part
+from richobs.runs.prepare import NUMBERS, claim_row, units_part
 
 FORMAT = "richobs-certificate"
 VERSION = 3

@@ -28,7 +28,7 @@ import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.arguments import absolute_path, file_path
-from richobs.core.environment import Environment, Episodes, is_replayable, real_episodes
+from richobs.core.environment import Environment, Episodes, declared_by, real_episodes
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress, from_plain, to_plain
 from richobs.core.files import (
@@ -49,8 +49,8 @@ from richobs.core.problem import Problem
 from richobs.core.recorded import episodes_digest, load_episodes, save_episodes
 from richobs.core.settings import MAY_CHANGE, Settings
 from richobs.core.version import __version__
-from richobs.engines.probes import Probes
-from richobs.engines.recorded import Words, restore_probes
+from richobs.engines.play import Words
+from richobs.engines.probes import Probes, restore_probes
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.learners.lsvee import PaperConstants, SamplePlan
@@ -68,7 +68,7 @@ from richobs.runs.database import (
     remove_unfinished,
     sha256,
 )
-from richobs.runs.rescaling import paper_epsilon
+from richobs.runs.prepare import paper_epsilon
 
 FORMAT = "richobs-run"
 VERSION = 5
@@ -344,7 +344,7 @@ def describe(
             "n_actions": problem.n_actions,
             "n_states": problem.n_states,
             "at_once": at_once,
-            "replayable": None if at_once is None else is_replayable(problem.env),
+            "replayable": None if at_once is None else declared_by(problem.env).may_be_copied,
             "recorded": None if problem.recorded is None else episodes_digest(problem.recorded),
             "identity": problem.identity,
         },

@@ -36,7 +36,17 @@ from typing import Any, Literal, NamedTuple
 
 from richobs.core.arguments import absolute_path, file_path, whole_number
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError
-from richobs.core.executors import Workers, checked_workers
+from richobs.core.executors import (
+    GUARD,
+    LOOK,
+    Workers,
+    begin_worker,
+    checked_workers,
+    interruptions_held_back,
+    interruptions_noted,
+    leave_unguarded_script,
+    one_thread_each,
+)
 from richobs.core.files import (
     LARGEST_JSON,
     MOST_VALUES,
@@ -49,15 +59,6 @@ from richobs.core.files import (
     write_atomically,
 )
 from richobs.core.locks import held
-from richobs.core.processes import (
-    GUARD,
-    LOOK,
-    begin_worker,
-    interruptions_held_back,
-    interruptions_noted,
-    leave_unguarded_script,
-    one_thread_each,
-)
 from richobs.core.settings import Settings, from_plain
 from richobs.learners import learner
 from richobs.runs import session
@@ -493,7 +494,8 @@ class _Sender:
             return self._pool.submit(self._task, cell)
 
     def _new_pool(self) -> ProcessPoolExecutor:
-        context, each = multiprocessing.get_context("spawn"), None
+        context: multiprocessing.context.BaseContext = multiprocessing.get_context("spawn")
+        each = None
         if self._modules is not None:
             each = 1
             if sys.platform == "linux":  # a server that has imported the modules and run nothing forks in milliseconds

@@ -22,8 +22,8 @@ from richobs.core.version import __version__
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.runs.certificate import Certificate, Verification, certify, recorded_words
-from richobs.runs.rescaling import NUMBERS, rescaling
-from richobs.runs.session import engine_name, run
+from richobs.runs.prepare import NUMBERS, engine_name, in_units_of
+from richobs.runs.session import run
 
 BUDGET = 120_000_000  # microseconds of work by the estimate in `Work`: two minutes, and mostly less than half of that
 EPISODES_AT_ONCE = 500  # values of the class at one observation that take about a microsecond where episodes are many
@@ -223,9 +223,9 @@ def _findings(
     if policy is not None:
         yield Finding("policy file", policy.digest == content["policy"]["digest"], f"digest {policy.digest[:16]}")
     chosen = learner(settings.learner)
-    rescaled = rescaling(chosen, given, settings)
+    prepared = in_units_of(chosen, given, settings)
     try:
-        yield from chosen.recheck(content, given, settings) if rescaled is None else rescaled.recheck(content)
+        yield from prepared.recheck(content)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:  # parts that a learner reads
         words = f"parts that {chosen.name} writes are missing, or of another kind ({type(error).__name__}: {error})"
         yield Finding("constants", False, words)

@@ -43,12 +43,12 @@ from richobs import (
     make,
 )
 from richobs.core.arguments import file_path, real_number, whole_number
-from richobs.core.errors import InvalidFile
 from richobs.core.files import is_there, read_json, reading, write_atomically
 from richobs.core.problem import checked_accuracy
 from richobs.core.settings import LARGEST_COUNT, from_plain
 from richobs.learners import learner
 from richobs.runs import session
+from richobs.runs.prepare import prepare
 from richobs.runs.sweep import (
     MAX_RUNS,
     Cell,
@@ -345,11 +345,12 @@ def plan_arena(
         for c in entered:
             settings = dataclasses.replace(asked, learner=c.learner, tuning=c.tuning(problem, budget))
             try:
-                chosen, settings = session.check(problem, settings)
+                prepared = prepare(problem, settings)
             except RichObsError as error:
                 absent.append((family, problem.horizon, c.name, str(error)))
                 continue
-            if session.engine_name(problem, chosen, settings) != "counted":
+            settings = prepared.asked
+            if prepared.engine != "counted":
                 settings = dataclasses.replace(settings, max_episodes=budget)
             told = (("world", family), ("horizon", problem.horizon), ("learner", c.name))
             for seed, own in ids.items():
@@ -561,7 +562,7 @@ def run_contest(cell: Cell, folder: str, seconds: float | None = None) -> CellRe
     begun = ArenaRun(*about, cell.settings.max_episodes, STOPPED)
     problem, chosen = make(cell.world), learner(cell.settings.learner)  # built and imported before the clock starts
     with contextlib.suppress(RichObsError):  # a learner may import what it needs here; a refusal is met again below
-        session.check(problem, cell.settings)
+        prepare(problem, cell.settings)
     _forget_peak()
     begin = time.monotonic()
     judge = Judge(problem, cell.settings.epsilon, cpu_clock(), seconds)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from richobs.core.arguments import real_number, whole_number
-from richobs.core.environment import Environment, Episodes, at_once, checked_episodes, declares_deterministic
+from richobs.core.environment import Environment, Episodes, checked_episodes, declared_by
 from richobs.core.errors import InvalidInput, RewardOutOfRange
 from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem, checked_environment
@@ -107,7 +107,7 @@ def _replays(
     rng: np.random.Generator,
 ) -> tuple[AssumptionCheck, AssumptionCheck]:
     """Returns what replays of the same actions show, each test with its share of the error rate."""
-    if declares_deterministic(env):
+    if declared_by(env).deterministic:
         why = (
             "The environment was declared deterministic, so it answers replays from memory. Make it without this "
             "declaration to test it."
@@ -120,7 +120,7 @@ def _replays(
 def _play(env: Environment, path: Path, n: int, rng: np.random.Generator, faults: list[str]) -> list[Episodes]:
     """Returns n checked plays of `path`, call by call; faults of their rewards are added to `faults` in words."""
     policy = OpenLoop(path)
-    part = n if isinstance(env, WorldEnvironment) else at_once(env)
+    part = n if isinstance(env, WorldEnvironment) else declared_by(env).at_once
     parts: list[Episodes] = []
     for first in range(0, n, part):
         size = min(part, n - first)

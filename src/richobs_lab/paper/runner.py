@@ -17,8 +17,8 @@ from queue import Empty, SimpleQueue
 
 from richobs import RichObsError
 from richobs.core.errors import InvalidFile
+from richobs.core.executors import LOOK, begin_worker, interruptions_held_back, interruptions_noted, one_thread_each
 from richobs.core.files import is_there, read_json, write_atomically
-from richobs.core.processes import LOOK, begin_worker, interruptions_held_back, interruptions_noted, one_thread_each
 from richobs.core.version import __version__
 from richobs_lab.paper import STATEMENTS, load
 from richobs_lab.paper.base import Conclusion, Plain, Scale, Statement

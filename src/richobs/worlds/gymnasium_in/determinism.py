@@ -21,7 +21,7 @@ def looks_deterministic(env: Environment, *, sequences: int = 16, seed: int = 0)
     """
     if sequences < 1:
         raise InvalidInput(f"looks_deterministic needs at least one sequence; got {sequences}.")
-    if isinstance(env, GymnasiumEnvironment) and env.deterministic:
+    if isinstance(env, GymnasiumEnvironment) and env.declared.deterministic:
         raise InvalidInput(
             "looks_deterministic was given an environment made with deterministic=True, which answers from memory. Make it "
             "without that."

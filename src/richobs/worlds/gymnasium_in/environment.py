@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from richobs.core.arguments import LEVELS, whole_number
-from richobs.core.environment import AT_ONCE, Episodes, checked_range, implied_step_range, random_steps_words
+from richobs.core.environment import Declared, Episodes, checked_range, implied_step_range, random_steps_words
 from richobs.core.errors import InvalidInput
 from richobs.core.executors import MOST_WORKERS
 from richobs.core.policies import Policy, live_actions
@@ -22,11 +22,15 @@ from richobs.worlds.gymnasium_in.names import importable_name, plain_text, quali
 from richobs.worlds.gymnasium_in.probes import EPISODES, noise_behind_a_start, rewards_seen
 from richobs.worlds.gymnasium_in.replay import KnownPaths
 
+# Calls of a policy that a worker must make again with the same result before it shares them: that episodes follow from
+# their seeds is a guess. Environments that ignore seeds agree with probability 1/256.
+REPLAYS_FIRST = 8
+
 Vector = int | Literal["native"] | None
 Range = tuple[float, float]
 
 
-class Declared(NamedTuple):
+class Options(NamedTuple):
     """What the caller of `from_gymnasium` said about an environment."""
 
     env: Any  # an id, an environment, or a callable that makes one
@@ -98,7 +102,7 @@ def from_gymnasium(
         InvalidInput: a range was not declared (the message has a suggestion), the spaces cannot be used, or the arguments
             contradict each other.
     """
-    declared = Declared(
+    options = Options(
         _from_dm_env(env) if _is_dm_env(env) else env,
         kwargs,
         _whole("horizon", horizon, 1, LEVELS),
@@ -112,12 +116,12 @@ def from_gymnasium(
     )
     if observation is not None and not callable(observation):
         raise InvalidInput(f"observation must be a function of one observation; got {observation!r:.80}.")
-    _check_vector(declared)
-    copies, actions, rows = _opened(declared)
+    _check_vector(options)
+    copies, actions, rows = _opened(options)
     try:
-        ranges = _ranges(declared, copies, actions.n)
-        _check_seed(declared, copies, rows, actions.n)
-        return GymnasiumEnvironment(declared, copies, actions, rows, ranges)
+        ranges = _ranges(options, copies, actions.n)
+        _check_seed(options, copies, rows, actions.n)
+        return GymnasiumEnvironment(options, copies, actions, rows, ranges)
     except BaseException:
         copies.close()
         raise
@@ -130,11 +134,9 @@ class GymnasiumEnvironment:
     used.
     """
 
-    replays_first = 8  # calls that must agree when made again: those that ignore seeds do with probability 1/256
-
     def __init__(
         self,
-        declared: Declared,
+        options: Options,
         copies: Copies,
         actions: Actions,
         rows: Rows,
@@ -143,24 +145,31 @@ class GymnasiumEnvironment:
         """Takes what plays.
 
         Args:
-            declared: what was said about the environment.
+            options: what was said about the environment.
             copies: of it.
             actions: numbers its actions.
             rows: turns its observations into rows.
             ranges: of an episode's total, and of one reward.
         """
-        self.horizon, self.n_actions = declared.horizon, actions.n
-        self.reward_range, self.step_range = ranges
-        self.frozen_seed, self.deterministic = declared.seed, declared.deterministic
-        self.at_once = AT_ONCE
-        self.processes = 1 if declared.vector in (None, "native") else int(declared.vector)
-        self._declared, self._copies, self._rows = declared, copies, rows
+        self.horizon, self.n_actions = options.horizon, actions.n
+        self.reward_range, self._ranges = ranges[0], ranges
+        self._options, self._copies, self._rows = options, copies, rows
+        self.declared = Declared(
+            step_range=ranges[1],
+            identity=self._identity(),
+            deterministic=options.deterministic,
+            frozen_seed=options.seed,
+            # Copies elsewhere may play the same where every episode is reset with a seed that the generator gives.
+            replayable=not (options.vector == "native" or isinstance(options.env, gymnasium.Env)),
+            replays_first=REPLAYS_FIRST,
+            processes=1 if options.vector in (None, "native") else int(options.vector),
+        )
         self._played = 0
         self._known: KnownPaths | None = None
-        if declared.deterministic:
+        if options.deterministic:
             if not isinstance(copies, LocalCopies):
                 raise InvalidInput("paths are remembered in this process alone: leave vector= out.")
-            self._known = KnownPaths(declared.name, copies, rows, actions.n, declared.seed)
+            self._known = KnownPaths(options.name, copies, rows, actions.n, options.seed)
         self._finalizer = weakref.finalize(self, copies.close)
 
     @property
@@ -168,29 +177,17 @@ class GymnasiumEnvironment:
         """Number of episodes that were really played; with `deterministic=True` fewer than were asked for."""
         return self._played if self._known is None else self._known.real_episodes
 
-    @property
-    def replayable(self) -> bool:
-        """Whether copies elsewhere may play the same: every episode is reset with a seed that the generator gives.
-
-        Not where paths are remembered, where an environment was given that is made already, or with `vector="native"`. That
-        episodes follow from their seeds is a guess, so it is tried first for every policy (`replays_first`).
-        """
-        return not (
-            self.deterministic or self._declared.vector == "native" or isinstance(self._declared.env, gymnasium.Env)
-        )
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made_again, (self._declared, (self.reward_range, self.step_range))
+        return _made_again, (self._options, self._ranges)
 
-    @property
-    def identity(self) -> str:
-        """What the environment is, in one line: id, arguments, horizon, seed, name of the observation function."""
-        d = self._declared
+    def _identity(self) -> str:
+        """Returns what the environment is, in one line: id, arguments, horizon, seed, name of the observation function."""
+        d = self._options
         parts = {
             "kwargs": dict(d.kwargs) or None,
             "horizon": d.horizon,
-            "reward_range": list(self.reward_range),
-            "step_range": list(self.step_range),
+            "reward_range": list(self._ranges[0]),
+            "step_range": list(self._ranges[1]),
             "seed": d.seed,
             "observation": None if d.observation is None else qualified_name(d.observation),
             "end_observation": None if d.end_observation is None else np.asarray(d.end_observation).tolist(),
@@ -206,7 +203,7 @@ class GymnasiumEnvironment:
         Raises:
             InvalidInput: it was not made from an id, or an argument is not a plain value or an importable function.
         """
-        d = self._declared
+        d = self._options
         if not isinstance(d.env, str):
             raise InvalidInput(
                 f"{d.name} was not made from an id of Gymnasium, so it cannot be written down. Register it "
@@ -222,8 +219,8 @@ class GymnasiumEnvironment:
             "id": d.env,
             "kwargs": kwargs,
             "horizon": d.horizon,
-            "reward_range": list(self.reward_range),
-            "step_range": list(self.step_range),
+            "reward_range": list(self._ranges[0]),
+            "step_range": list(self._ranges[1]),
             "seed": d.seed,
             "observation": None if d.observation is None else importable_name(d.observation, "observation="),
             "end_observation": None if d.end_observation is None else np.asarray(d.end_observation).tolist(),
@@ -241,7 +238,7 @@ class GymnasiumEnvironment:
             levels: stop after so many levels, where no more is wanted; by default after all.
         """
         if not self._finalizer.alive:
-            raise InvalidInput(f"{self._declared.name} was closed; make a new environment with from_gymnasium.")
+            raise InvalidInput(f"{self._options.name} was closed; make a new environment with from_gymnasium.")
         depth = self.horizon if levels is None else levels
         if n < 1 or not 1 <= depth <= self.horizon:
             raise InvalidInput(
@@ -250,7 +247,8 @@ class GymnasiumEnvironment:
         if self._known is not None:
             return self._known.play(policy, n, rng, depth)
         drawn = rng.integers(2**31, size=n)  # also with a seed of its own, so that `rng` is used alike
-        seeds = [int(s) if self.frozen_seed is None else self.frozen_seed for s in drawn]
+        fixed = self._options.seed
+        seeds = [int(s) if fixed is None else fixed for s in drawn]
         self._played += n
         size = self._copies.size
         return Episodes.concatenate(
@@ -290,12 +288,12 @@ class GymnasiumEnvironment:
         self.close()
 
     def __repr__(self) -> str:
-        return f"from_gymnasium({self.identity})"
+        return f"from_gymnasium({self.declared.identity})"
 
 
-def _made_again(declared: Declared, ranges: tuple[Range, Range]) -> GymnasiumEnvironment:
+def _made_again(options: Options, ranges: tuple[Range, Range]) -> GymnasiumEnvironment:
     """Returns a copy of an environment, for a worker; what was found out about it is not found out again."""
-    return GymnasiumEnvironment(declared, *_opened(declared), ranges)
+    return GymnasiumEnvironment(options, *_opened(options), ranges)
 
 
 def _whole(name: str, value: Any, least: int, most: int | None = None) -> int:
@@ -321,17 +319,17 @@ def _is_plain(value: Any) -> bool:
     return value is None or type(value) in (bool, int, float, str)
 
 
-def _check_vector(declared: Declared) -> None:
+def _check_vector(options: Options) -> None:
     """Refuses ways to play copies together that this environment does not allow."""
-    vector, given = declared.vector, declared.env
+    vector, given = options.vector, options.env
     if vector is None:
         return
-    if declared.deterministic:
+    if options.deterministic:
         raise InvalidInput("deterministic=True plays each path once, in this process: leave vector= out.")
     if vector == "native":
         if not isinstance(given, str):
             raise InvalidInput('vector="native" needs an id: Gymnasium has vector environments for some of its ids.')
-        if declared.seed is not None:
+        if options.seed is not None:
             raise InvalidInput(
                 'vector="native" starts all copies from one seed, each at another place: leave seed= out, or vector=.'
             )
@@ -341,45 +339,47 @@ def _check_vector(declared: Declared) -> None:
         raise InvalidInput("vector= needs copies of the environment: give an id, or a callable that makes one.")
 
 
-def _opened(declared: Declared) -> tuple[Copies, Actions, Rows]:
+def _opened(options: Options) -> tuple[Copies, Actions, Rows]:
     """Makes the environment, and decides how its actions and observations are read."""
-    given, vector = declared.env, declared.vector
+    given, vector = options.env, options.vector
     if vector == "native":
-        many = _made(lambda: gymnasium.make_vec(given, AT_ONCE, "vector_entry_point", **declared.kwargs), declared)
+        many = _made(
+            lambda: gymnasium.make_vec(given, Declared.at_once, "vector_entry_point", **options.kwargs), options
+        )
         try:
             actions = Actions(many.single_action_space)
-            return NativeCopies(many, actions), actions, _rows(declared, many.single_observation_space)
+            return NativeCopies(many, actions), actions, _rows(options, many.single_observation_space)
         except BaseException:
             many.close()
             raise
-    make = _maker(declared)
-    first = given if make is None else _made(make, declared)
+    make = _maker(options)
+    first = given if make is None else _made(make, options)
     try:
-        actions, rows = Actions(first.action_space), _rows(declared, first.observation_space)
+        actions, rows = Actions(first.action_space), _rows(options, first.observation_space)
     except BaseException:
         if make is not None:
             first.close()
         raise
-    return LocalCopies(first, actions, make, AT_ONCE if declared.deterministic else 1), actions, rows
+    return LocalCopies(first, actions, make, Declared.at_once if options.deterministic else 1), actions, rows
 
 
-def _rows(declared: Declared, space: gymnasium.Space[Any]) -> Rows:
-    return Rows(space, declared.observation, declared.end_observation)
+def _rows(options: Options, space: gymnasium.Space[Any]) -> Rows:
+    return Rows(space, options.observation, options.end_observation)
 
 
-def _maker(declared: Declared) -> Callable[[], Env] | None:
+def _maker(options: Options) -> Callable[[], Env] | None:
     """Returns a function that makes a copy; None where an environment was given."""
-    given = declared.env
+    given = options.env
     if isinstance(given, str):
-        return functools.partial(gymnasium.make, given, **declared.kwargs)
+        return functools.partial(gymnasium.make, given, **options.kwargs)
     if isinstance(given, VectorEnv):
         raise InvalidInput(
             "from_gymnasium makes its own copies: give one environment, an id, or a callable, not a VectorEnv."
         )
     if isinstance(given, gymnasium.Env):
-        if declared.kwargs:
+        if options.kwargs:
             raise InvalidInput(
-                f"{', '.join(sorted(declared.kwargs))}: arguments make an environment, and this one is made already. Give "
+                f"{', '.join(sorted(options.kwargs))}: arguments make an environment, and this one is made already. Give "
                 "an id, or a callable that makes it."
             )
         return None
@@ -387,7 +387,7 @@ def _maker(declared: Declared) -> Callable[[], Env] | None:
         raise InvalidInput(
             f"from_gymnasium takes an id, a gymnasium.Env, or a callable that makes one; got a {type(given).__name__}."
         )
-    return functools.partial(_called, given, dict(declared.kwargs))
+    return functools.partial(_called, given, dict(options.kwargs))
 
 
 def _called(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Env:
@@ -403,16 +403,16 @@ def _called(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Env:
     return made
 
 
-def _made(make: Callable[[], Any], declared: Declared) -> Any:
+def _made(make: Callable[[], Any], options: Options) -> Any:
     """Makes an environment; what Gymnasium says against it becomes part of a sentence."""
     try:
         return make()
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        raise InvalidInput(f"Gymnasium cannot make {declared.name!r}: {error}") from error
+        raise InvalidInput(f"Gymnasium cannot make {options.name!r}: {error}") from error
     except TypeError as error:
-        if not isinstance(declared.env, str):
+        if not isinstance(options.env, str):
             raise
-        raise InvalidInput(f"Gymnasium cannot make {declared.name!r} with these arguments: {error}") from error
+        raise InvalidInput(f"Gymnasium cannot make {options.name!r} with these arguments: {error}") from error
 
 
 def _is_dm_env(given: object) -> bool:
@@ -432,20 +432,20 @@ def _from_dm_env(env: Any) -> Env:
     return made
 
 
-def _ranges(declared: Declared, copies: Copies, n_actions: int) -> tuple[Range, Range]:
+def _ranges(options: Options, copies: Copies, n_actions: int) -> tuple[Range, Range]:
     """Returns the ranges of an episode's total and of one reward, of which at least one was declared."""
-    total, step = _declared_ranges(declared, copies, n_actions)
+    total, step = _declared_ranges(options, copies, n_actions)
     if total[0] == total[1]:
         raise InvalidInput(
-            f"by what was declared every episode of {declared.name} earns {total[0]:g}, so there is nothing to learn. "
+            f"by what was declared every episode of {options.name} earns {total[0]:g}, so there is nothing to learn. "
             "Declare the smallest and the largest total that an episode can have: reward_range=(low, high)."
         )
     return total, step
 
 
-def _declared_ranges(declared: Declared, copies: Copies, n_actions: int) -> tuple[Range, Range]:
+def _declared_ranges(options: Options, copies: Copies, n_actions: int) -> tuple[Range, Range]:
     """Returns both ranges; where only that of one reward was declared, that of the total follows from it."""
-    total, step, horizon = declared.reward_range, declared.step_range, declared.horizon
+    total, step, horizon = options.reward_range, options.step_range, options.horizon
     if step is None:
         if total is not None:
             return total, implied_step_range(total)
@@ -457,7 +457,7 @@ def _declared_ranges(declared: Declared, copies: Copies, n_actions: int) -> tupl
                 "all earned the same, so they do not show the range. Look for it in the environment's documentation."
             )
         raise InvalidInput(
-            f"{declared.name} does not say which rewards it can pay, and a guarantee needs their range. Declare "
+            f"{options.name} does not say which rewards it can pay, and a guarantee needs their range. Declare "
             "step_range=(low, high) of one reward, reward_range=(low, high) of an episode's total, or both. In "
             f"{EPISODES} episodes of random actions rewards lay in [{low:g}, {high:g}] and totals in [{least:g}, {most:g}]: "
             f"{advice}"
@@ -474,14 +474,14 @@ def _declared_ranges(declared: Declared, copies: Copies, n_actions: int) -> tupl
     return total, step
 
 
-def _check_seed(declared: Declared, copies: Copies, rows: Rows, n_actions: int) -> None:
+def _check_seed(options: Options, copies: Copies, rows: Rows, n_actions: int) -> None:
     """Refuses a seed that would freeze the randomness of steps without a word about it."""
-    if declared.seed is None or declared.deterministic:
+    if options.seed is None or options.deterministic:
         return
-    actions = noise_behind_a_start(copies, rows, n_actions, declared.horizon)
+    actions = noise_behind_a_start(copies, rows, n_actions, options.horizon)
     if actions is not None:
         raise InvalidInput(
-            f"{random_steps_words(declared.name, actions)} With seed={declared.seed} the random steps would be the same in "
+            f"{random_steps_words(options.name, actions)} With seed={options.seed} the random steps would be the same in "
             "every episode, and a claim would hold for these random numbers alone. Leave seed= out; or give "
             "deterministic=True, if the environment with these random numbers fixed is what you want."
         )

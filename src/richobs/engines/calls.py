@@ -18,31 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from richobs.core.environment import (
-    Environment,
-    Episodes,
-    at_once,
-    call_size,
-    check_obeyed,
-    checked_episodes,
-    declares_deterministic,
-    is_replayable,
-    releases_gil,
-    replays_first,
-    step_range,
-)
+from richobs.classes.layered import ByLevel
+from richobs.classes.on_device import OnDevice
+from richobs.core.environment import Environment, Episodes, check_obeyed, check_rewards, checked_episodes, declared_by
 from richobs.core.errors import InvalidFile, Rejected, WorkerFailed
-from richobs.core.executors import Spec, Workers
+from richobs.core.executors import Spec, Workers, can_limit, time_limit
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
 from richobs.core.policies import Policy
-from richobs.core.processes import can_limit, time_limit
 from richobs.core.randomness import keyed_generator
 from richobs.core.recorded import episodes_digest
-from richobs.engines.base import parts_of
-from richobs.engines.probes import Probes
-from richobs.engines.recorded import Record, pack_episodes, unpack_episodes
-from richobs.engines.trials import TRIED, class_digests
+from richobs.core.units import UnitEnvironment, UnitFunctions
+from richobs.engines.answers import pack_episodes, unpack_episodes
+from richobs.engines.play import Log
+from richobs.engines.probes import TRIED, Probes, class_digests
+from richobs.worlds.simulator import WorldEnvironment
 
 COPIES = 4  # that say whether an environment or its workers are to blame for a difference
 AGAIN = 10  # one episode of so many is played a second time, at most
@@ -76,7 +66,7 @@ class _Asked:
         return self.policy, self.n, self.levels, self.size, self.draw
 
 
-class PacedEnvironment:
+class Calls:
     """Plays an environment a few episodes at a time; with a record, none whose call has returned is played again.
 
     For environments that are not simulated here. The record of a call is dropped once the draw it belongs to is kept.
@@ -85,18 +75,18 @@ class PacedEnvironment:
     def __init__(
         self,
         env: Environment,
-        record: Record | None = None,
+        log: Log | None = None,
         probes: Probes | None = None,
         *,
         functions: FunctionClass | None = None,
         workers: Workers | None = None,
         ledger: Ledger | None = None,
     ):
-        """Takes the environment; `call_size` says how many episodes one call plays.
+        """Takes the environment; `Declared.call_size` says how many episodes one call plays.
 
         Args:
             env: what to play.
-            record: where calls are kept.
+            log: where calls are kept.
             probes: looks at what was seen, where the class is Python code.
             functions: the class whose functions policies are greedy in; workers get it once.
             workers: who shares the calls, where the environment is replayable, and how long one may take; by default
@@ -104,7 +94,7 @@ class PacedEnvironment:
             ledger: where episodes are counted that are played a second time.
         """
         self._env = env
-        self._record = record
+        self._log = log
         self._probes = probes
         self._functions = functions
         self._workers = Workers() if workers is None else workers
@@ -114,15 +104,14 @@ class PacedEnvironment:
         self._agreed: dict[bytes, _Agreed] = {}  # by policy
         self._spec: Spec | None = None
         self._stays = ""  # why the environment is not sent, in a sentence, once that is known
-        at_once(env)  # refuses one that is no number
+        self.declared = declared_by(env)
         self.horizon, self.n_actions, self.reward_range = env.horizon, env.n_actions, env.reward_range
-        self.step_range = step_range(env)
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
         """Plays n episodes, a few at a time; `rng` names the draw, and each call has a generator of its own."""
         depth = self.horizon if levels is None else levels
         draw = int.from_bytes(rng.bytes(16), "little")
-        played = Episodes.concatenate(list(self._calls(_Asked(policy, n, depth, call_size(self._env, n), draw))))
+        played = Episodes.concatenate(list(self._calls(_Asked(policy, n, depth, self.declared.call_size(n), draw))))
         if self._probes is not None:
             self._probes.see(played)
         return played
@@ -140,12 +129,12 @@ class PacedEnvironment:
                     yield self._replayed(body, asked.policy, asked.episodes(call), asked.levels)
                     continue
                 part = next(new)
-                if self._record is not None:
-                    self._record.keep_call(keys[call], pack_episodes(part))
+                if self._log is not None:
+                    self._log.keep_call(keys[call], pack_episodes(part))
                 yield part
 
     def _known(self, key: str) -> bytes | None:
-        return None if self._record is None else self._record.call(key)
+        return None if self._log is None else self._log.call(key)
 
     def _played_by_anyone(self, asked: _Asked, calls: Sequence[int]) -> Generator[Episodes]:
         """Yields what the environment answers to some calls, in order, whoever makes them; every answer is checked."""
@@ -159,7 +148,7 @@ class PacedEnvironment:
             self._ledger.checks += asked.episodes(calls[0])
             timeout = self._workers.timeout
             own = self._workers.beside(play_call, timeout, self._env, *asked.arguments, calls[0])
-            answers = self._workers.send(spec, body, calls, threads=releases_gil(self._env))
+            answers = self._workers.send(spec, body, calls, threads=self.declared.releases_gil)
             for call, part in zip(calls, answers, strict=True):
                 if call == calls[0]:
                     self._compare(spec, asked, call, part, self._workers.awaited(own))
@@ -167,7 +156,7 @@ class PacedEnvironment:
             return
         for call in calls:
             part = self._here(asked, call)
-            if spec is not None and body is not None and replays_first(self._env):
+            if spec is not None and body is not None and self.declared.replays_first:
                 self._try_again(spec, body, asked, call, part)
             yield part
 
@@ -207,7 +196,7 @@ class PacedEnvironment:
         return (
             len(calls) > 2
             and self._affords(asked.size, coming)
-            and self._agreed_of(spec, asked.policy).times >= replays_first(self._env)
+            and self._agreed_of(spec, asked.policy).times >= self.declared.replays_first
         )
 
     def _affords(self, n: int, coming: int = 0) -> bool:
@@ -228,7 +217,7 @@ class PacedEnvironment:
             return
         self._expect(spec)
         self._ledger.checks += part.n
-        (again,) = self._workers.send(spec, body, [call], threads=releases_gil(self._env))
+        (again,) = self._workers.send(spec, body, [call], threads=self.declared.releases_gil)
         if _same(part, again):
             agreed.times, agreed.last = agreed.times + 1, returns
             return
@@ -255,8 +244,8 @@ class PacedEnvironment:
                 f"{type(self._env).__name__} is replayable, as it says, and copies of it do not play the same episodes with "
                 "the same generator: it has randomness that does not come from `rng` (of a Gymnasium environment: from the "
                 "seed of its reset), or keeps something between calls. Copies in several workers could all play the same "
-                "episodes, which must not count as independent. Take all randomness from `rng`, or leave `replayable` out; "
-                "then it is played in this process (docs/scale.md)."
+                "episodes, which must not count as independent. Take all randomness from `rng`, or do not declare "
+                "`replayable`; then it is played in this process (docs/scale.md)."
             )
         raise WorkerFailed(
             f"a worker's {type(self._env).__name__} plays other episodes than the one in this process, with the same "
@@ -274,12 +263,8 @@ class PacedEnvironment:
 
         It is made before the first call: so a copy that keeps something between calls is not where this process is.
         """
-        if not is_replayable(self._env):
-            why = (
-                "is declared deterministic"
-                if declares_deterministic(self._env)
-                else "does not declare `replayable = True`"
-            )
+        if not self.declared.may_be_copied:
+            why = "is declared deterministic" if self.declared.deterministic else "does not declare `replayable`"
             self._stays = f"{type(self._env).__name__} {why}"
         elif self._spec is None and not self._stays:
             try:
@@ -330,6 +315,32 @@ def play_call(
         return env.play(policy, min(size, n - call * size), keyed_generator(draw, "call", call), levels)
 
 
+def play_checked(
+    env: Environment, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None
+) -> Episodes:
+    """Plays n episodes of any environment, and checks them: the one place where a run does so, once for every answer.
+
+    Raises:
+        Rejected: the environment answered something else than it was asked; or an episode ended early, and its rewards are
+            shifted to other units.
+        RewardOutOfRange: a reward that is not a number, or a total outside `env.reward_range`.
+    """
+    depth = env.horizon if levels is None else levels
+    if isinstance(env, UnitEnvironment):  # what the environment inside plays, in other units
+        played = env.units.episodes(play_checked(env.env, policy, n, rng, depth))
+        check_rewards(np.stack(played.rewards), np.stack(played.ended) if played.ended else None, env, policy)
+        return played
+    played = env.play(policy, n, rng, depth)
+    if isinstance(env, Calls):  # it has checked every call
+        return played
+    if isinstance(
+        env, WorldEnvironment
+    ):  # it returns arrays of the right shapes, and checks the policy's actions itself
+        check_rewards(np.stack(played.rewards), None, env, policy)
+        return played
+    return checked_episodes(played, env, policy, n, depth)
+
+
 def sendable_spec(env: Environment, functions: FunctionClass | None) -> Spec:
     """Returns what workers need to play an environment; a class that cannot be pickled is left out."""
     parts = {} if functions is None else parts_of(functions)
@@ -337,3 +348,11 @@ def sendable_spec(env: Environment, functions: FunctionClass | None) -> Spec:
         return Spec({"env": env}, parts)
     except Exception:  # a class of Python code; policies that do not need it can still be sent
         return Spec({"env": env}, {})
+
+
+def parts_of(functions: FunctionClass) -> dict[str, object]:
+    """Returns a class of functions, and the parts of it that policies refer to, by name: what workers get once."""
+    own = functions.own if isinstance(functions, OnDevice) else functions
+    own = own.own if isinstance(own, UnitFunctions) else own
+    levels = own.levels if isinstance(own, ByLevel) else ()
+    return {"functions": functions, "own": own, **{f"level {h}": level for h, level in enumerate(levels)}}

@@ -1,8 +1,9 @@
-"""Rewards in other units, for learners that need them in [0, 1]: the problem is rescaled, and the answer scaled back.
+"""`prepare`: the only check of problem and settings before a run; and the units in which the learner works.
 
-What a person sees of a run is in the problem's own units: epsilon, bounds, estimates, the claim, and the bounds of every
-`Progress`. What only the learner sees is in unit scale and labelled: its constants, the numbers of its events, and claims
-of other kinds than bounds.
+For learners that need rewards in [0, 1] a problem with others is rescaled, and the answer scaled back. What a person sees
+of a run is in the problem's own units: epsilon, bounds, estimates, the claim, and the bounds of every `Progress`. What only
+the learner sees is in unit scale and labelled: its constants, the numbers of its events, and claims of other kinds than
+bounds.
 """
 
 import dataclasses
@@ -11,37 +12,44 @@ from dataclasses import dataclass
 from typing import Any
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.core.environment import Environment
+from richobs.core.device import torch_device
+from richobs.core.environment import real_episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Progress
 from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Claim, InUnits, Outcome, claim_words
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import SMALLEST, Problem
 from richobs.core.settings import Settings
-from richobs.core.units import LABEL, UnitEnvironment, UnitFunctions, Units, has_unit_rewards, units_missing, units_of
-from richobs.learners import Finding, Learner
+from richobs.core.units import LABEL, UnitFunctions, Units, has_unit_rewards, units_missing, units_of
+from richobs.engines import engine_kind
+from richobs.learners import Finding, Learner, learner
 from richobs.learners.base import unit_rewards
+from richobs.worlds.gymnasium_ids import is_gymnasium_id
+from richobs.worlds.simulator import WorldEnvironment
 
 NUMBERS = ("epsilon", "v_star_hat", "value_hat", "upper", "lower")  # of a result, which depend on units
 
 
 @dataclass(frozen=True, eq=False)
-class Rescaling:
-    """A problem and settings in their own units and in those of a learner that needs rewards in [0, 1]."""
+class Prepared:
+    """A run that may begin: who learns, and problem and settings as they were given and as the learner gets them."""
 
     learner: Learner
     own: Problem
     asked: Settings  # epsilon in the problem's own units
-    units: Units
-    problem: Problem  # in unit scale
-    settings: Settings  # epsilon in unit scale
+    units: Units | None  # of the learner; None: those of the problem
+    problem: Problem  # in the units of the learner
+    settings: Settings  # likewise
 
-    def environment(self, env: Environment) -> Environment:
-        """Returns what is played for the problem's environment, or for what stands in for it, in unit scale."""
-        return UnitEnvironment(env, self.units)
+    @property
+    def engine(self) -> str:
+        """The name of the engine that plays."""
+        return engine_name(self.own, self.learner, self.asked)
 
     def progress(self, progress: Progress) -> Progress:
         """Returns where a run stands, with its bounds in the problem's own units."""
+        if self.units is None:
+            return progress
         upper, lower = progress.upper, progress.lower
         return dataclasses.replace(
             progress,
@@ -53,27 +61,22 @@ class Rescaling:
         """Returns a learner's answer in the problem's own units.
 
         Args:
-            answer: in unit scale.
+            answer: in the units of the learner.
             sampling: what the episodes themselves rest on, for learners that do not word their claim for other numbers.
         """
-        numbers = _own_numbers(self.units, {name: getattr(answer, name) for name in NUMBERS})
-        if answer.epsilon == self.settings.epsilon:
-            numbers["epsilon"] = self.asked.epsilon
+        units = self.units
+        if units is None:
+            return answer
+        numbers = self._own_numbers(units, {name: getattr(answer, name) for name in NUMBERS})
         return dataclasses.replace(
             answer,
-            policy=self._own_policy(answer.policy),
+            policy=_own_policy(answer.policy),
             claim=self._claim(answer, numbers, sampling) if answer.guaranteed else answer.claim,
-            claims=tuple(_own_claim(self.units, claim) for claim in answer.claims),
+            claims=tuple(_own_claim(units, claim) for claim in answer.claims),
             remarks=tuple(f"{remark.rstrip('.')} (values here are {LABEL})" for remark in answer.remarks),
-            in_units=InUnits(self.units, answer),
+            in_units=InUnits(units, answer),
             **numbers,
         )
-
-    def _own_policy(self, policy: SavablePolicy) -> SavablePolicy:
-        """Returns the policy of the same member of the class in its own units, whose actions are the same."""
-        if isinstance(policy, LearnedPolicy) and isinstance(policy.functions, UnitFunctions):
-            return LearnedPolicy(policy.functions.own, policy.member)
-        return policy
 
     def _claim(self, answer: Outcome, numbers: Mapping[str, Any], sampling: tuple[str, ...]) -> str:
         given = {name: numbers[name] for name in ("epsilon", "lower", "upper")}
@@ -82,17 +85,24 @@ class Rescaling:
         assumptions = self.learner.promises.assumptions or (f"the learner {answer.learner!r} may be used here",)
         return claim_words(answer.delta, assumptions=assumptions, sampling=sampling, **given)
 
+    def _own_numbers(self, units: Units, numbers: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the numbers of a result in the problem's own units; bounds are rounded to the safe side."""
+        ways = {"epsilon": units.own_width, "upper": units.own_above, "lower": units.own_below}
+        found = {name: None if numbers[name] is None else ways.get(name, units.own)(numbers[name]) for name in NUMBERS}
+        return {**found, "epsilon": self.asked.epsilon} if numbers["epsilon"] == self.settings.epsilon else found
+
     def recheck(self, content: Mapping[str, Any]) -> list[Finding]:
         """Checks that a certificate's numbers follow from those in unit scale, and lets the learner check these."""
+        units = self.units
+        if units is None:
+            return self.learner.recheck(content, self.own, self.asked)
         stated = content.get("units")
         if stated is None:
             return [Finding("units", False, f"the certificate has no numbers {LABEL}, and this learner works there")]
-        same = (stated["shift"], stated["scale"]) == (self.units.shift, self.units.scale)
-        numbers = _own_numbers(self.units, stated["result"])
-        if stated["result"]["epsilon"] == self.settings.epsilon:
-            numbers["epsilon"] = self.asked.epsilon
+        same = (stated["shift"], stated["scale"]) == (units.shift, units.scale)
+        numbers = self._own_numbers(units, stated["result"])
         same &= all(content["result"][name] == value for name, value in numbers.items())
-        claims = [_own_claim(self.units, Claim(row[0], tuple(row[1]), *row[2:])) for row in stated["claims"]]
+        claims = [_own_claim(units, Claim(row[0], tuple(row[1]), *row[2:])) for row in stated["claims"]]
         same &= content["claims"] == [claim_row(claim) for claim in claims]
         unit_content = {
             **content,
@@ -100,17 +110,44 @@ class Rescaling:
             "result": {**content["result"], **stated["result"]},
             "claims": stated["claims"],
         }
-        detail = f"{self.units.words}; bounds and estimates follow from those {LABEL}"
+        detail = f"{units.words}; bounds and estimates follow from those {LABEL}"
         return [
-            Finding("units", same, detail if same else f"not what {self.units.words} makes of the numbers {LABEL}"),
+            Finding("units", same, detail if same else f"not what {units.words} makes of the numbers {LABEL}"),
             *self.learner.recheck(unit_content, self.problem, self.settings),
         ]
 
 
-def rescaling(learner: Learner, problem: Problem, settings: Settings) -> Rescaling | None:
-    """Returns how a problem is rescaled for a learner; None where that is not needed, or not possible.
+def prepare(problem: Problem, settings: Settings) -> Prepared:
+    """Refuses settings and problems that cannot be used; nothing is played.
 
-    Where it is not possible, `learner.check_needs` says why.
+    Returns:
+        What `richobs.runs.session.run_prepared` takes; its settings have the learner's own name in them.
+    """
+    settings.check()
+    _ = problem.identity  # refuses one that no certificate can hold
+    low, high = problem.env.reward_range
+    if not settings.epsilon < high - low:
+        raise InvalidInput(
+            f"epsilon is in the units of the rewards, whose totals lie in [{low:g}, {high:g}] here; it must be below "
+            f"{high - low:g}, and {settings.epsilon:g} arrived."
+        )
+    if settings.device is not None:
+        torch_device(settings.device)
+    chosen = learner(settings.learner)
+    prepared = in_units_of(chosen, problem, dataclasses.replace(settings, learner=chosen.name))
+    missing = engine_kind(prepared.engine).missing(problem)
+    if missing is not None:
+        raise InvalidInput(missing)
+    if not is_simulated(problem):
+        real_episodes(problem.env)  # refuses what it cannot use
+    chosen.check(prepared.problem, prepared.settings, prepared.engine)
+    return prepared
+
+
+def in_units_of(learner: Learner, problem: Problem, settings: Settings) -> Prepared:
+    """Returns problem and settings as a learner gets them: rescaled where it needs rewards in [0, 1], else as they are.
+
+    Where it needs that and it is not possible, `learner.check_needs` says why.
 
     Args:
         learner: who learns.
@@ -121,7 +158,7 @@ def rescaling(learner: Learner, problem: Problem, settings: Settings) -> Rescali
         InvalidInput: epsilon is too small once it is rescaled.
     """
     if unit_rewards not in learner.needs or has_unit_rewards(problem) or units_missing(problem) is not None:
-        return None
+        return Prepared(learner, problem, settings, None, problem, settings)
     units = units_of(problem.env)
     epsilon = units.width(settings.epsilon)
     if epsilon < SMALLEST:
@@ -131,13 +168,21 @@ def rescaling(learner: Learner, problem: Problem, settings: Settings) -> Rescali
         )
     threshold = None if settings.threshold is None else units.value(settings.threshold)
     inner = dataclasses.replace(settings, epsilon=epsilon, threshold=threshold)
-    return Rescaling(learner, problem, settings, units, units.problem(problem), inner)
+    return Prepared(learner, problem, settings, units, units.problem(problem), inner)
 
 
-def as_served(learner: Learner, problem: Problem, settings: Settings) -> tuple[Problem, Settings]:
-    """Returns problem and settings as a learner gets them: rescaled where it needs rewards in [0, 1], else as they are."""
-    found = rescaling(learner, problem, settings)
-    return (problem, settings) if found is None else (found.problem, found.settings)
+def engine_name(problem: Problem, learner: Learner, settings: Settings) -> str:
+    """Returns who plays: "auto" counts where the process is written down and the learner prefers that."""
+    if settings.engine != "auto":
+        return settings.engine
+    return "counted" if problem.process is not None and learner.counts else "stream"
+
+
+def is_simulated(problem: Problem) -> bool:
+    """Whether an environment is one that richobs simulates, so that playing it again costs nothing but time."""
+    if is_gymnasium_id(problem.id):  # it can be built again, but what it plays is somebody else's
+        return False
+    return problem.id is not None or isinstance(problem.env, WorldEnvironment)
 
 
 def paper_epsilon(problem: Problem, settings: Settings) -> float | None:
@@ -171,13 +216,11 @@ def claim_row(claim: Claim) -> list[Any]:
     return [claim.kind, list(claim.path), claim.n, claim.share, claim.value]
 
 
-def _own_numbers(units: Units, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the numbers of a result in the problem's own units; bounds are rounded to the safe side."""
-    ways = {"epsilon": units.own_width, "upper": units.own_above, "lower": units.own_below}
-    return {
-        name: None if value is None else ways.get(name, units.own)(value)
-        for name, value in ((name, numbers[name]) for name in NUMBERS)
-    }
+def _own_policy(policy: SavablePolicy) -> SavablePolicy:
+    """Returns the policy of the same member of the class in its own units, whose actions are the same."""
+    if isinstance(policy, LearnedPolicy) and isinstance(policy.functions, UnitFunctions):
+        return LearnedPolicy(policy.functions.own, policy.member)
+    return policy
 
 
 def _own_claim(units: Units, claim: Claim) -> Claim:
