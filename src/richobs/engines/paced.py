@@ -40,6 +40,7 @@ from richobs.core.processes import can_limit, time_limit
 from richobs.core.randomness import keyed_generator
 from richobs.core.recorded import episodes_digest
 from richobs.engines.base import parts_of
+from richobs.engines.independence import Watch
 from richobs.engines.probes import Probes
 from richobs.engines.recorded import Record, pack_episodes, unpack_episodes
 from richobs.engines.trials import TRIED, class_digests
@@ -91,6 +92,7 @@ class PacedEnvironment:
         functions: FunctionClass | None = None,
         workers: Workers | None = None,
         ledger: Ledger | None = None,
+        watch: Watch | None = None,
     ):
         """Takes the environment; `call_size` says how many episodes one call plays.
 
@@ -102,8 +104,10 @@ class PacedEnvironment:
             workers: who shares the calls, where the environment is replayable, and how long one may take; by default
                 nobody, and any time.
             ledger: where episodes are counted that are played a second time.
+            watch: looks at whether episodes are independent, where the learner does not.
         """
         self._env = env
+        self._watch = watch
         self._record = record
         self._probes = probes
         self._functions = functions
@@ -122,7 +126,10 @@ class PacedEnvironment:
         """Plays n episodes, a few at a time; `rng` names the draw, and each call has a generator of its own."""
         depth = self.horizon if levels is None else levels
         draw = int.from_bytes(rng.bytes(16), "little")
-        played = Episodes.concatenate(list(self._calls(_Asked(policy, n, depth, call_size(self._env, n), draw))))
+        calls = list(self._calls(_Asked(policy, n, depth, call_size(self._env, n), draw)))
+        if self._watch is not None:
+            self._watch.look_at_calls(policy, calls)
+        played = Episodes.concatenate(calls)
         if self._probes is not None:
             self._probes.see(played)
         return played
