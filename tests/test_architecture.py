@@ -79,6 +79,18 @@ def test_arrows_point_one_way():
     assert arrows_up(all_modules()) == []
 
 
+def test_the_betting_search_knows_another_learner_only_where_it_hands_over():
+    own, shared = "richobs.learners.betting", {"richobs.learners.base", "richobs.learners.similar"}
+    others = {
+        (module.removeprefix(f"{own}."), target.split(".")[2])
+        for module, imported in all_modules().items()
+        for target in imported
+        if module.startswith(own) and target.startswith("richobs.learners.") and not target.startswith(own)
+        if target not in shared | {"richobs.learners.handing_over"}
+    }
+    assert others == {("learner", "olive")}
+
+
 @pytest.mark.parametrize(
     ("module", "target"),
     [

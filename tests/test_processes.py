@@ -125,7 +125,9 @@ def test_a_worker_that_hangs_ends_with_the_second_interruption_and_with_its_pare
     """Before, Control-C ended nothing here, and a worker whose parent was killed hung for as long as its call."""
     (tmp_path / "script.py").write_text(HANGING)
     with (tmp_path / "errors").open("w") as errors:
-        script = subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, stderr=errors, preexec_fn=heeds_interrupts)
+        script = subprocess.Popen(
+            [sys.executable, "script.py"], cwd=tmp_path, stderr=errors, preexec_fn=heeds_interrupts
+        )
     hangs = tmp_path / "hangs"
     try:
         waits_until(lambda: hangs.exists() and hangs.read_text())

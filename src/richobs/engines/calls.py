@@ -30,6 +30,7 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.recorded import episodes_digest
 from richobs.core.units import UnitEnvironment, UnitFunctions
 from richobs.engines.answers import pack_episodes, unpack_episodes
+from richobs.engines.independence import Watch
 from richobs.engines.play import Log
 from richobs.engines.probes import TRIED, Probes, class_digests
 from richobs.worlds.simulator import WorldEnvironment
@@ -81,6 +82,7 @@ class Calls:
         functions: FunctionClass | None = None,
         workers: Workers | None = None,
         ledger: Ledger | None = None,
+        watch: Watch | None = None,
     ):
         """Takes the environment; `Declared.call_size` says how many episodes one call plays.
 
@@ -92,9 +94,10 @@ class Calls:
             workers: who shares the calls, where the environment is replayable, and how long one may take; by default
                 nobody, and any time.
             ledger: where episodes are counted that are played a second time.
+            watch: looks at whether episodes are independent, where the learner does not.
         """
         self._env = env
-        self._log = log
+        self._log, self._watch = log, watch
         self._probes = probes
         self._functions = functions
         self._workers = Workers() if workers is None else workers
@@ -111,7 +114,10 @@ class Calls:
         """Plays n episodes, a few at a time; `rng` names the draw, and each call has a generator of its own."""
         depth = self.horizon if levels is None else levels
         draw = int.from_bytes(rng.bytes(16), "little")
-        played = Episodes.concatenate(list(self._calls(_Asked(policy, n, depth, self.declared.call_size(n), draw))))
+        calls = list(self._calls(_Asked(policy, n, depth, self.declared.call_size(n), draw)))
+        if self._watch is not None:
+            self._watch.look_at_calls(policy, calls)
+        played = Episodes.concatenate(calls)
         if self._probes is not None:
             self._probes.see(played)
         return played

@@ -10,7 +10,8 @@ episodes are independent and of one law with probability at most FALSE_ALARM, wh
 - Episodes of one batch can come in any order. `Repeats` bets that a batch repeats the one before it, episode by episode, as
   an environment does that seeds its generator anew in every call.
 
-docs/honesty.md has the proofs, and counts what is noticed.
+Learners that get whole episodes look at each batch (`Watch.look`). Where a learner asks for counts, the calls of somebody's
+environment are looked at as they are made (`look_at_calls`). docs/honesty.md has the proofs, and counts what is noticed.
 """
 
 import bisect
@@ -25,6 +26,7 @@ import numpy as np
 
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
+from richobs.core.policies import Policy
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
 from richobs.stats.bets import death
@@ -42,6 +44,8 @@ ALL = 4_096  # numbers of one sequence that are all looked at; of later ones eve
 COORDINATES = 64  # of an observation that are looked at, at most
 GRID = 1e-5  # numbers that differ by less than about this are equal: rounding may depend on the size of a batch
 COMPARED = 64  # first episodes of a batch that are compared with the batch before
+OF_A_CALL = 64  # first episodes of a call that are looked at
+ALL_CALLS = 4_096  # calls that are all looked at; of later ones every 2nd, from twice as many on every 4th, ...
 CHANGES = (
     "The environment changes from episode to episode, or draws something once per call of `play` and not per episode."
 )
@@ -175,6 +179,9 @@ class Watch:
         self._series = Series(returns)
         self._returns: dict[int, OneLaw] = {}  # by the number of the candidate
         self._repeats = (Repeats(first), Repeats(whole))
+        self.sees_calls = False  # whether calls are looked at: the learner does not get their episodes
+        self._policy: Policy | None = None  # of the last call, and how many policies calls had so far
+        self._policies = self._calls = 0
 
     def look(self, candidate: int, played: Episodes) -> None:
         """Looks at a batch.
@@ -211,6 +218,29 @@ class Watch:
                     "the batch before, in the same places. The environment does not draw its episodes anew; `play` must "
                     "take all randomness from the generator that it is given."
                 )
+
+    def look_at_calls(self, policy: Policy, calls: Sequence[Episodes]) -> None:
+        """Looks at calls of one policy, where the learner does not look at their episodes itself.
+
+        A learner that asks for counts may play millions of episodes, so the first ones of a call stand for it, and of many
+        calls some are looked at. Which ones does not depend on what they show.
+
+        Args:
+            policy: what was played; a policy that comes again after another one counts as new.
+            calls: their episodes, in the order of the calls.
+
+        Raises:
+            BrokenPromise: the episodes are not independent, or not of one law.
+        """
+        if not self.sees_calls:
+            return
+        if policy is not self._policy:
+            self._returns.pop(self._policies, None)
+            self._policy, self._policies = policy, self._policies + 1
+        for played in calls:
+            self._calls += 1
+            if self._calls % (1 << (self._calls // ALL_CALLS).bit_length()) == 0:
+                self.look(self._policies, played.part(0, OF_A_CALL))
 
 
 def stop_for(what: str, chance: float = FALSE_ALARM) -> NoReturn:

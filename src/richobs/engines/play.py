@@ -20,6 +20,7 @@ from richobs.core.process import TabularProcess
 from richobs.core.queries import Answer, Query
 from richobs.core.settings import Settings
 from richobs.engines.answers import pack_answer, unpack_answer
+from richobs.engines.independence import Watch
 from richobs.engines.probes import Probes, pack_probes
 
 Words = list[Any]  # a query in plain values
@@ -64,6 +65,7 @@ class Play(ABC):
 
     log: Log | None = None  # where draws are kept
     probes: Probes | None = None  # where they are gathered, if the class is Python code
+    watch: Watch | None = None  # looks at calls of an environment of one's own
     per_call: int | None = None  # episodes that one call in the log plays at most; None where calls are not in it
     epsilon: float = math.inf  # of the learner: moments that are too rough for it are refused
     rounding: float = 0.0  # the largest of all moments so far
@@ -162,6 +164,8 @@ class Play(ABC):
 
     def _drawn(self, query: Query, visit: int) -> Answer:
         """Draws, and appends the draw to the log."""
+        if self.watch is not None:
+            self.watch.sees_calls = not query.episodes  # a learner that gets the episodes looks at them itself
         answer = self.draw(query, visit)
         if self.log is not None:
             if self.probes is not None:

@@ -22,6 +22,7 @@ from richobs.core.recorded import episodes_digest
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitEnvironment, UnitsChosen
 from richobs.engines import Calls, Play, engine_kind
+from richobs.engines.independence import Watch
 from richobs.engines.play import Log
 from richobs.engines.probes import Probes, check_alone, fixed_fingerprint, fixed_probes
 from richobs.runs.certificate import certify
@@ -161,16 +162,17 @@ def _play(prepared: Prepared, ledger: Ledger, workers: Workers, log: Log | None,
     if own.recorded is not None:  # perhaps by a run with the same seed, whose draws would come again as fresh ones
         seed = derived_seed(settings.seed, "recorded", episodes_digest(own.recorded))
         settings = dataclasses.replace(settings, seed=seed)
-    env = own.env
+    env, watch = own.env, None
     if not is_simulated(own):  # somebody's object: a few episodes at a time, and never from two threads at once
-        env = Calls(env, log, probes, functions=own.functions, workers=workers, ledger=ledger)
+        watch = Watch(settings.seed, env.reward_range)
+        env = Calls(env, log, probes, functions=own.functions, workers=workers, ledger=ledger, watch=watch)
         workers = Workers()  # calls are shared where they are made
     if prepared.units is not None:
         env = UnitEnvironment(env, prepared.units)
     if settings.device is not None:
         asked = dataclasses.replace(asked, functions=OnDevice(asked.functions, settings.device))
     play = engine_kind(prepared.engine).build(asked, env, settings, ledger, workers)
-    play.log, play.probes, play.epsilon = log, probes, settings.epsilon
+    play.log, play.probes, play.watch, play.epsilon = log, probes, watch, settings.epsilon
     if play.name == "stream" and not is_simulated(own):
         play.per_call = declared_by(own.env).at_once
     return play

@@ -21,7 +21,6 @@ from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agree
 from richobs.learners.betting.search import Tuning, betting
 from richobs.learners.betting.values import Ranges
 from richobs.learners.handing_over import Fallback
-from richobs.learners.lsvee.learner import bound_on_states
 from richobs.learners.olive.algorithm import olive
 from richobs.learners.olive.constants import OliveConstants
 from richobs.learners.similar import Measured, similar_rows, similar_worlds
@@ -105,7 +104,7 @@ class Betting(Learner):
         functions, H = problem.functions, problem.horizon
         sizes = [functions.level_size(h) for h in range(H)] + [1]
         rank = max(sizes[h] * sizes[h + 1] if functions.is_product else sizes[h] for h in range(H))
-        known = bound_on_states(problem, settings)
+        known = problem.n_states if settings.n_states is None else settings.n_states
         return OliveConstants.of(
             horizon=H,
             n_actions=problem.n_actions,

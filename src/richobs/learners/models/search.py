@@ -157,6 +157,7 @@ def _play(search: ModelSearch, best: Judged) -> None:
     opened = batch.open(search.engine, Fixed(member, TURNS[turn], n))
     played = opened.answer.episodes
     assert played is not None, "the query wants episodes"
+    search.watch.look(member, played)
     search.rounds += 1
     _weigh(
         search, played, opened.fixed.member, opened.fixed.why, policy.unknown and f" The class says: {policy.unknown}"

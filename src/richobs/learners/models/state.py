@@ -11,6 +11,7 @@ from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback, Event, Progress
 from richobs.core.functions import FunctionClass, ModelFamily
 from richobs.core.queries import Engine
+from richobs.engines.independence import Watch
 from richobs.learners.models.living import ZETA, Living
 from richobs.learners.models.regrets import Judged, Regrets
 from richobs.stats.shares import Share
@@ -73,6 +74,7 @@ class ModelSearch:
     living: Living = field(init=False)
     regrets: Regrets = field(init=False)
     error: float = field(init=False)  # of a planned value
+    watch: Watch = field(init=False)  # that episodes are independent and of one law
     recorded: int = 0  # episodes that were played before the run
     rounds: int = 0  # batches played
     best: Judged | None = None  # the policy that loses least
@@ -82,6 +84,7 @@ class ModelSearch:
         self.living = Living(self.family.n_models, self.share)
         self.regrets = Regrets(self.functions, self.family, self.living, self.tuning.look)
         self.error = planning_error(self.functions.horizon, self.reward_range, self.step_range)
+        self.watch = Watch(self.seed, self.reward_range)
 
     @property
     def upper(self) -> float:

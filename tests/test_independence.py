@@ -1,4 +1,4 @@
-"""What a betting search notices beside its bets: environments that drift, and episodes that repeat."""
+"""What is noticed of episodes that a claim rests on: environments that drift, and episodes that repeat."""
 
 import dataclasses
 import itertools
@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 import richobs
+from richobs.classes.constants import Constants
+from richobs.classes.dynamics import Model
 from richobs.core.environment import Environment, Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.policies import Policy, Uniform
 from richobs.engines import independence
 from richobs.engines.independence import OneLaw, Repeats, Watch, observation_numbers
+from richobs.learners.betting import search
 from richobs.stats.intervals import binomial_interval
 from richobs.stats.shares import Share
 
@@ -228,8 +231,81 @@ def test_learn_notices_an_environment_that_repeats_itself() -> None:
     assert "not part of delta" in str(stopped.value)
 
 
+class OneDrawPerCall:
+    """A coin that is tossed once per call of `play`: all episodes of a call pay the same, 1 or 0 in the mean 1/2."""
+
+    horizon, n_actions, reward_range, at_once = 1, 2, (0.0, 1.0), 16
+
+    def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
+        x = np.zeros(n, dtype=np.int64)
+        return Episodes([x], [policy.actions(0, x, rng)], [np.full(n, float(rng.integers(2)))])
+
+
+class OneDrawPerEpisode(OneDrawPerCall):
+    """The same coin, tossed for every episode."""
+
+    def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
+        x = np.zeros(n, dtype=np.int64)
+        return Episodes([x], [policy.actions(0, x, rng)], [rng.integers(2, size=n).astype(float)])
+
+
+def coins(*chances: tuple[float, float]) -> richobs.Simulators:
+    """Models in which the two actions pay 1 with the chances given, and else nothing."""
+    lists = [[[[(c, 0, 1.0, False), (1 - c, 0, 0.0, False)] for c in chance]] for chance in chances]
+    return richobs.Simulators([Model.of_lists(outcomes, 1, [1.0]) for outcomes in lists])
+
+
+def learned(env: Environment, learner: str) -> richobs.Outcome:
+    """Learns what to do with a coin; for the learner everything is as it declares it, but perhaps for independence."""
+    if learner == "models":  # models that some hundred episodes tell apart
+        asked = {"epsilon": 0.01, "delta": 1e-3, "tuning": {"batch": 16}}
+        return richobs.learn(env, coins((0.5, 0.5), (0.5, 0.54), (0.54, 0.5)), learner="models", **asked)
+    functions = richobs.Listed([Constants([[0.5, 0.5], [0.1, 0.1]])])
+    return richobs.learn(env, functions, learner=learner, n_states=1, epsilon=0.4)
+
+
+@pytest.mark.parametrize("learner", ["models", "olive", "lsvee"])
+def test_every_learner_notices_what_is_drawn_once_per_call(learner: str) -> None:
+    with pytest.raises(BrokenPromise, match="draws something once per call of `play` and not per episode") as stopped:
+        learned(OneDrawPerCall(), learner)
+    assert "probability at most 0.001, which is not part of delta" in str(stopped.value)
+    if learner != "lsvee":  # it asks for 45 million episodes
+        assert learned(OneDrawPerEpisode(), learner).claim
+
+
+def test_what_takes_over_from_the_search_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Betting looks at its own episodes, here at none; OLIVE takes over at once, and asks for counts."""
+    monkeypatch.setattr(search, "run", lambda state, fallback: search._hand_over(state, fallback))
+    with pytest.raises(BrokenPromise, match="draws something once per call"):
+        learned(OneDrawPerCall(), "betting")
+
+
+def test_of_many_calls_some_episodes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[tuple[int, int]] = []
+    monkeypatch.setattr(Watch, "look", lambda self, number, played: looked.append((number, played.n)))
+    monkeypatch.setattr(independence, "ALL_CALLS", 4)
+    watch, coin, rng = Watch(0, (0.0, 1.0)), OneDrawPerCall(), np.random.default_rng(0)
+    one, other = Uniform(2), Uniform(2)
+    watch.look_at_calls(one, [coin.play(one, 8, rng)])
+    assert looked == []  # the learner gets these episodes
+    watch.sees_calls = True
+    watch.look_at_calls(one, [coin.play(one, 100, rng)] * 9)
+    assert looked == [(1, 64)] * 6  # calls 1, 2, 3, 4, 6 and 8
+    watch.look_at_calls(other, [coin.play(other, 3, rng)] * 4)
+    assert looked[6:] == [(2, 3)]  # call 12
+
+
+@pytest.mark.parametrize("learner", ["betting", "models", "olive"])
+def test_nothing_changes_where_nothing_is_noticed(learner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = learned(OneDrawPerEpisode(), learner)
+    monkeypatch.setattr(Watch, "look", lambda self, candidate, played: None)
+    unwatched = learned(OneDrawPerEpisode(), learner)
+    assert watched.trace == unwatched.trace
+    assert (watched.claim, watched.claims) == (unwatched.claim, unwatched.claims)
+
+
 @pytest.mark.parametrize("world", ["random/4", "frozen-lake,n_maps=10,horizon=12"])
-def test_nothing_changes_where_nothing_is_noticed(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_changes_in_a_world_where_nothing_is_noticed(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = richobs.learn(richobs.make(world), epsilon=0.2)
     monkeypatch.setattr(Watch, "look", lambda self, candidate, played: None)
     unwatched = richobs.learn(richobs.make(world), epsilon=0.2)
