@@ -598,10 +598,7 @@ DAMAGE = [  # what is changed, what is said, and who notices it: everybody, or a
     *((relinked(f"UPDATE rows SET at = {at}"), "draw 0 is of") for at in ("'yesterday'", "9e999", "-1", "x'00'")),
     (relinked("UPDATE rows SET real = 'x'"), "draw 0 is of"),
     (text("draw", lambda _: '[[0], 5, "x", "y", 1, [], []]', 0), "made by other code or on another machine", GO_ON),
-    *(
-        (query(place, value), "draw 1 of the record was", GO_ON)
-        for place, value in ((0, [3, 3, 3]), (1, 17), (2, "x"))
-    ),
+    *((query(place, value), "draw 1 of the record was", GO_ON) for place, value in ((0, [3, 3, 3]), (1, 17), (2, "x"))),
     (text("event", lambda old: old.replace(",16,", ",17,"), 0), "decision 0 of the run", GO_ON),
     (
         sql("UPDATE pieces SET body = CAST(x'00' || body AS BLOB) WHERE kind = 'draw'"),
