@@ -140,45 +140,41 @@ def test_certified_bounds_are_taken_from_the_claims(upper, lower, claimed, agree
     assert {f.what: f.agrees for f in findings} == {"delta": True, "bounds": agrees}
 
 
-def test_claims_of_lsvee_that_spend_too_much_are_found():
-    certificate, problem, _ = certificate_for("lock/2")
-    content = json.loads(certificate.to_json())
-    content["claims"][0][3] = 0.5
-    assert {f.what for f in verify(Certificate(content), problem).findings if not f.agrees} == {"delta", "run"}
+def put(*path, by=None, value=None):
+    """Returns a lie: another value at a place of a certificate's content, or one that is larger by a number."""
+    *before, last = path
 
+    def lie(content):
+        part = functools.reduce(lambda part, key: part[key], before, content)
+        part[last] = value if by is None else part[last] + by
 
-def lie_about(content, what):
-    if what == "constants":
-        content["constants"]["search"]["n_train"] -= 1
-    elif what == "ledger":
-        content["ledger"][0][4] += 1
-    elif what == "run":
-        content["result"]["v_star_hat"] += 1e-15
-    elif what == "function class":
-        content["functions"]["digest"] = "0" * 64
-    elif what == "settings":
-        content["settings"]["seed"] = 1
-    elif what == "epsilon":
-        content["settings"]["epsilon"] = 0.05
+    return lie
 
 
 @pytest.mark.parametrize(
-    ("what", "found"),
+    ("lie", "found"),
     [
-        ("constants", {"constants", "run"}),
-        ("ledger", {"ledger", "run"}),
-        ("run", {"run"}),
-        ("function class", {"function class", "run"}),
-        ("settings", {"run"}),
-        ("epsilon", {"constants", "run"}),
+        (put("constants", "search", "n_train", by=-1), {"constants", "run"}),
+        (put("ledger", 0, 4, by=1), {"ledger", "run"}),
+        (put("result", "v_star_hat", by=1e-15), {"run"}),
+        (put("functions", "digest", value="0" * 64), {"function class", "run"}),
+        (put("settings", "seed", value=1), {"run"}),
+        (put("settings", "epsilon", value=0.05), {"constants", "run"}),
+        (put("claims", 0, 3, value=0.5), {"delta", "run"}),
+        (put("environment", "id", value="lower-bound/20"), {"environment", "run"}),
+        (put("result", "real_episodes", value=-5), {"ledger", "run"}),
+        (put("result", "real_episodes", value=10**15), {"ledger", "run"}),
     ],
 )
-def test_every_lie_is_found(what, found):
+def test_every_lie_is_found(lie, found):
     certificate, problem, _ = certificate_for()
     content = json.loads(certificate.to_json())
-    lie_about(content, what)
+    lie(content)
     checked = verify(Certificate(content), problem)
     assert {f.what for f in checked.findings if not f.agrees} == found
+    if content["result"]["real_episodes"] is not None:
+        (ledger,) = [f for f in checked.findings if f.what == "ledger"]
+        assert ledger.detail.endswith("which is impossible")
 
 
 def test_the_sign_of_a_zero_is_compared():
@@ -325,6 +321,10 @@ def test_files_that_are_no_certificates(text, tmp_path):
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InvalidFile):
         Certificate.load(file)
+    before = {"format": "richobs-certificate", "version": 1, "versions": {"richobs": "0.1.0"}}
+    file.write_text(json.dumps(before))
+    with pytest.raises(InvalidFile, match=r"version 1, written by richobs 0\.1\.0; richobs .* checks version 3 alone"):
+        Certificate.load(file)
 
 
 @pytest.mark.parametrize(
@@ -365,17 +365,6 @@ def test_damaged_parts_are_refused(part, value, tmp_path):
         Certificate.load(tmp_path / "c.json")
 
 
-def test_certificates_from_before_are_refused_by_their_version(tmp_path):
-    """Version 1 was written by richobs 0.1.0, whose settings and claims had another form."""
-    (tmp_path / "c.json").write_text(
-        json.dumps({"format": "richobs-certificate", "version": 1, "versions": {"richobs": "0.1.0"}})
-    )
-    with pytest.raises(
-        InvalidFile, match=r"of version 1, written by richobs 0\.1\.0; richobs .* checks version 3 alone"
-    ):
-        Certificate.load(tmp_path / "c.json")
-
-
 def test_an_environment_and_a_class_are_as_good_as_a_problem():
     problem = richobs.make("lock/3")
     outcome = richobs.learn(problem.env, problem.functions, epsilon=0.3)
@@ -395,12 +384,7 @@ def test_a_key_given_twice_is_refused(tmp_path):
         Certificate.load(tmp_path / "c.json")
 
 
-def test_a_certificate_of_another_world_or_with_too_few_states_is_found():
-    certificate, problem, _ = certificate_for("lock/2")
-    content = json.loads(certificate.to_json())
-    content["environment"]["id"] = "lower-bound/20"
-    found = {f.what for f in verify(Certificate(content), problem).findings if not f.agrees}
-    assert found == {"environment", "run"}
+def test_a_certificate_with_too_few_states_is_found():
     few, problem, _ = certificate_for("lock/2", n_states=1)
     assert {f.what for f in verify(few, problem).findings if not f.agrees} == {"hidden states"}
     assert few.claim.endswith("no level has more than 1 hidden state.")
@@ -775,13 +759,3 @@ def test_numbers_that_are_none_are_equal_where_a_tolerance_is_allowed():
     assert first_difference([inf], [1.0], "a", 1e-9) is not None
     assert first_difference([inf], [inf], "a", 1e-9) is None
     assert first_difference(["x", 1], ["x", 1.0], "a", 1e-9) is not None
-
-
-@pytest.mark.parametrize("stated", [-5, 10**15])
-def test_impossible_numbers_of_real_episodes_are_found(stated):
-    certificate, problem, _ = certificate_for("lock/2")
-    content = json.loads(certificate.to_json())
-    content["result"]["real_episodes"] = stated
-    findings = {f.what: f for f in verify(Certificate(content), problem).findings}
-    assert not findings["ledger"].agrees
-    assert findings["ledger"].detail.endswith("which is impossible")

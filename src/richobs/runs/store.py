@@ -366,7 +366,7 @@ class RunFolder:
         self._longest_text = longest_text(config)
         self._on_device = config["settings"].get("device") is not None
         self._probes = b""  # of the draw that is kept next
-        self._read = (-1, "")  # the last draw that was read, and the text of its query
+        self._query = ""  # the text of the last draw that was read; they are read in order
         self._events = 0  # so far, in this process
         self._decided: list[str] = []  # since the last draw
         self._env: Environment | None = None  # whose real episodes count
@@ -452,13 +452,7 @@ class RunFolder:
         with reading(f"the run in {self._place}", passes=RichObsError):
             row = self._rows.get("draw", "k", k)
             if row is not None:
-                at, before = self._read
-                if at != k - 1:
-                    raise InvalidFile(
-                        f"draw {k} of the run in {self._place} does not follow draw {at}. Nothing was overwritten."
-                    )
-                text = unfold(row.text, before, self._longest_text)
-                self._read = (k, text)
+                text = self._query = unfold(row.text, self._query, self._longest_text)
                 return parse_json(text), self._rows.body("draw", row)
         self._go_on()
         return None

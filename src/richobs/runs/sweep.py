@@ -31,6 +31,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.context import BaseContext
 from pathlib import Path as FilePath
 from typing import Any, Literal, NamedTuple
 
@@ -63,7 +64,7 @@ from richobs.core.settings import Settings, from_plain
 from richobs.learners import learner
 from richobs.runs import session
 from richobs.runs.certificate import Certificate
-from richobs.runs.store import CERTIFICATE, LOCK, StoredRun
+from richobs.runs.store import CERTIFICATE, LOCK
 from richobs.worlds.gymnasium_ids import is_gymnasium_id
 from richobs.worlds.registry import config_class, configure, full_id, make
 
@@ -296,7 +297,7 @@ def run_cell(cell: Cell, folder: str) -> CellResult:
     cpu, begin = clock(), time.monotonic()
     try:
         session.run(make(cell.world), cell.settings, out=folder)
-        result = read_cell(cell, folder)
+        result = _certified(cell, FilePath(folder) / CERTIFICATE)
     except Exception as error:  # ours, or of an environment or a class that is somebody else's
         result = CellResult(cell.run, "failed", error_words(error))
     return dataclasses.replace(result, cpu_seconds=clock() - cpu, seconds=time.monotonic() - begin)
@@ -307,22 +308,9 @@ def cpu_clock() -> Callable[[], float]:
     return time.process_time if threading.current_thread() is threading.main_thread() else time.thread_time
 
 
-def read_cell(cell: Cell, folder: str | os.PathLike[str]) -> CellResult:
-    """Returns what the folder of a finished run says about its cell.
-
-    Raises:
-        InvalidFile: there is no finished run of this cell.
-    """
-    stored = StoredRun.read(folder)
-    same = (stored.world, dataclasses.replace(stored.settings, workers=1)) == (cell.world, cell.settings)
-    if stored.certificate is None or not same:
-        raise InvalidFile(f"{os.fspath(folder)} does not hold the finished run of {cell.setting}, {cell.run}.")
-    return _certified(cell, stored.certificate, file_digest(FilePath(folder) / CERTIFICATE))
-
-
-def _certified(cell: Cell, certificate: Certificate, digest: str) -> CellResult:
-    """Returns what a certificate says about its cell."""
-    found = certificate.content["result"]
+def _certified(cell: Cell, file: FilePath) -> CellResult:
+    """Returns what the certificate in a file says about its cell."""
+    found = Certificate.load(file).content["result"]
     claimed = float(found["epsilon"]) if found["guaranteed"] else None
     return CellResult(
         run=cell.run,
@@ -333,7 +321,7 @@ def _certified(cell: Cell, certificate: Certificate, digest: str) -> CellResult:
         as_asked=claimed is not None and claimed <= cell.settings.epsilon,
         lower=found["lower"],
         upper=found["upper"],
-        certificate=digest,
+        certificate=file_digest(file),
     )
 
 
@@ -494,13 +482,11 @@ class _Sender:
             return self._pool.submit(self._task, cell)
 
     def _new_pool(self) -> ProcessPoolExecutor:
-        context: multiprocessing.context.BaseContext = multiprocessing.get_context("spawn")
-        each = None
-        if self._modules is not None:
-            each = 1
-            if sys.platform == "linux":  # a server that has imported the modules and run nothing forks in milliseconds
-                context = multiprocessing.get_context("forkserver")
-                context.set_forkserver_preload(self._modules)
+        context: BaseContext = multiprocessing.get_context("spawn")
+        if self._modules is not None and sys.platform == "linux":  # it has imported the modules, and forks in milliseconds
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload(self._modules)
+        each = None if self._modules is None else 1
         return ProcessPoolExecutor(self.width, context, begin_worker, max_tasks_per_child=each)
 
     def renew(self) -> None:
@@ -676,8 +662,7 @@ def _finished(place: FilePath, cell: Cell, result: CellResult | None, kept: str)
         return None
     if kept != CERTIFICATE:
         return result
-    derived = _certified(cell, Certificate.load(file), result.certificate)
-    return dataclasses.replace(derived, cpu_seconds=result.cpu_seconds, seconds=result.seconds)
+    return dataclasses.replace(_certified(cell, file), cpu_seconds=result.cpu_seconds, seconds=result.seconds)
 
 
 def file_digest(file: FilePath) -> str:
