@@ -9,7 +9,7 @@ import pytest
 
 import richobs
 from richobs.classes import Layered, TableLevel
-from richobs.core.environment import Episodes, checked_episodes
+from richobs.core.environment import Episodes
 from richobs.core.errors import EpisodeLimit, InvalidInput, Rejected, RewardOutOfRange
 from richobs.core.ledger import Ledger
 from richobs.core.policies import Explore, Greedy, OpenLoop, Switch, Uniform
@@ -18,6 +18,7 @@ from richobs.core.queries import LevelMoments, LevelSteps, Query
 from richobs.core.steps import Steps
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.engines.answers import pack_answer, unpack_answer
+from richobs.engines.calls import play_checked
 from richobs.stats.counts import as_counts, binomial, multinomial
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 
@@ -533,7 +534,9 @@ class TestEpisodesAreChecked:
         return Episodes(**{**whole, **changes})
 
     def check(self, played, levels=2, env=Env):
-        return checked_episodes(played, env(), OpenLoop((1,)), 4, levels)
+        playing = env()
+        playing.play = lambda *asked: played
+        return play_checked(playing, OpenLoop((1,)), 4, np.random.default_rng(0), levels)
 
     def test_what_is_right_passes(self):
         assert self.check(self.given()).returns.tolist() == [0.4] * 4

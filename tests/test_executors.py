@@ -22,7 +22,7 @@ from richobs.core.policies import OpenLoop, Uniform
 from richobs.core.queries import LevelMoments, LevelSteps, Query
 from richobs.engines import Calls, StreamEngine
 from richobs.engines.answers import pack_answer
-from richobs.engines.calls import parts_of, play_call
+from richobs.engines.calls import Request, parts_of, play_call
 from richobs.runs.store import StoredRun
 
 ROOTS = [[[0.72, 0.18], [0.18, 0.72]], [[0.82, 0.1], [0.2, 0.8]], [[0.18, 0.8], [0.6, 0.7]]]
@@ -658,11 +658,11 @@ class TestWhatMayBeSent:
         functions = Layered([TableLevel(np.random.default_rng(0).random((5_000, 2, 2)))] * 2)
         spec = Spec({"env": Own()}, parts_of(functions))
         policy = richobs.LearnedPolicy(functions, (7, 4_000))
-        body = spec.task(play_call, None, Own(), policy, 8, 2, 8, 1)
+        body = spec.task(play_call, None, Own(), Request(policy, 8, 2, 8, 1))
         assert len(spec.body) > 160_000
         assert len(body) < 1_000
         told = do_task(spec.digest, spec.body, body, 0)
-        expected = play_call(None, Own(), policy, 8, 2, 8, 1, 0)
+        expected = play_call(None, Own(), Request(policy, 8, 2, 8, 1), 0)
         np.testing.assert_array_equal(told.value.actions, expected.actions)
 
 

@@ -234,7 +234,8 @@ def test_learn_notices_an_environment_that_repeats_itself() -> None:
 class OneDrawPerCall:
     """A coin that is tossed once per call of `play`: all episodes of a call pay the same, 1 or 0 in the mean 1/2."""
 
-    horizon, n_actions, reward_range, at_once = 1, 2, (0.0, 1.0), 16
+    horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
+    declared = richobs.Declared(at_once=16)
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
         x = np.zeros(n, dtype=np.int64)

@@ -13,13 +13,24 @@ from rich.console import Console
 import richobs
 from richobs.classes import Layered, LearnedPolicy, Listed, TableLevel
 from richobs.core.environment import Episodes, check_rewards
-from richobs.core.errors import BrokenPromise, InvalidInput, Rejected
+from richobs.core.errors import BrokenPromise, InvalidInput, Rejected, RewardOutOfRange
 from richobs.core.moments import Batch
 from richobs.core.outcome import LOWER, UPPER, Claim, Outcome, StopReason
 from richobs.core.policies import Greedy, OpenLoop, greedy_actions
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
-from richobs.core.units import UnitFunctions, Units, UnitsChosen, has_unit_rewards, unit_values, units_missing, units_of
+from richobs.core.units import (
+    UnitEnvironment,
+    UnitFunctions,
+    Units,
+    UnitsChosen,
+    has_unit_rewards,
+    unit_values,
+    units_missing,
+    units_of,
+)
+from richobs.engines import calls
+from richobs.engines.calls import play_checked
 from richobs.learners import learner
 from richobs.learners.betting import Betting
 from richobs.runs.prepare import in_units_of, paper_epsilon
@@ -412,6 +423,35 @@ class TestServing:
         plain = richobs.plan(horizon=H, n_actions=2, n_states=2, log_size=own_problem().functions.log_size, epsilon=0.1)
         assert planned.max_episodes == pytest.approx(plain.max_episodes, rel=1e-9)
         assert paper_epsilon(own_problem(), Settings(epsilon=1.0)) == pytest.approx(0.1)
+
+    def test_every_answer_of_an_environment_is_checked_once(self, monkeypatch):
+        checked, played = [], []
+        for name, notes in (("checked_episodes", checked), ("check_obeyed", played)):
+            own = getattr(calls, name)
+            monkeypatch.setattr(calls, name, lambda *given, own=own, notes=notes: notes.append(0) or own(*given))
+
+        class Counted(Corridor):
+            called = 0
+
+            def play(self, *given):
+                self.called += 1
+                return super().play(*given)
+
+        env = Counted()
+        richobs.learn(own_problem(env), learner="certified", epsilon=3.0, max_episodes=2_000, progress=False)
+        assert len(checked) == len(played) == env.called > 0
+
+    def test_rewards_are_in_their_range_in_both_units(self):
+        """Totals up to 1e-7: an excess within the environment's tolerance of 1e-9 is 0.005 for the learner."""
+
+        class Tiny(Corridor):
+            reward_range, declared, shift, scale = (0.0, 1e-7), richobs.Declared(), -1.0, 0.995 * SCALE * 1e7
+
+        env = Tiny()
+        played = play_checked(env, OpenLoop((1,) * H), 3, np.random.default_rng(0))
+        with pytest.raises(RewardOutOfRange, match=r"declared range of an episode's total is \[0, 1\]"):
+            play_checked(UnitEnvironment(env, units_of(env)), OpenLoop((1,) * H), 3, np.random.default_rng(0))
+        assert played.n == 3
 
     def test_the_rescaled_environment_plays_what_it_is_asked(self):
         units = units_of(Corridor())

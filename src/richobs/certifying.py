@@ -246,11 +246,12 @@ def certify_policy(
         Rejected: the environment answered something else than it was asked.
         RewardOutOfRange: an episode's total lies outside the declared range.
     """
-    low, high = totals_range(env, reward_range)
+    played: Any = env.env if isinstance(env, Problem) else env
+    low, high = totals_range(played, reward_range)
     check_question((low, high), threshold, epsilon, delta, max_episodes, batch)
     delta = float(delta)
     threshold, epsilon = (None if value is None else float(value) for value in (threshold, epsilon))
-    error = _totals_error(env, (low, high))
+    error = _totals_error(played, (low, high))
     slack = TOLERANCE + ROUNDING * (high - low) + error
     if max_episodes is None:
         max_episodes = MAX_EPISODES
@@ -267,18 +268,17 @@ def certify_policy(
         threshold,
         epsilon,
         whole_number("seed", seed, least=None),
-        assumes=_assumed(env),
+        assumes=() if isinstance(played, gymnasium.Env | VectorEnvironment) else sampling_assumptions(played),
         deterministic=isinstance(policy, Predictor) and not callable(getattr(policy, "actions", None)),
     )
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function of a PolicyReport; got {callback!r:.80}.")
     ledger = Ledger(int(max_episodes))
-    inner: Any = env.env if isinstance(env, Problem) else env
     with (
-        Workers(declared_by(inner).processes) as workers,
+        Workers(declared_by(played).processes) as workers,
         _shown(is_interactive() if progress is None else progress) as watch,
     ):
-        play = player(env, policy, workers, ledger)
+        play = player(played, policy, workers, ledger)
 
         def listen(report: PolicyReport) -> None:
             watch(report)
@@ -288,19 +288,12 @@ def certify_policy(
         return _looks(play, asked, ledger, int(batch), listen, slack)
 
 
-def _assumed(env: Any) -> tuple[str, ...]:
-    """Returns what the independence of episodes rests on; a Gymnasium environment plays every episode."""
-    inner = env.env if isinstance(env, Problem) else env
-    return () if isinstance(inner, gymnasium.Env | VectorEnvironment) else sampling_assumptions(inner)
-
-
 def _totals_error(env: Any, reward_range: tuple[float, float]) -> float:
     """Returns by how much a total that arrives may differ from the rewards that were paid.
 
     Vector environments return rewards in single precision, and a `Monitor` around them rounds totals.
     """
-    inner = env.env if isinstance(env, Problem) else env
-    if not isinstance(inner, VectorEnvironment) or isinstance(inner, gymnasium.Env):
+    if not isinstance(env, VectorEnvironment) or isinstance(env, gymnasium.Env):
         return 0.0
     return MONITOR + SINGLE * max(map(abs, reward_range))
 
@@ -395,13 +388,12 @@ def totals_range(env: Any, reward_range: tuple[float, float] | None) -> tuple[fl
     """
     given = reward_range
     if given is None:
-        inner = env.env if isinstance(env, Problem) else env
-        if isinstance(inner, gymnasium.Env) or not hasattr(inner, "reward_range"):
+        if isinstance(env, gymnasium.Env) or not hasattr(env, "reward_range"):
             raise InvalidInput(
-                f"{type(inner).__name__} does not declare what an episode's rewards can sum to, and no interval is valid "
+                f"{type(env).__name__} does not declare what an episode's rewards can sum to, and no interval is valid "
                 "without that: give reward_range=(smallest total, largest total), for CartPole-v1 (0, 500)."
             )
-        given = inner.reward_range
+        given = env.reward_range
     low, high = checked_range("reward_range", given)
     if low == high:
         raise InvalidInput(
@@ -461,7 +453,7 @@ def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger
     """Returns what plays n episodes of a policy and returns their totals.
 
     Args:
-        env: a richobs environment or problem, or a Gymnasium environment.
+        env: a richobs environment, or a Gymnasium environment.
         policy: as `certify_policy` takes them.
         workers: who shares the episodes of a richobs environment.
         ledger: where episodes are counted that are played a second time to compare workers.
@@ -469,22 +461,21 @@ def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger
     Raises:
         InvalidInput: one of them is something else.
     """
-    inner = env.env if isinstance(env, Problem) else env
-    if isinstance(inner, gymnasium.Env):
-        return _GymnasiumPlayer(inner, policy)
-    if isinstance(inner, VectorEnvironment):
-        return _VectorPlayer(inner, policy)
-    if not all(hasattr(inner, name) for name in ENVIRONMENT_NAMES):
+    if isinstance(env, gymnasium.Env):
+        return _GymnasiumPlayer(env, policy)
+    if isinstance(env, VectorEnvironment):
+        return _VectorPlayer(env, policy)
+    if not all(hasattr(env, name) for name in ENVIRONMENT_NAMES):
         raise InvalidInput(
-            f"certify_policy plays richobs environments, problems and Gymnasium environments; a {type(inner).__name__} "
+            f"certify_policy plays richobs environments, problems and Gymnasium environments; a {type(env).__name__} "
             "arrived. See docs/policy-value.md."
         )
     acting = policy_of(policy)
     if isinstance(acting, LearnedPolicy):
-        _check_fits(acting, inner.horizon, inner.n_actions)
-    if isinstance(inner, WorldEnvironment):
-        return lambda n, rng: [play_checked(inner, acting, n, rng).returns]
-    return _OwnPlayer(Calls(checked_environment(inner), workers=workers, ledger=ledger), acting)
+        _check_fits(acting, env.horizon, env.n_actions)
+    if isinstance(env, WorldEnvironment):
+        return lambda n, rng: [play_checked(env, acting, n, rng).returns]
+    return _OwnPlayer(Calls(checked_environment(env), workers=workers, ledger=ledger), acting)
 
 
 def _check_fits(policy: LearnedPolicy, horizon: int, n_actions: int) -> None:

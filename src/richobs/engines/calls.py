@@ -48,7 +48,7 @@ class _Agreed:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class Request:
     """Calls of one request."""
 
     policy: Policy
@@ -60,11 +60,6 @@ class _Asked:
     def episodes(self, call: int) -> int:
         """Returns how many episodes a call plays."""
         return min(self.size, self.n - call * self.size)
-
-    @property
-    def arguments(self) -> tuple[Policy, int, int, int, int]:
-        """What `play_call` is given besides the environment and the number of the call."""
-        return self.policy, self.n, self.levels, self.size, self.draw
 
 
 class Calls:
@@ -114,7 +109,7 @@ class Calls:
         """Plays n episodes, a few at a time; `rng` names the draw, and each call has a generator of its own."""
         depth = self.horizon if levels is None else levels
         draw = int.from_bytes(rng.bytes(16), "little")
-        calls = list(self._calls(_Asked(policy, n, depth, self.declared.call_size(n), draw)))
+        calls = list(self._calls(Request(policy, n, depth, self.declared.call_size(n), draw)))
         if self._watch is not None:
             self._watch.look_at_calls(policy, calls)
         played = Episodes.concatenate(calls)
@@ -122,7 +117,7 @@ class Calls:
             self._probes.see(played)
         return played
 
-    def _calls(self, asked: _Asked) -> Iterator[Episodes]:
+    def _calls(self, asked: Request) -> Iterator[Episodes]:
         """Yields the episodes of each call in order: from the record, or played and recorded."""
         calls = range(-(-asked.n // asked.size))
         keys = [f"{asked.draw:032x}/{asked.n}/{asked.levels}/{asked.size}/{call}" for call in calls]
@@ -142,7 +137,7 @@ class Calls:
     def _known(self, key: str) -> bytes | None:
         return None if self._log is None else self._log.call(key)
 
-    def _played_by_anyone(self, asked: _Asked, calls: Sequence[int]) -> Generator[Episodes]:
+    def _played_by_anyone(self, asked: Request, calls: Sequence[int]) -> Generator[Episodes]:
         """Yields what the environment answers to some calls, in order, whoever makes them; every answer is checked."""
         spec = self._sendable() if self._workers.are_many else None
         body = None if spec is None else self._task(spec, asked)
@@ -153,7 +148,7 @@ class Calls:
             self._expect(spec)
             self._ledger.checks += asked.episodes(calls[0])
             timeout = self._workers.timeout
-            own = self._workers.beside(play_call, timeout, self._env, *asked.arguments, calls[0])
+            own = self._workers.beside(play_call, timeout, self._env, asked, calls[0])
             answers = self._workers.send(spec, body, calls, threads=self.declared.releases_gil)
             for call, part in zip(calls, answers, strict=True):
                 if call == calls[0]:
@@ -166,29 +161,29 @@ class Calls:
                 self._try_again(spec, body, asked, call, part)
             yield part
 
-    def _here(self, asked: _Asked, call: int) -> Episodes:
+    def _here(self, asked: Request, call: int) -> Episodes:
         """Makes a call in this process."""
         timeout = self._workers.timeout
         if timeout is not None and not can_limit():
             self._workers.say(
                 "timeout is not kept for calls that this process makes: that takes alarms, and the main thread of a process."
             )
-        part = self._checked(play_call(timeout, self._env, *asked.arguments, call), asked, call)
+        part = self._checked(play_call(timeout, self._env, asked, call), asked, call)
         if self._workers.are_many and sum(seen.n for seen in self._seen) < TRIED:
             self._seen.append(part)
         return part
 
-    def _checked(self, part: Any, asked: _Asked, call: int) -> Episodes:
+    def _checked(self, part: Any, asked: Request, call: int) -> Episodes:
         """Returns the episodes of a call that was made, after checking them."""
         played = checked_episodes(part, self._env, asked.policy, asked.episodes(call), asked.levels)
         check_obeyed(played, self._env, asked.policy)
         self._played += played.n
         return played
 
-    def _task(self, spec: Spec, asked: _Asked) -> bytes | None:
+    def _task(self, spec: Spec, asked: Request) -> bytes | None:
         """Returns what workers are sent for a request; None where the policy cannot be sent, which is said once."""
         try:
-            return spec.task(play_call, self._workers.timeout, self._env, *asked.arguments)
+            return spec.task(play_call, self._workers.timeout, self._env, asked)
         except Exception as error:
             self._workers.say(
                 f"a policy of type {type(asked.policy).__name__} cannot be sent to workers ({type(error).__name__}: "
@@ -196,7 +191,7 @@ class Calls:
             )
             return None
 
-    def _may_share(self, spec: Spec, asked: _Asked, calls: Sequence[int]) -> bool:
+    def _may_share(self, spec: Spec, asked: Request, calls: Sequence[int]) -> bool:
         """Whether workers may make the calls of a request: one of them is made here too, and that must be affordable."""
         coming = sum(map(asked.episodes, calls))
         return (
@@ -210,9 +205,9 @@ class Calls:
         return AGAIN * (self._ledger.checks + n) <= self._played + coming
 
     def _agreed_of(self, spec: Spec, policy: Policy) -> _Agreed:
-        return self._agreed.setdefault(spec.task(_Asked, policy), _Agreed())
+        return self._agreed.setdefault(spec.task(type, policy), _Agreed())
 
-    def _try_again(self, spec: Spec, body: bytes, asked: _Asked, call: int, part: Episodes) -> None:
+    def _try_again(self, spec: Spec, body: bytes, asked: Request, call: int, part: Episodes) -> None:
         """Has a worker make a call that was made here, where that is affordable and may show something new.
 
         If returns do not follow from the generator, they are those of this process with some probability p. Returns are
@@ -235,7 +230,7 @@ class Calls:
         )
         self._workers.say(f"{self._stays}, so it is played in this process, by one thread. See docs/gymnasium.md.")
 
-    def _compare(self, spec: Spec, asked: _Asked, call: int, part: Any, own: Any) -> None:
+    def _compare(self, spec: Spec, asked: Request, call: int, part: Any, own: Any) -> None:
         """Refuses workers whose environment plays otherwise than the one in this process.
 
         Raises:
@@ -245,7 +240,7 @@ class Calls:
         if _same(part, own):
             return
         copies = (spec.copy("env") for _ in range(COPIES))
-        if any(not _same(own, play_call(self._workers.timeout, env, *asked.arguments, call)) for env in copies):
+        if any(not _same(own, play_call(self._workers.timeout, env, asked, call)) for env in copies):
             raise Rejected(
                 f"{type(self._env).__name__} is replayable, as it says, and copies of it do not play the same episodes with "
                 "the same generator: it has randomness that does not come from `rng` (of a Gymnasium environment: from the "
@@ -302,23 +297,17 @@ def _same(one: Any, other: Any) -> bool:
     return are_episodes and episodes_digest(one) == episodes_digest(other)
 
 
-def play_call(
-    timeout: float | None, env: Environment, policy: Policy, n: int, levels: int, size: int, draw: int, call: int
-) -> Episodes:
+def play_call(timeout: float | None, env: Environment, asked: Request, call: int) -> Episodes:
     """Makes one call of an environment: a pure function of its arguments where the environment is replayable.
 
     Args:
         timeout: seconds that it may take.
         env: what to play.
-        policy: what to do.
-        n: episodes of the whole draw.
-        levels: how many levels are played.
-        size: episodes per call.
-        draw: names the draw.
+        asked: what is asked for.
         call: number of the call.
     """
     with time_limit(timeout):
-        return env.play(policy, min(size, n - call * size), keyed_generator(draw, "call", call), levels)
+        return env.play(asked.policy, asked.episodes(call), keyed_generator(asked.draw, "call", call), asked.levels)
 
 
 def play_checked(

@@ -116,26 +116,21 @@ class CountedEngine(Play):
         return tuple(self._level(query, wanted, keyed_generator(*key, wanted.level)) for wanted in query.moments)
 
     def _level(self, query: Query, wanted: LevelMoments, rng: np.random.Generator) -> Moments:
-        node = _roll_in(query.policy, wanted.level)
+        """Draws n observations at a node as counts; with actions and rewards where these are wanted."""
+        path, process, K = _roll_in(query.policy, wanted.level), self._process, self._process.n_actions
         if not wanted.rewards:
-            return self._observe(node, query.n, wanted.members, rng)
-        return self._sample(node, query.n, _actions_at(query.policy, wanted.level, self._process), wanted.members, rng)
-
-    def _observe(self, path: Path, n: int, members: Ints | None, rng: np.random.Generator) -> Moments:
-        """Draws n observations at `path` as counts."""
-        law = self._belief(path) @ self._process.emissions[len(path)]  # [X]
-        shown = np.flatnonzero(law)
-        counts = multinomial(as_counts(n), law[shown], rng)
-        none = np.zeros((len(shown), self._process.n_actions))
-        batch = self._batch(path, n, (0,) * self._process.n_actions, shown, counts, none, none, none)
-        return self._moments_of(len(path), shown, batch, members)
-
-    def _sample(self, path: Path, n: int, chances: Floats, members: Ints | None, rng: np.random.Generator) -> Moments:
-        """Draws n samples (x, a, r) at `path` as counts, actions with probabilities `chances` `[K]`."""
-        K, rewards = self._process.n_actions, self._process.rewards[len(path)]
-        law = self._belief(path)[:, None] * self._process.emissions[len(path)]  # [S, X]
+            law = self._belief(path) @ process.emissions[wanted.level]  # [X]
+            shown = np.flatnonzero(law)
+            counts = multinomial(as_counts(query.n), law[shown], rng)
+            none = np.zeros((len(shown), K))
+            return self._moments_of(wanted, query.n, (0,) * K, shown, counts, none, none, none)
+        law, rewards = (
+            self._belief(path)[:, None] * process.emissions[wanted.level],
+            process.rewards[wanted.level],
+        )  # [S, X]
         states, shown = np.nonzero(law)  # cells
-        counts = multinomial(as_counts(n), law[states, shown], rng)  # [cells]
+        counts = multinomial(as_counts(query.n), law[states, shown], rng)  # [cells]
+        chances = _actions_at(query.policy, wanted.level, process)
         taken = multinomial(counts, np.broadcast_to(chances, (len(counts), K)), rng)  # [cells, K]
         points, probs = rewards.values[states, shown], rewards.probs[states, shown]  # [cells, K, R]
         paid = multinomial(taken, probs, rng) if probs.shape[-1] > 1 else taken[..., None]
@@ -145,8 +140,7 @@ class CountedEngine(Play):
         odds = np.divide(paid.astype(np.float64), whole, out=np.zeros(paid.shape), where=whole > 0)
         r_mean = (odds * points).sum(axis=-1)
         r_var = (odds * (points - r_mean[..., None]) ** 2).sum(axis=-1)
-        batch = self._batch(path, n, actions, shown, counts, pair, r_mean, r_var)
-        return self._moments_of(len(path), shown, batch, members)
+        return self._moments_of(wanted, query.n, actions, shown, counts, pair, r_mean, r_var)
 
     def _belief_at(self, path: Path) -> Floats:
         """Returns `[S]` the law of the state that `path` leads to."""
@@ -154,25 +148,25 @@ class CountedEngine(Play):
             return self._process.start
         return self._belief(path[:-1]) @ self._process.transitions[len(path) - 1][:, path[-1]]
 
-    def _batch(
-        self,
-        path: Path,
-        n: int,
-        actions: tuple[int, ...],
-        shown: Ints,
-        counts: Counts,
-        pair: Floats,
-        r_mean: Floats,
-        r_var: Floats,
-    ) -> Batch:
-        x = self._process.observations[len(path)][shown]
-        return Batch(n, actions, x, _shares(counts, n), pair, r_mean, r_var)
+    def _moments_of(
+        self, wanted: LevelMoments, n: int, actions: tuple[int, ...], shown: Ints, counts: Counts, *columns: Floats
+    ) -> Moments:
+        """Returns the moments of n samples.
 
-    def _moments_of(self, level: int, shown: Ints, batch: Batch, members: Ints | None) -> Moments:
-        size = self._functions.level_size(level) * len(self._process.observations[level]) * self._functions.n_actions
-        if size > KEPT:
-            return self._functions.moments(level, batch, members)
-        table = self._table(level) if members is None else self._table(level)[members]
+        Args:
+            wanted: which level, and which members.
+            n: how many there are.
+            actions: `[K]` how often each action was taken.
+            shown: `[cells]` which observation was made in each cell.
+            counts: `[cells]` how often.
+            *columns: `[cells, K]` shares of the action's samples, mean and variance of the reward.
+        """
+        level, functions = wanted.level, self._functions
+        observations = self._process.observations[level]
+        batch = Batch(n, actions, observations[shown], _shares(counts, n), *columns)
+        if functions.level_size(level) * len(observations) * functions.n_actions > KEPT:
+            return functions.moments(level, batch, wanted.members)
+        table = self._table(level) if wanted.members is None else self._table(level)[wanted.members]
         return Moments.of(table[:, shown], batch)
 
 

@@ -42,16 +42,51 @@ Probe = tuple[int, Observations, Ints]  # level, [n, ...] observations, [n, leve
 class Probes:
     """Gathers distinct observations from the episodes of a run, in the order in which they are played."""
 
-    def __init__(self, functions: FunctionClass):
-        """Takes the class whose values are compared."""
+    def __init__(self, functions: FunctionClass, known: Iterable[tuple[int, Observations]] | None = None):
+        """Takes the class whose values are compared.
+
+        Args:
+            functions: the class.
+            known: levels, with observations of each that are known before a run; then none are gathered.
+        """
         self._functions = functions
         self._gathered: list[Probe] = []
         self._new = 0  # first of `_gathered` that `take` has not returned
         self._known: list[set[bytes]] = [set() for _ in range(functions.horizon)]
         self._led_by: Counter[tuple[int, ...]] = Counter()
+        self.fixed: str | None = None  # the fingerprint, where it is known before a run
+        if known is not None:
+            self.restore([(level, x, np.zeros((len(x), 0), dtype=np.int64)) for level, x in known])
+            self.fixed = self.fingerprint()
+
+    @classmethod
+    def of(cls, problem: Problem, *, simulated: bool) -> "Probes | None":
+        """Returns the probes of a run; None where the class is identified by its digest.
+
+        Some are known before a run: the observations that the problem's process lists, or those of a few episodes of a
+        simulated environment.
+
+        Args:
+            problem: whose class is identified.
+            simulated: whether the environment is simulated here, so that playing it costs nothing.
+        """
+        functions = problem.functions
+        if functions.digest is not None:
+            return None
+        if problem.process is not None:
+            known = enumerate(problem.process.observations)
+            return cls(functions, ((h, seen[: probes_at(functions, h)]) for h, seen in known))
+        if not simulated:
+            return cls(functions)
+        return cls(
+            functions,
+            _observed(functions, problem.env.play(Uniform(problem.n_actions), MOST, keyed_generator(0, "probes"))),
+        )
 
     def see(self, played: Episodes) -> None:
         """Keeps what is new among the first episodes of a play; what was shown after an episode's end does not count."""
+        if self.fixed is not None:
+            return
         first = played.part(0, LOOKED_AT)
         paths = first.paths
         for h, seen in enumerate(first.observations):
@@ -176,28 +211,6 @@ def check_alone(functions: FunctionClass, acting: ValueFunction, seen: Iterable[
                 "observation, and no claim would be about it. A value may depend on its own observation alone: switch "
                 "networks to evaluation (batch normalisation, dropout), and do not average over the batch."
             )
-
-
-def fixed_fingerprint(problem: Problem, *, simulated: bool) -> str | None:
-    """Returns the fingerprint of a class at observations that are known before a run; None where there are none.
-
-    They are those that the problem's process lists, or those of a few episodes of a simulated environment.
-
-    Args:
-        problem: whose class is identified.
-        simulated: whether the environment is simulated here, so that playing it costs nothing.
-    """
-    return fingerprint(problem.functions, fixed_probes(problem)) if simulated or problem.process is not None else None
-
-
-def fixed_probes(problem: Problem) -> Iterator[tuple[int, Observations]]:
-    """Yields the levels, with observations of each that are known before a run."""
-    if problem.process is not None:
-        known = enumerate(problem.process.observations)
-        yield from ((h, seen[: probes_at(problem.functions, h)]) for h, seen in known)
-        return
-    played = problem.env.play(Uniform(problem.n_actions), MOST, keyed_generator(0, "probes"))
-    yield from _observed(problem.functions, played)
 
 
 def pack_probes(probes: Probes) -> bytes:

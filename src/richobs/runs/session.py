@@ -24,7 +24,7 @@ from richobs.core.units import LABEL, UnitEnvironment, UnitsChosen
 from richobs.engines import Calls, Play, engine_kind
 from richobs.engines.independence import Watch
 from richobs.engines.play import Log
-from richobs.engines.probes import Probes, check_alone, fixed_fingerprint, fixed_probes
+from richobs.engines.probes import Probes, check_alone
 from richobs.runs.certificate import certify
 from richobs.runs.prepare import Prepared, is_simulated, prepare
 from richobs.runs.store import RunFolder, describe
@@ -75,17 +75,17 @@ def run_prepared(
     """Runs what `prepare` has checked; arguments and errors are those of `run`."""
     problem, asked = prepared.own, prepared.asked
     with Workers(max(asked.workers, declared_by(problem.env).processes), executor, asked.timeout) as workers:
-        identity = _identity(problem)
+        probes = Probes.of(problem, simulated=is_simulated(problem))
         if out is None:
-            return _learn(prepared, callback, identity, workers, repeats=repeats)
-        fixed = identity if isinstance(identity, str) else None
-        config = describe(problem, asked, None if is_simulated(problem) else declared_by(problem.env).at_once, fixed)
-        with RunFolder.opened(out, config, identity if isinstance(identity, Probes) else None) as folder:
+            return _learn(prepared, callback, probes, workers, repeats=repeats)
+        per_call = None if is_simulated(problem) else declared_by(problem.env).at_once
+        config = describe(problem, asked, per_call, None if probes is None else probes.fixed)
+        with RunFolder.opened(out, config, probes) as folder:
             try:
                 if problem.recorded is not None:
                     folder.keep_recorded(problem.recorded)
                 folder.count_real_episodes(problem.env)
-                outcome = _learn(prepared, folder.listener(callback), identity, workers, folder)
+                outcome = _learn(prepared, folder.listener(callback), probes, workers, folder)
             except RunStopped as stopped:
                 folder.end("stopped", str(stopped))
                 raise
@@ -94,21 +94,10 @@ def run_prepared(
             return outcome
 
 
-def _identity(problem: Problem) -> Probes | str | None:
-    """Returns what identifies a class that is Python code: its fingerprint, or where one is gathered as episodes are played.
-
-    None where the class has a digest.
-    """
-    if problem.functions.digest is not None:
-        return None
-    fixed = fixed_fingerprint(problem, simulated=is_simulated(problem))
-    return Probes(problem.functions) if fixed is None else fixed
-
-
 def _learn(
     prepared: Prepared,
     callback: Callback | None,
-    identity: Probes | str | None,
+    probes: Probes | None,
     workers: Workers,
     log: Log | None = None,
     repeats: Spent | None = None,
@@ -124,7 +113,7 @@ def _learn(
         if callback is not None:
             callback(prepared.progress(progress))
 
-    play = _play(prepared, ledger, workers, log, identity if isinstance(identity, Probes) else None)
+    play = _play(prepared, ledger, workers, log, probes)
     try:
         if units is not None:
             notify(Progress(UnitsChosen(phase="start", shift=units.shift, scale=units.scale), 0))
@@ -140,9 +129,8 @@ def _learn(
             raise error.__cause__ from None
         raise
     policy = outcome.policy
-    if identity is not None and isinstance(policy, LearnedPolicy) and policy.functions is problem.functions:
-        seen = identity.seen if isinstance(identity, Probes) else fixed_probes(problem)  # the class is Python code
-        check_alone(problem.functions, policy.f, seen)
+    if probes is not None and isinstance(policy, LearnedPolicy) and policy.functions is problem.functions:
+        check_alone(problem.functions, policy.f, probes.seen)  # the class is Python code
     played = real_episodes(problem.env)
     if played is not None and played_before is not None:
         ledger.real_episodes = played - played_before
@@ -151,7 +139,7 @@ def _learn(
         settings=prepared.asked,
         ledger=ledger,
         trace=tuple(trace),
-        fingerprint=identity.fingerprint() if isinstance(identity, Probes) else identity,
+        fingerprint=None if probes is None else probes.fixed or probes.fingerprint(),
         rounding=max(play.rounding, outcome.rounding),
     )
 
