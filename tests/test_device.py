@@ -1,4 +1,4 @@
-"""Classes on a device: Philox, moments within the rounding that they state, bounds that allow for it, and whole runs.
+"""Classes on a device: moments within the rounding that they state, bounds that allow for it, and whole runs.
 
 The same code runs on PyTorch's CPU device; tests marked `gpu` need a GPU. Those that need PyTorch are skipped without it.
 """
@@ -6,10 +6,8 @@ The same code runs on PyTorch's CPU device; tests marked `gpu` need a GPU. Those
 import contextlib
 import dataclasses
 import json
-import math
 import pickle
 from fractions import Fraction
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -26,14 +24,11 @@ from richobs.core.events import Progress, from_plain, to_plain
 from richobs.core.executors import Workers
 from richobs.core.ledger import Ledger
 from richobs.core.moments import Batch, Moments, check_answers, check_rounding, risk_rounding
-from richobs.core.philox import WORD, CounterStream, floats, philox4x32
-from richobs.core.policies import OpenLoop
-from richobs.core.queries import Answer, LevelMoments, Query
-from richobs.core.randomness import counter_key, keyed_generator
+from richobs.core.queries import Answer, Query
 from richobs.core.settings import Settings
 from richobs.core.units import UnitFunctions, Units
 from richobs.engines import CountedEngine, StreamEngine
-from richobs.engines.device import DeviceEngine, RoundingWatch
+from richobs.engines.base import RoundingWatch
 from richobs.engines.recorded import pack_answer, unpack_answer
 from richobs.learners import learner
 from richobs.learners.lsvee.consensus import consensus
@@ -41,7 +36,6 @@ from richobs.learners.lsvee.events import ConsensusTested
 from richobs.runs import store
 from richobs.runs.store import RunFolder, StoredRun, describe
 from richobs.stats.shares import Share
-from richobs.worlds.simulator import WorldEnvironment
 from richobs_lab.certified.bounds import value_radius
 from richobs_lab.certified.events import CandidateVerified, PairTested
 from richobs_lab.certified.search import certified
@@ -60,67 +54,6 @@ def device(request, torch):
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("PyTorch finds no GPU here")
     return request.param
-
-
-# kat_vectors of Random123 for philox4x32 with 10 rounds: counter, key, result
-VECTORS = [
-    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
-    ((WORD,) * 4, (WORD,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
-    (
-        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
-        (0xA4093822, 0x299F31D0),
-        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
-    ),
-]
-
-
-class TestPhilox:
-    @pytest.mark.parametrize(("counter", "key", "expected"), VECTORS)
-    def test_published_vectors_in_numpy(self, counter, key, expected):
-        words = philox4x32(tuple(np.array([c], dtype=np.int64) for c in counter), key)
-        assert tuple(int(w[0]) for w in words) == expected
-
-    @pytest.mark.parametrize(("counter", "key", "expected"), VECTORS)
-    def test_published_vectors_on_a_device(self, counter, key, expected, device, torch):
-        words = philox4x32(tuple(torch.tensor([c], dtype=torch.int64, device=device) for c in counter), key)
-        assert tuple(int(w[0]) for w in words) == expected
-
-    def test_a_stream_is_the_same_bits_everywhere(self, device, torch):
-        key = counter_key(7, "draw", 3)
-        here, there = CounterStream.of_numpy(key), CounterStream.of_torch(key, torch, device)
-        for draw in (
-            lambda s: s.words(100, 7),
-            lambda s: s.uniform(100),
-            lambda s: s.bits(100, 45),
-            lambda s: s.uniform(3),
-        ):
-            a, b = draw(here), draw(there).cpu().numpy()
-            assert a.dtype == b.dtype
-            np.testing.assert_array_equal(a, b)
-        words = here.words(50, 4)
-        np.testing.assert_array_equal(floats(words), floats(torch.tensor(words, device=device)).cpu().numpy())
-
-    def test_rows_do_not_depend_on_which_are_drawn_together(self):
-        whole, part = (CounterStream.of_numpy((5, 6)) for _ in range(2))
-        np.testing.assert_array_equal(whole.words(2**10, 5)[1000:], part.words(24, 5, first=1000))
-        assert not np.array_equal(whole.words(24, 5, first=1000), part.words(24, 5, first=1000) * 0)
-
-    def test_rows_past_32_bits_are_others(self):
-        first = CounterStream.of_numpy((5, 6)).words(3, 4)
-        assert not np.array_equal(first, CounterStream.of_numpy((5, 6)).words(3, 4, first=2**32))
-
-    def test_uniform_numbers_have_53_bits(self):
-        u = CounterStream.of_numpy((1, 2)).uniform(20_000)
-        assert u.min() >= 0.0
-        assert u.max() < 1.0
-        assert abs(u.mean() - 0.5) < 5 * math.sqrt(1 / 12 / 20_000)
-        assert (u * 2**53 == np.floor(u * 2**53)).all()
-        assert (u * 2**52 != np.floor(u * 2**52)).any()
-
-    def test_keys_are_a_hash_and_others_than_those_of_generators(self):
-        assert counter_key(0, "draw", (1, 2)) == (counter_key(np.int64(0), "draw", (np.int8(1), 2)))
-        assert len({counter_key(s, "draw", p) for s in range(20) for p in range(20)}) == 400
-        assert keyed_generator(0, "x").integers(2**63) == keyed_generator(0, "x").integers(2**63)
 
 
 def random_levels():
@@ -420,19 +353,6 @@ class TestRounding:
         assert [m.rounding for m in unpack_answer(pack_answer(answer)).moments] == [1.25e-13, 0.0]
 
 
-class TestQueries:
-    def test_a_query_may_name_a_level_twice(self, monkeypatch):
-        """Nothing here needs PyTorch: draws, batches and moments are replaced."""
-        functions, world = mock.Mock(n_actions=2), mock.Mock()
-        functions.moments_there.side_effect = lambda level, batch, members: (level, tuple(members))
-        monkeypatch.setattr("richobs.engines.device.CounterStream", mock.Mock())
-        monkeypatch.setattr("richobs.engines.device.DeviceBatch", mock.Mock())
-        wanted = tuple(LevelMoments(level, np.array(members)) for level, members in ((1, [4]), (0, [7, 8]), (1, [5])))
-        query = Query(OpenLoop((0, 1)), 3, purpose="p", moments=wanted)
-        engine = DeviceEngine(mock.Mock(ledger=Ledger(None)), functions, world, 2, 0)
-        assert engine.ask(query).moments == ((1, (4,)), (0, (7, 8)), (1, (5,)))
-
-
 EVENT = ConsensusTested(phase="search", path=(0, 1), n=5, agree=True, spread=0.1, eps_test=0.2)
 
 
@@ -547,48 +467,6 @@ def decisions(outcome):
 
 
 class TestRuns:
-    def test_the_lock_is_drawn_there_bit_by_bit(self, device, torch):
-        problem = richobs.make("lock/3,noise_bits=9,swap=0.25,fail=0.125")
-        world, memory, n = problem.env.device_world, DeviceMemory(device), 4000
-        there, here = CounterStream.of_torch((1, 2), torch, memory.device), CounterStream.of_numpy((1, 2))
-        states = world.start_there(n, there, memory)
-        x = world.observe_there(0, states, there, memory)
-        np.testing.assert_array_equal(x[:, :3].cpu().numpy(), np.tile([1, 0, 0], (n, 1)))
-        np.testing.assert_array_equal(x[:, 3:].cpu().numpy(), here.bits(n, 9))
-        assert not world.reward_there(0, states, states, there, memory).any()
-        live = int(world._live[0, 0].argmax())
-        moved = world.move_there(0, states, torch.full_like(states, live), there, memory).cpu().numpy()
-        kept = np.where(here.uniform(n) < 0.25, 1 - world._next[0, 0, live], world._next[0, 0, live])
-        np.testing.assert_array_equal(moved, np.where(here.uniform(n) < 0.125, 2, kept))
-        wins = world.reward_there(2, states, torch.full_like(states, int(world._live[2, 0].argmax())), there, memory)
-        np.testing.assert_array_equal(wins.cpu().numpy(), here.uniform(n) < 0.5)
-
-    def test_only_bits_are_drawn_there(self):
-        assert richobs.make("lock/3").env.device_world is not None
-        assert richobs.make("lock/3,noise=gaussian").env.device_world is None
-        assert richobs.make("random/4").env.device_world is None
-
-    def test_what_is_drawn_there_has_the_same_law(self, device, monkeypatch):
-        monkeypatch.setattr("richobs.engines.device.CHUNK", 1000)
-        problem, ledger = richobs.make("lock/3"), Ledger(None)
-        assert isinstance(problem.env, WorldEnvironment)
-        stream = StreamEngine(problem.env, problem.functions, seed=0, ledger=ledger)
-        engine = DeviceEngine(stream, OnDevice(problem.functions, device), problem.env.device_world, 3, 0)
-        members, n = np.arange(0, 800, 37), 3_500
-        live = tuple(int(problem.truth.world._live[h, 0].argmax()) for h in range(3))
-        for query in (Query.along(live, n, [members] * 3, purpose="p"), Query.step((live[0],), n, 4, purpose="q")):
-            found, known = engine.ask(query).moments, stream.ask(query).moments
-            for a, b in zip(found, known, strict=True):
-                assert a.n == b.n == n
-                assert 0 < a.rounding < 1e-9
-                assert b.rounding == 0.0
-                radius = 5 * np.sqrt((b.v_var + 1e-12) * 2 / n)
-                assert (np.abs(a.v_mean - b.v_mean) <= radius).all()
-                for action in np.flatnonzero(a.actions):
-                    spread = 5 * np.sqrt((b.u_var[:, action] + 1e-12) * 2 / min(a.actions[action], b.actions[action]))
-                    assert (np.abs(a.u_mean - b.u_mean)[:, action] <= spread).all()
-        assert ledger.total == 4 * n
-
     def test_a_certified_run_and_its_certificate(self, device, tmp_path):
         problem = richobs.make("lock/3")
         outcome = richobs.learn(problem, learner="certified", device=device, out=tmp_path / "run", progress=False)

@@ -127,7 +127,7 @@ class DeviceBatch:
 
     n: int
     actions: tuple[int, ...]  # [K] how many samples took each action
-    x: Any  # [m, ...] observations: an array, or a tensor where they were drawn on the device
+    x: Any  # [m, ...] observations: an array, or a tensor where they lie on the device already
     weight: Any  # [m] share of the n samples in each row
     taken: tuple[Taken, ...]  # actions that were taken, in order
     largest_reward: float  # bound on |r|
@@ -150,30 +150,6 @@ class DeviceBatch:
         return cls(
             batch.n, batch.actions, batch.x, memory.doubles(batch.weight), tuple(taken), largest, is_plain=is_plain
         )
-
-    @classmethod
-    def of_samples(cls, x: Any, actions: Any, rewards: Any, n_actions: int, memory: DeviceMemory) -> "DeviceBatch":
-        """Returns the batch of samples that were drawn on the device.
-
-        Args:
-            x: `[n, ...]` tensor of observations.
-            actions: `[n]` tensor; None where no action was taken.
-            rewards: `[n]` tensor; None likewise.
-            n_actions: number of actions K.
-            memory: the device.
-        """
-        torch, n = memory.torch, len(x)
-        weight = torch.full((n,), 1 / n, dtype=torch.float64, device=memory.device)
-        if actions is None:
-            return cls(n, (0,) * n_actions, x, weight, (), 0.0, is_plain=True)
-        counts = tuple(int(c) for c in torch.bincount(actions, minlength=n_actions).tolist())
-        taken = []
-        for a, count in enumerate(counts):
-            if count:
-                rows = torch.nonzero(actions == a).ravel()
-                share = torch.full((count,), 1 / count, dtype=torch.float64, device=memory.device)
-                taken.append(Taken(a, rows, share, rewards[rows].double(), torch.zeros_like(share)))
-        return cls(n, counts, x, weight, tuple(taken), float(rewards.abs().max()), is_plain=True)
 
     @property
     def array(self) -> NDArray[Any]:

@@ -21,7 +21,6 @@ class OnDevice:
         """Takes the class and the name of the device."""
         self.own = own
         self.device = device
-        self.rounding = 0.0  # the largest of all moments so far
         self._memory: DeviceMemory | None = None
         self._levels: dict[int, DeviceLevel | None] = {}
 
@@ -79,16 +78,7 @@ class OnDevice:
         on_device = self.level(level)
         if on_device is None:
             return self.own.moments(level, batch, members)
-        return self._noted(on_device.moments(DeviceBatch.of(batch, self.memory), members))
-
-    def moments_there(self, level: int, batch: DeviceBatch, members: Ints | None = None, /) -> Moments | None:
-        """Returns the moments of a batch that was drawn on the device; None where the class cannot be there."""
-        on_device = self.level(level)
-        return None if on_device is None else self._noted(on_device.moments(batch, members))
-
-    def _noted(self, moments: Moments) -> Moments:
-        self.rounding = max(self.rounding, moments.rounding)
-        return moments
+        return on_device.moments(DeviceBatch.of(batch, self.memory), members)
 
     def kinds(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
         """Groups members that agree on `action` and on max_a f at every observation, as the class itself does."""

@@ -26,12 +26,6 @@ def derived_seed(seed: int, *key: Key) -> int:
     return int.from_bytes(_digest(seed, ("seed", key), 16), "little")
 
 
-def counter_key(seed: int, *key: Key) -> tuple[int, int]:
-    """Returns the two 32-bit words that belong to `(seed, *key)`, a hash of all of them: a key for `richobs.core.philox`."""
-    digest = _digest(seed, ("counter", key), 8)
-    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
-
-
 def _digest(seed: int, key: Key, size: int) -> bytes:
     """Returns a hash of seed and key, `size` bytes."""
     text = repr(("richobs", operator.index(seed), _plain(key)))

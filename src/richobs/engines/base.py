@@ -11,7 +11,7 @@ from richobs.core.errors import InvalidInput, Rejected
 from richobs.core.executors import Workers
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
-from richobs.core.moments import Batch, Moments
+from richobs.core.moments import Batch, Moments, check_answers
 from richobs.core.problem import Problem
 from richobs.core.process import TabularProcess
 from richobs.core.queries import Answer, Engine, Query, Returns, Tally
@@ -42,6 +42,39 @@ class EngineKind(Protocol):
                 its calls with workers itself; then this process works alone here.
         """
         ...
+
+
+class RoundingWatch:
+    """An engine that keeps the largest rounding of the moments it answers, drawn now or taken from a record.
+
+    It refuses moments that are too rough for the epsilon of the run.
+    """
+
+    def __init__(self, engine: Engine, epsilon: float):
+        """Takes the engine, and what the learner is asked for, in the units of its moments."""
+        self._engine, self._epsilon = engine, epsilon
+        self.rounding = 0.0
+
+    @property
+    def name(self) -> str:
+        """What the engine is called."""
+        return self._engine.name
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where every episode is charged."""
+        return self._engine.ledger
+
+    def ask(self, query: Query, /) -> Answer:
+        """Asks the engine.
+
+        Raises:
+            PrecisionError: the moments are known up to too much.
+        """
+        answer = self._engine.ask(query)
+        self.rounding = max([self.rounding, *(m.rounding for m in answer.moments)])
+        check_answers(self.rounding, self._epsilon)
+        return answer
 
 
 class Partial(NamedTuple):

@@ -33,7 +33,7 @@ from richobs.core.recorded import episodes_digest
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitsChosen
 from richobs.engines import PacedEnvironment, Probes, Record, RecordedEngine, engine_kind, fixed_fingerprint
-from richobs.engines.device import DeviceEngine, RoundingWatch
+from richobs.engines.base import RoundingWatch
 from richobs.engines.probes import check_alone, fixed_probes
 from richobs.learners import Learner, learner
 from richobs.runs.certificate import certify
@@ -239,19 +239,16 @@ def _engine(
     if problem.recorded is not None:  # perhaps by a run with the same seed, whose draws would come again as fresh ones
         seed = derived_seed(settings.seed, "recorded", episodes_digest(problem.recorded))
         settings = dataclasses.replace(settings, seed=seed)
-    world = env.device_world if isinstance(env, WorldEnvironment) and rescaled is None else None
     if not is_simulated(problem):  # somebody's object: a few episodes at a time, and never from two threads at once
         env = PacedEnvironment(problem.env, record, probes, functions=problem.functions, workers=workers, ledger=ledger)
         workers = Workers()  # calls are shared where they are made
     kind = engine_kind(engine_name(problem, chosen, settings))
     asked = problem if rescaled is None else rescaled.problem
-    there = None if settings.device is None else OnDevice(asked.functions, settings.device)
-    asked = asked if there is None else dataclasses.replace(asked, functions=there)
+    if settings.device is not None:
+        asked = dataclasses.replace(asked, functions=OnDevice(asked.functions, settings.device))
     # Calls are checked and recorded in the problem's own units, answers to the learner are in unit scale.
     env = env if rescaled is None else rescaled.environment(env)
     engine = kind.build(asked, env, settings, ledger, workers)
-    if there is not None and world is not None and engine.name == "stream":
-        engine = DeviceEngine(engine, there, world, problem.horizon, settings.seed)
     if record is None:
         return engine
     recorded = engine.name == "stream" and not is_simulated(problem)  # calls of somebody's environment

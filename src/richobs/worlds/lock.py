@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from richobs.classes import Decoders, Layered
-from richobs.classes.device import DeviceMemory
 from richobs.core.errors import InvalidInput
-from richobs.core.philox import CounterStream
 from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
@@ -134,39 +132,6 @@ class LockWorld:
             there = np.where(swapped, 1 - there, there)
         if self._config.fail > 0:
             there = np.where(rng.random(len(states)) < self._config.fail, C, there)
-        return there
-
-    @property
-    def can_be_drawn(self) -> bool:
-        """Whether it can be drawn on a device: where bits are seen."""
-        return self._config.noise == "bits"
-
-    def start_there(self, n: int, draws: CounterStream, memory: DeviceMemory, /) -> Any:
-        """Returns `[n]` state A."""
-        return memory.torch.full((n,), A, dtype=memory.torch.int64, device=memory.device)
-
-    def observe_there(self, level: int, states: Any, draws: CounterStream, memory: DeviceMemory, /) -> Any:
-        """Returns `[n, 3 + noise_bits]` indicator bits of the state, then coins."""
-        x = memory.torch.zeros((len(states), self._width), dtype=memory.torch.int8, device=memory.device)
-        x[:, :3] = memory.keep(_INDICATOR)[states]
-        if self._config.noise_bits:
-            x[:, 3:] = draws.bits(len(states), self._config.noise_bits)
-        return x
-
-    def reward_there(self, level: int, states: Any, actions: Any, draws: CounterStream, memory: DeviceMemory, /) -> Any:
-        """Returns `[n]` a fair coin for live actions at the last level, 0 everywhere else."""
-        if level < self.horizon - 1:
-            return memory.torch.zeros(len(states), dtype=memory.torch.float64, device=memory.device)
-        return (memory.keep(self._live)[level, states, actions] & (draws.uniform(len(states)) < PRIZE)).double()
-
-    def move_there(self, level: int, states: Any, actions: Any, draws: CounterStream, memory: DeviceMemory, /) -> Any:
-        """Returns `[n]` the states at `level + 1`."""
-        there = memory.keep(self._next)[level, states, actions]
-        if self._config.swap > 0:
-            swapped = (there != C) & (draws.uniform(len(states)) < self._config.swap)
-            there = memory.torch.where(swapped, 1 - there, there)
-        if self._config.fail > 0:
-            there = memory.torch.where(draws.uniform(len(states)) < self._config.fail, C, there)
         return there
 
     def labels(self, level: int, /) -> tuple[str, ...]:

@@ -9,18 +9,16 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from richobs.classes.device import DeviceMemory
 from richobs.classes.layered import Layered, LevelwiseFunction
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.tables import TableLevel, copies_around
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
-from richobs.core.philox import CounterStream
 from richobs.core.policies import Greedy, Policy, checked_actions
 from richobs.core.problem import Problem, Truth
 from richobs.core.process import TabularProcess
@@ -63,35 +61,6 @@ class World(Protocol):
 
     def space(self) -> "gymnasium.Space[Any]":
         """Returns the Gymnasium space of one observation."""
-        ...
-
-
-@runtime_checkable
-class DeviceWorld(Protocol):
-    """A world that can also be drawn on a device: its four methods for tensors, with a counter-based generator.
-
-    Draws there are the same bits on every device, and others than those of `World`, whose generator is NumPy's.
-    """
-
-    @property
-    def can_be_drawn(self) -> bool:
-        """Whether this configuration can be drawn on a device."""
-        ...
-
-    def start_there(self, n: int, draws: CounterStream, memory: DeviceMemory, /) -> Any:
-        """Returns `[n]` first states, a tensor."""
-        ...
-
-    def observe_there(self, level: int, states: Any, draws: CounterStream, memory: DeviceMemory, /) -> Any:
-        """Returns `[n, ...]` what the states show, a tensor."""
-        ...
-
-    def reward_there(self, level: int, states: Any, actions: Any, draws: CounterStream, memory: DeviceMemory, /) -> Any:
-        """Returns `[n]` what the actions earn, a tensor of float64."""
-        ...
-
-    def move_there(self, level: int, states: Any, actions: Any, draws: CounterStream, memory: DeviceMemory, /) -> Any:
-        """Returns `[n]` the states at `level + 1`, a tensor."""
         ...
 
 
@@ -179,11 +148,6 @@ class WorldEnvironment:
         self.horizon = world.horizon
         self.n_actions = world.n_actions
         self.reward_range = world.reward_range
-
-    @property
-    def device_world(self) -> DeviceWorld | None:
-        """The simulator where it can be drawn on a device; for engines, not for learners."""
-        return self._world if isinstance(self._world, DeviceWorld) and self._world.can_be_drawn else None
 
     def __repr__(self) -> str:
         facts = f"horizon={self.horizon}, n_actions={self.n_actions}, reward_range={self.reward_range}"
