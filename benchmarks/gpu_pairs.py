@@ -21,9 +21,9 @@ import numpy as np
 
 import richobs
 from measure import RESULTS, publish
-from richobs.core.device import pytorch, torch_device
 from richobs.core.outcome import Outcome
 from richobs.core.settings import Settings
+from richobs.device.levels import pytorch, torch_device
 from richobs.learners.betting import device_pairs
 from richobs.learners.betting.device_pairs import DevicePairs
 from richobs.learners.betting.pairs import HostPairs, Pairs

@@ -5,7 +5,7 @@ Shapes: N functions of the level, n observations, K actions.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from richobs.core.environment import checked_range as pair_of_ends
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Ints, Observations
-
-if TYPE_CHECKING:
-    from richobs.classes.device import DeviceLevel, DeviceMemory
 
 AT_ONCE_VALUES = 8_000_000  # values of functions that `LevelClass.moments` holds in memory at once
 MOST_BOUNDED = 10**9  # functions of a level whose values can be bounded one by one: 16 GB
@@ -86,7 +83,6 @@ class LevelClass(ABC):
         parent = next(c for c in cls.__mro__[1:] if "values" in vars(c))
         if "values" in own and parent is not LevelClass:
             unsafe += ["kinds", "value_bounds", "moments", "reads", "observation_ndim", "values_are_checked"]
-            unsafe += ["on_device"]
         for name in unsafe:
             if name not in own:
                 setattr(cls, name, vars(LevelClass)[name])
@@ -172,13 +168,6 @@ class LevelClass(ABC):
         parts = [members[i : i + step] for i in range(0, size, step)]
         return Moments.concatenate([Moments.of(self.checked_values(batch.x, part), batch) for part in parts])
 
-    def on_device(self, memory: "DeviceMemory", /) -> "DeviceLevel | None":
-        """Returns the functions on a device, where their moments are computed; by default None: NumPy computes them.
-
-        A class that overrides it must bound the rounding of its values there (`DeviceLevel.error`).
-        """
-        return None
-
     def reads(self, member: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
         """Returns the coordinates that one function looks at, each only through "above 1/2".
 
@@ -261,13 +250,6 @@ class Chosen(LevelClass):
         """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x."""
         low, high = self.level_class.value_bounds()
         return low[self.members], high[self.members]
-
-    def on_device(self, memory: "DeviceMemory", /) -> "DeviceLevel | None":
-        """Returns these functions on a device, where the other class can be there."""
-        from richobs.classes.device import ChosenOnDevice
-
-        level = self.level_class.on_device(memory)
-        return None if level is None else ChosenOnDevice(level, self.members)
 
     def reads(self, member: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
         """Returns the coordinates that one function looks at, as far as the other class says."""

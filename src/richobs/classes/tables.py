@@ -17,7 +17,6 @@ from richobs.classes.base import (
     range_words,
 )
 from richobs.classes.codecs import codec
-from richobs.classes.device import DeviceBatch, DeviceLevel, DeviceMemory
 from richobs.classes.layered import Listed
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.codebook import Codebook
@@ -99,10 +98,6 @@ class TableLevel(LevelClass):
         top = self.tables.max(axis=2)
         return top.min(axis=1).astype(np.float64), top.max(axis=1).astype(np.float64)
 
-    def on_device(self, memory: DeviceMemory, /) -> "TablesOnDevice":
-        """Returns the tables on a device."""
-        return TablesOnDevice(self, memory)
-
     def singleton(self, member: int, /) -> "TableLevel":
         """Returns the class that holds one of these tables."""
         one = checked_members(np.array([member]), self.size)
@@ -118,30 +113,6 @@ class TableLevel(LevelClass):
         """Returns the class that `to_arrays` took apart."""
         codebook = Codebook(arrays["codebook"]) if "codebook" in arrays else None
         return cls(arrays["tables"], codebook, value_range=range_from(arrays))
-
-
-class TablesOnDevice(DeviceLevel):
-    """Tables on a device: values are looked up, so they are exact. Observations are numbered on the CPU."""
-
-    def __init__(self, level: TableLevel, memory: DeviceMemory):
-        """Sends the tables to the device."""
-        super().__init__(memory)
-        self.level = level
-        self.size, self.n_actions = level.size, level.n_actions
-        self.largest = max(abs(v) for v in level.value_range)
-        self.tables = memory.keep(level.tables)
-
-    def prepared(self, batch: DeviceBatch) -> Any:
-        """Returns `[m]` the number of each observation."""
-        return self.memory.send(self.level.codebook.encode(batch.array))
-
-    def values(self, rows: Any, members: Any) -> Any:
-        """Returns `[N, m, K]` values."""
-        return self.tables[members][:, rows].double()
-
-    def error(self, rows: Any) -> float:
-        """Returns 0."""
-        return 0.0
 
 
 class Tables(Listed):

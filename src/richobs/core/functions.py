@@ -86,6 +86,67 @@ class FunctionClass(Protocol):
         ...
 
 
+class FunctionsAround:
+    """A class of functions that asks another one for everything; a subclass says what differs."""
+
+    def __init__(self, own: FunctionClass):
+        """Takes the other class."""
+        self.own = own
+
+    @property
+    def horizon(self) -> int:
+        """Number of levels H."""
+        return self.own.horizon
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return self.own.n_actions
+
+    @property
+    def is_product(self) -> bool:
+        """Whether members are chosen independently at each level."""
+        return self.own.is_product
+
+    @property
+    def log_size(self) -> float:
+        """Natural logarithm of the number of functions."""
+        return self.own.log_size
+
+    @property
+    def digest(self) -> str | None:
+        """SHA-256 of what the class consists of; None where it is made of Python code."""
+        return self.own.digest
+
+    def level_size(self, level: int, /) -> int:
+        """Returns how many members there are at `level`."""
+        return self.own.level_size(level)
+
+    def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns `[N, n, K]` the values at `x` of all members at `level`, or of those listed in `members`."""
+        return self.own.values(level, x, members)
+
+    def moments(self, level: int, batch: Batch, members: Ints | None = None, /) -> Moments:
+        """Returns the moments of a batch at `level`, of all members or of those listed."""
+        return self.own.moments(level, batch, members)
+
+    def kinds(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
+        """Groups members that agree on `action` and on max_a f at every observation."""
+        return self.own.kinds(level, members, action)
+
+    def value_bounds(self, level: int, /) -> tuple[Floats, Floats]:
+        """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x, for the members of `level`."""
+        return self.own.value_bounds(level)
+
+    def value_range(self, level: int, /) -> tuple[float, float]:
+        """Returns the declared range of f(x, a) for all members of `level`."""
+        return self.own.value_range(level)
+
+    def member(self, member: Member, /) -> ValueFunction:
+        """Returns one function of the class."""
+        return self.own.member(member)
+
+
 @runtime_checkable
 class ModelFamily(Protocol):
     """What a class offers beside its functions where member i is Q* of a model that says how likely everything is.

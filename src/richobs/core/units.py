@@ -19,7 +19,7 @@ import numpy as np
 from richobs.core.environment import Environment, Episodes, checked_episodes, step_range
 from richobs.core.errors import InvalidInput, Rejected, RewardRangeError
 from richobs.core.events import Event, event
-from richobs.core.functions import FunctionClass, ValueFunction
+from richobs.core.functions import FunctionClass, FunctionsAround, ValueFunction
 from richobs.core.moments import Batch, Moments
 from richobs.core.policies import TIE, Policy, greedy_actions
 from richobs.core.problem import Problem, Truth
@@ -244,42 +244,19 @@ class UnitFunction:
         return unit_values(self.own.values(level, x), self.units, level)
 
 
-class UnitFunctions:
+class UnitFunctions(FunctionsAround):
     """A class of functions in unit scale; member i is member i of the class in its own units."""
 
     def __init__(self, own: FunctionClass, units: Units):
         """Takes the class, and the units of the problem."""
-        self.own, self.units = own, units
-
-    @property
-    def horizon(self) -> int:
-        """Number of levels H."""
-        return self.own.horizon
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self.own.n_actions
-
-    @property
-    def is_product(self) -> bool:
-        """Whether members are chosen independently at each level."""
-        return self.own.is_product
-
-    @property
-    def log_size(self) -> float:
-        """Natural logarithm of the number of functions."""
-        return self.own.log_size
+        super().__init__(own)
+        self.units = units
 
     @property
     def digest(self) -> str | None:
         """The digest of the class in its own units, with shift and scale; None where it is made of Python code."""
         known = self.own.digest
         return None if known is None else f"{known} shift={self.units.shift!r} scale={self.units.scale!r}"
-
-    def level_size(self, level: int, /) -> int:
-        """Returns how many members there are at `level`."""
-        return self.own.level_size(level)
 
     def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all members at `level`, or of those listed in `members`."""
@@ -291,10 +268,6 @@ class UnitFunctions:
         step = max(1, AT_ONCE // max(1, len(batch.x) * self.n_actions))
         parts = [chosen[i : i + step] for i in range(0, max(1, len(chosen)), step)]
         return Moments.concatenate([Moments.of(self.values(level, batch.x, part), batch) for part in parts])
-
-    def kinds(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
-        """Groups members that agree on `action` and on max_a f at every observation, as the class itself does."""
-        return self.own.kinds(level, members, action)
 
     def value_bounds(self, level: int, /) -> tuple[Floats, Floats]:
         """Returns `[N]` a lower and `[N]` an upper bound on max_a f'(x, a) over all x, for the members of `level`."""

@@ -5,7 +5,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from richobs.classes.layered import ByLevel
-from richobs.classes.on_device import OnDevice
 from richobs.core.environment import Environment, Episodes
 from richobs.core.errors import InvalidInput, Rejected
 from richobs.core.executors import Workers
@@ -19,6 +18,7 @@ from richobs.core.settings import Settings
 from richobs.core.steps import Steps
 from richobs.core.types import Ints
 from richobs.core.units import UnitFunctions
+from richobs.device.classes import OnDevice
 
 
 class EngineKind(Protocol):

@@ -9,8 +9,6 @@ import os
 from concurrent.futures import Executor
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.classes.on_device import OnDevice
-from richobs.core.device import torch_device
 from richobs.core.environment import (
     at_once,
     declares_deterministic,
@@ -32,6 +30,8 @@ from richobs.core.randomness import derived_seed
 from richobs.core.recorded import episodes_digest
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitsChosen
+from richobs.device.classes import OnDevice
+from richobs.device.levels import torch_device
 from richobs.engines import PacedEnvironment, Probes, Record, RecordedEngine, engine_kind, fixed_fingerprint
 from richobs.engines.base import RoundingWatch
 from richobs.engines.probes import check_alone, fixed_probes

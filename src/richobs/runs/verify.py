@@ -6,7 +6,6 @@ import math
 from typing import Any, NamedTuple
 
 from richobs.core.arguments import whole_number
-from richobs.core.device import has_device
 from richobs.core.environment import Environment
 from richobs.core.errors import InvalidInput, RichObsError
 from richobs.core.events import Callback
@@ -17,6 +16,7 @@ from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Out
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import ROLLOUTS, Problem, as_problem
 from richobs.core.version import __version__
+from richobs.device.levels import has_device
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.runs.certificate import Certificate, Verification, certify, recorded_words

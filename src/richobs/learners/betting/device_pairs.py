@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from richobs.core.device import pytorch, torch_device
 from richobs.core.types import Floats, Ints, Mask
+from richobs.device.levels import pytorch, torch_device
 from richobs.learners.betting import fused
 from richobs.learners.betting.forecasts import CONSTANTS, FARTHEST
 from richobs.learners.betting.fused import FACTORS, BatchOnDevice, PairState

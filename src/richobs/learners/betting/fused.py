@@ -9,7 +9,7 @@ import functools
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from richobs.core.device import pytorch
+from richobs.device.levels import pytorch
 from richobs.stats import bets
 
 COLUMNS = 256  # of one program; four warps
