@@ -82,7 +82,7 @@ def test_arrows_point_one_way():
 @pytest.mark.parametrize(
     ("module", "target"),
     [
-        ("richobs.stats.shares", "richobs.spaces.listed"),
+        ("richobs.stats.shares", "richobs.classes.tables"),
         ("richobs.core.process", "richobs.worlds.lock"),
         ("richobs.classes.tables", "richobs.cli"),
         ("richobs.worlds.lock", "richobs"),

@@ -20,7 +20,7 @@ from richobs.core.types import Floats, Member
 from richobs.learners.olive.bellman import Evaluation, own_errors, pair_error
 from richobs.learners.olive.constants import OliveConstants
 from richobs.learners.olive.events import SEARCH, CandidateEvaluated, LevelEliminated, ValuesEstimated
-from richobs.spaces import VersionSpace, version_space
+from richobs.learners.version_space import VersionSpace, version_space
 from richobs.stats.shares import Share
 
 

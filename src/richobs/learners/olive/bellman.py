@@ -13,7 +13,7 @@ from richobs.core.functions import FunctionClass, ValueFunction
 from richobs.core.policies import greedy_actions
 from richobs.core.steps import Steps
 from richobs.core.types import Floats, Ints, Mask
-from richobs.spaces import PairError
+from richobs.learners.version_space import PairError
 
 AT_ONCE = 8_000_000  # values of functions that are held in memory at once
 
