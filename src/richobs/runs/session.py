@@ -142,7 +142,7 @@ def engine_name(problem: Problem, chosen: Learner, settings: Settings) -> str:
     """Returns who plays: "auto" counts where the process is written down and the learner prefers that."""
     if settings.engine != "auto":
         return settings.engine
-    return "counted" if problem.process is not None and chosen.counts else "stream"
+    return "counted" if problem.process is not None and chosen.traits.counts else "stream"
 
 
 def is_simulated(problem: Problem) -> bool:

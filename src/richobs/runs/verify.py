@@ -91,7 +91,7 @@ def work_of(certificate: Certificate, problem: Problem | Environment, functions:
         H,
         counted,
         values,
-        request=H * chosen.level_work + read,
+        request=H * chosen.traits.level_work + read,
         episode=0 if counted else H + values // EPISODES_AT_ONCE,
         once=values + (ROLLOUTS * H if process is None and given.knows_optimum else 0),
     )
@@ -272,7 +272,9 @@ def _verified(
     agreed = f"{len(outcome.trace)} tests drawn again agree {agreed}"
     findings.append(Finding("run", wrong is None, wrong or agreed))
     if given.knows_optimum:
-        findings += claim_findings(content["result"], given, outcome.policy, settings.delta, chosen.near_best_sequence)
+        findings += claim_findings(
+            content["result"], given, outcome.policy, settings.delta, chosen.traits.near_best_sequence
+        )
     return Verification(tuple(findings))
 
 

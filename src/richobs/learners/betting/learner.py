@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from richobs.core.problem import SMALLEST, Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.units import has_unit_rewards
-from richobs.learners.base import Finding, Learner, Promise
+from richobs.learners.base import Finding, Learner, Promise, Traits
 from richobs.learners.betting.candidates import AGREED
 from richobs.learners.betting.closing import ASSUMPTIONS, REASONS
 from richobs.learners.betting.plan import BettingPlan, least_by_agreement
@@ -21,9 +21,9 @@ from richobs.learners.betting.ranges import Ranges
 from richobs.learners.betting.search import betting
 from richobs.learners.betting.state import SHARES, Tuning, agreement_bets
 from richobs.learners.handing_over import Fallback
-from richobs.learners.lsvee.learner import bound_on_states
 from richobs.learners.olive.algorithm import olive
 from richobs.learners.olive.constants import OliveConstants
+from richobs.learners.printed import bound_on_states
 from richobs.learners.similar import similar_worlds
 
 
@@ -43,11 +43,13 @@ class Betting(Learner):
         "A few hundred episodes on locks and random worlds; it needs neither n_states nor deterministic transitions."
     )
     Tuning = Tuning
-    level_work = 2_000
-    keeps_bounds = True
-    purposes: ClassVar[dict[str, str]] = {"play": "the candidates' policies"}
-    reads_recorded = True
-    knows_threshold = True
+    traits = Traits(
+        level_work=2_000,
+        keeps_bounds=True,
+        purposes={"play": "the candidates' policies"},
+        reads_recorded=True,
+        knows_threshold=True,
+    )
 
     def fallback_constants(self, problem: Problem, settings: Settings) -> OliveConstants | None:
         """Returns the numbers of OLIVE where it takes over from the search; None where it cannot.
