@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.classes.constants import Constants
 from richobs.classes.learned_policy import open_loop_policy, table_policy
+from richobs.classes.tables import Constants
 from richobs.core.errors import InvalidInput
 from richobs.core.events import EVENTS, Progress, from_plain, to_plain
 from richobs.core.ledger import Ledger

@@ -6,8 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.classes.base import Arrays, LevelClass
-from richobs.classes.codecs import codec
+from richobs.classes.base import Arrays, LevelClass, codec
 from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import Batch, Moments, moments_of_cases

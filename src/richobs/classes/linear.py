@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from richobs.classes.base import (
     UNIT,
     Arrays,
+    Clipping,
     LevelClass,
     checked_members,
+    codec,
     range_arrays,
     range_from,
 )
-from richobs.classes.clipping import Clipping
-from richobs.classes.codecs import codec
 from richobs.classes.layered import Listed
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.errors import InvalidInput

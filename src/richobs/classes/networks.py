@@ -15,14 +15,14 @@ import numpy as np
 from richobs.classes.base import (
     UNIT,
     Arrays,
+    Clipping,
     LevelClass,
     checked_members,
+    codec,
     range_arrays,
     range_from,
 )
 from richobs.classes.callables import as_array
-from richobs.classes.clipping import Clipping
-from richobs.classes.codecs import codec
 from richobs.classes.layered import Listed
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.types import Floats, Ints, Observations

@@ -5,8 +5,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from richobs.classes.base import Arrays, LevelClass, checked_members
-from richobs.classes.codecs import codec
+from richobs.classes.base import Arrays, LevelClass, checked_members, codec
 from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Observations
