@@ -44,8 +44,8 @@ from richobs.learners.betting import Tuning, waiting
 from richobs.learners.betting.ranges import Ranges
 from richobs.learners.betting.search import run
 from richobs.learners.betting.state import BettingSearch
-from richobs.stats.intervals import binomial_interval
 from richobs.worlds.simulator import table_problem
+from richobs_lab.intervals import binomial_interval
 
 sys.path.append(str(Path(__file__).parents[1]))
 from tests.signed import SignedProcess

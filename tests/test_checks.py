@@ -13,8 +13,8 @@ from richobs.core.policies import Policy, Uniform
 from richobs.learners.betting import checks
 from richobs.learners.betting.checks import Checks, OneLaw, Repeats, observation_numbers
 from richobs.learners.betting.ranges import Ranges
-from richobs.stats.intervals import binomial_interval
 from richobs.stats.shares import Share
+from richobs_lab.intervals import binomial_interval
 
 
 def one_law(seed: int = 0, share: float = 1e-3) -> OneLaw:

@@ -10,7 +10,6 @@ too little, or another fits better; it is certified from its own episodes.
 """
 
 import math
-from typing import NamedTuple
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
@@ -21,7 +20,6 @@ from richobs.core.outcome import Outcome
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.recorded import check_alike
-from richobs.core.types import Member
 from richobs.learners.betting.candidates import Candidate
 from richobs.learners.betting.closing import TAKEN_OVER, Closed, best_interval, closed, outcome
 from richobs.learners.betting.events import AverageRefuted, BatchPlayed, CandidateDrawn, RecordedRead
@@ -30,18 +28,9 @@ from richobs.learners.betting.ranges import Ranges
 from richobs.learners.betting.reading import steps_of
 from richobs.learners.betting.state import PHASE, BettingSearch, Tuning
 from richobs.learners.handing_over import Fallback
-from richobs.stats.seals import Sealed
 
 DRAWN_WITHIN, KEPT_WITHIN = 1 / 8, 1 / 4  # of epsilon: how much less than the most a candidate may promise
 DOUBT_GROWTH = 0.1  # nats for every candidate drawn
-
-
-class Fixed(NamedTuple):
-    """What is fixed before a batch is drawn, beside forecasts, bets, shares and everything else the search holds."""
-
-    number: int  # of the batch, from 1: money is put in by it
-    member: Member  # whose policy is played
-    size: int
 
 
 def betting(
@@ -174,10 +163,8 @@ def _play(search: BettingSearch, candidate: Candidate) -> None:
     worthless = search.ranges.rest + nearly
     policy = IdleExploration(candidate.policy, worthless, search.functions.n_actions)
     n = search.next_size
-    batch: Sealed[Fixed] = Sealed(Query(policy, n, "play", PHASE, episodes=True))
-    opened = batch.open(search.engine, Fixed(search.batches + 1, candidate.member, n))
-    search.batches, search.tenure = opened.fixed.number, search.tenure + 1
-    played = opened.answer.episodes
+    played = search.engine.ask(Query(policy, n, "play", PHASE, episodes=True)).episodes
+    search.batches, search.tenure = search.batches + 1, search.tenure + 1
     assert played is not None, "the query wants episodes"
     if search.recorded is not None:
         check_alike(search.recorded, played)
