@@ -268,16 +268,9 @@ class NetworkLevel(LevelClass):
     def singleton(self, member: int, /) -> "NetworkLevel":
         """Returns the class that holds one of these networks."""
         (one,) = checked_members(np.array([member]), self.size)
-        result = NetworkLevel.__new__(NetworkLevel)
-        result._set(
-            self._evaluate,
-            {name: p[int(one) : int(one) + 1] for name, p in self.parameters.items()},
-            self.n_actions,
-            self.value_range,
-            self.as_floats,
-            self.device,
-            self.architecture,
-        )
+        result = copy.copy(self)
+        result.parameters = {name: p[int(one) : int(one) + 1] for name, p in self.parameters.items()}
+        result.clipping = Clipping(self.value_range)
         return result
 
     def to_arrays(self) -> Arrays:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from richobs.core.errors import PrecisionError
+from richobs.core.steps import distinct
 from richobs.core.types import Floats, Ints, Observations
 
 PRECISION = 100  # a threshold must exceed the rounding of what it is compared with by this factor
@@ -65,10 +66,7 @@ class Batch:
 
 def _grouped(x: Observations) -> tuple[Observations, Ints]:
     """Returns the distinct observations and which of them each sample is; vectors are left as they are."""
-    if x.ndim == 1 and x.dtype.kind in "iu":
-        rows, row = np.unique(x, return_inverse=True)
-        return rows, row
-    return x, np.arange(len(x))
+    return distinct(x) if x.ndim == 1 and x.dtype.kind in "iu" else (x, np.arange(len(x)))
 
 
 @dataclass(frozen=True, eq=False)
