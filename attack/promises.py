@@ -31,7 +31,7 @@ from richobs.core.outcome import Outcome
 from richobs.core.policies import Policy
 from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from tests.signed import SignedProcess

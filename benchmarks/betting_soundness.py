@@ -43,8 +43,8 @@ from richobs.engines import StreamEngine
 from richobs.learners.betting import Tuning, survivors_product
 from richobs.learners.betting.search import BettingSearch, run
 from richobs.learners.betting.values import Ranges
-from richobs.stats.intervals import binomial_interval
 from richobs.worlds.simulator import table_problem
+from richobs_lab.intervals import binomial_interval
 
 sys.path.append(str(Path(__file__).parents[1]))
 from tests.signed import SignedProcess

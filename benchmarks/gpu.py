@@ -13,7 +13,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
 import contextlib
-import dataclasses
 import functools
 import json
 import sys
@@ -26,17 +25,16 @@ from unittest import mock
 import numpy as np
 
 import richobs
-from richobs.classes import fused
 from richobs.classes.decoders import Decoders
-from richobs.classes.device import DeviceBatch, DeviceMemory
 from richobs.classes.layered import ByLevel, Listed
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.classes.linear import LinearLevel, LinearOnDevice
+from richobs.classes.linear import LinearLevel
 from richobs.classes.networks import PARAMETER, NetworkLevel, describe
-from richobs.classes.on_device import OnDevice
-from richobs.core.device import has_device, pytorch
 from richobs.core.moments import Batch, Moments
 from richobs.core.policies import Policy
+from richobs.device import linear_kernel
+from richobs.device.classes import LinearOnDevice, OnDevice
+from richobs.device.levels import DeviceBatch, DeviceMemory, has_device, pytorch
 
 RESULTS = Path(__file__).parent / "results" / "gpu.json"
 D, K = 32, 4
@@ -62,16 +60,14 @@ def linear_level(n_functions: int, seed: int = 0) -> LinearLevel:
 
 
 def samples(memory: DeviceMemory, m: int) -> DeviceBatch:
-    """Returns m samples with uniform actions, whose observations lie on the device."""
+    """Returns m samples with uniform actions."""
     rng = np.random.default_rng(1)
     x = rng.uniform(-1, 1, (m, D))
-    batch = DeviceBatch.of(Batch.of_steps(x, rng.integers(K, size=m), rng.random(m), K), memory)
-    return dataclasses.replace(batch, x=memory.doubles(batch.x))
+    return DeviceBatch.of(Batch.of_steps(x, rng.integers(K, size=m), rng.random(m), K), memory)
 
 
-def naive(theta: Any, batch: DeviceBatch, dtype: Any) -> tuple[Any, ...]:
+def naive(theta: Any, x: Any, batch: DeviceBatch, dtype: Any) -> tuple[Any, ...]:
     """Moments as one writes them down in PyTorch: all values first, sums of squares afterwards."""
-    x = batch.x.to(dtype)
     values = (theta.reshape(-1, D) @ x.T).reshape(-1, K, len(x)).clamp(0, 1)
     best = values.amax(dim=1)
     found = [best.mean(dim=1), best.var(dim=1)]
@@ -95,23 +91,24 @@ def rates(device: str, m: int) -> list[dict[str, Any]]:
 
     print(f"{n} linear functions, {D} dimensions, {K} actions, {m:,} samples, on {device}")
     row("richobs: all moments, float64, fetched", lambda: level.moments(batch))
-    if fused.supports(memory, D):
-        blocks = fused.blocked(level.prepared(batch), batch.taken, K, torch)
-        theta = level._transposed(D)
-        row("  of which the fused kernel", lambda: fused.linear_blocks(theta, blocks, (0.0, 1.0), torch))
+    if linear_kernel.supports(memory, D):
+        blocks = linear_kernel.blocked(level.prepared(batch), batch.taken, K, torch)
+        theta = level.transposed(D)
+        row("  of which the fused kernel", lambda: linear_kernel.linear_blocks(theta, blocks, (0.0, 1.0), torch))
         few = samples(memory, m // 16)
         plain = super(LinearOnDevice, level).moments
         row("richobs: without the kernel (plain PyTorch)", lambda: plain(few), float(n) * (m // 16) * K)
     few = samples(memory, max(1, m // 16))
+    x = memory.doubles(few.x)
     for dtype in (torch.float64, torch.float32):
         theta_ = level.theta.to(dtype)
         row(
             f"naive PyTorch, {dtype}".replace("torch.", ""),
-            functools.partial(naive, theta_, few, dtype),
+            functools.partial(naive, theta_, x.to(dtype), few, dtype),
             float(n) * len(few.x) * K,
         )
     for dtype in (torch.float64, torch.float32):
-        a, b = level.theta.reshape(-1, D).to(dtype), few.x.to(dtype).T.contiguous()
+        a, b = level.theta.reshape(-1, D).to(dtype), x.to(dtype).T.contiguous()
         product = functools.partial(torch.matmul, a, b)
         row(f"matrix product alone, {dtype}, stored".replace("torch.", ""), product, float(n) * len(few.x) * K)
     return rows

@@ -16,8 +16,8 @@ from richobs.engines import CountedEngine
 from richobs.learners.lsvee import Lsvee
 from richobs.learners.lsvee.demand import explore_on_demand
 from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
-from richobs.spaces import version_space
-from richobs.stats.intervals import binomial_interval
+from richobs.learners.version_space import version_space
+from richobs_lab.intervals import binomial_interval
 
 DELTA, EPSILON = 0.1, 0.1
 

@@ -21,9 +21,9 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
 from richobs.stats.bets import death, lower_bound_of_mean, mixed
 from richobs.stats.bounds import kl_upper
-from richobs.stats.intervals import binomial_interval
 from richobs.stats.sequences import ConfidenceSequence, shifts_for
 from richobs.stats.shares import Share, Supposed
+from richobs_lab.intervals import binomial_interval
 
 DELTAS = (0.3, 0.1, 0.05, 0.01)
 LENGTH = 2_000  # observations of a sequence

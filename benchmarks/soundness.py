@@ -14,10 +14,10 @@ from richobs.core.events import nobody
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.engines import StreamEngine
-from richobs.stats.intervals import binomial_interval
 from richobs_lab.certified import Bounds, Tuning
 from richobs_lab.certified.search import play_round
 from richobs_lab.certified.state import CertifiedSearch
+from richobs_lab.intervals import binomial_interval
 
 DELTAS = (0.3, 0.1, 0.05, 0.01)
 LIMIT = 1_500  # episodes; a run that spends them still makes claims

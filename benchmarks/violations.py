@@ -34,8 +34,8 @@ from richobs.core.problem import Problem
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
-from richobs.stats.intervals import binomial_interval
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment, hidden_tables
+from richobs_lab.intervals import binomial_interval
 
 LEARNERS = ("certified", "betting")  # before, now
 EPSILON, DELTA = 0.1, 0.05

@@ -94,7 +94,7 @@ def test_the_betting_search_knows_another_learner_only_where_it_hands_over():
 @pytest.mark.parametrize(
     ("module", "target"),
     [
-        ("richobs.stats.shares", "richobs.spaces.listed"),
+        ("richobs.stats.shares", "richobs.classes.tables"),
         ("richobs.core.process", "richobs.worlds.lock"),
         ("richobs.classes.tables", "richobs.cli"),
         ("richobs.worlds.lock", "richobs"),

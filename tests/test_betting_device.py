@@ -23,9 +23,9 @@ from richobs.learners.betting.values import Ranges, Rows, Samples, digests, samp
 from richobs.stats import bets
 from richobs.stats.shares import Share
 
-HAS_TORCH = richobs.core.device.has_device("cpu")
+HAS_TORCH = richobs.device.levels.has_device("cpu")
 with_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
-on_a_gpu = pytest.mark.skipif(not richobs.core.device.has_device("cuda"), reason="PyTorch finds no GPU")
+on_a_gpu = pytest.mark.skipif(not richobs.device.levels.has_device("cuda"), reason="PyTorch finds no GPU")
 
 
 # How far rounding may move a wealth.

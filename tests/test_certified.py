@@ -21,12 +21,12 @@ from richobs.core.queries import Answer, Query, Returns
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.learners.handing_over import Fallback
 from richobs.learners.lsvee import SamplePlan, lsvee
-from richobs.spaces import ActionRisk, LayeredSpace
 from richobs.stats.shares import SERIES, Supposed
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from richobs_lab.certified import Bounds, Certified, Tuning, bounds, certified, probing
 from richobs_lab.certified.search import NARROWER
 from richobs_lab.certified.state import RESERVE, Candidate, CertifiedSearch
+from richobs_lab.certified.survivors import ActionRisk, LayeredSurvivors
 from richobs_lab.certified.verification import is_settled, verify_candidate
 
 learn = functools.partial(richobs.learn, learner="certified")
@@ -253,13 +253,13 @@ class TestWiring:
     def test_the_absolute_test_allows_for_the_child_radius(self, monkeypatch):
         """What may be dropped is bounded by bar + slack(e) and by e + residual radius, with the same e for both."""
         seen = []
-        restrict = LayeredSpace.restrict
+        restrict = LayeredSurvivors.restrict
 
         def logged(self, risk, cutoff, reach):
             seen.append((risk, cutoff, reach))
             return restrict(self, risk, cutoff, reach)
 
-        monkeypatch.setattr("richobs.spaces.layered.LayeredSpace.restrict", logged)
+        monkeypatch.setattr("richobs_lab.certified.survivors.LayeredSurvivors.restrict", logged)
         _, calls, _ = self.run()
         slacks, reaches = self.spent(calls, "elimination_slack"), self.spent(calls, "residual_radius")
         assert len(seen) == len(slacks) == len(reaches) > 5

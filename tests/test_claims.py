@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import richobs
-from richobs.classes.constants import Constants
+from richobs.classes.tables import Constants
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Progress

@@ -25,7 +25,7 @@ from richobs.classes import (
     copies_around,
     listed_product,
 )
-from richobs.classes.codecs import digest_of, from_arrays, to_arrays
+from richobs.classes.base import digest_of, from_arrays, to_arrays
 from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch, Moments

@@ -15,10 +15,7 @@ import pytest
 import richobs
 from richobs.classes import Decoders, Layered, Linear, Listed, Networks, Prototypes, Tables
 from richobs.classes.base import Chosen
-from richobs.classes.device import DeviceBatch, DeviceMemory, accumulated, accumulated_means
 from richobs.classes.linear import LinearLevel
-from richobs.classes.on_device import OnDevice
-from richobs.core.device import torch_device
 from richobs.core.errors import EpisodeLimit, InvalidFile, InvalidInput, PrecisionError
 from richobs.core.events import Progress, from_plain, to_plain
 from richobs.core.executors import Workers
@@ -27,6 +24,8 @@ from richobs.core.moments import Batch, Moments, check_answers, check_rounding, 
 from richobs.core.queries import Answer, Query
 from richobs.core.settings import Settings
 from richobs.core.units import UnitFunctions, Units
+from richobs.device.classes import OnDevice, on_device
+from richobs.device.levels import DeviceBatch, DeviceMemory, accumulated, accumulated_means, torch_device
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.engines.answers import pack_answer, unpack_answer
 from richobs.learners import learner
@@ -134,7 +133,7 @@ class TestMoments:
         functions, x = LEVELS["linear"]
         batch = next(batches(x, 3))
         whole = OnDevice(functions, device).moments(0, batch)
-        monkeypatch.setattr("richobs.classes.device.VALUES_AT_ONCE", {"cpu": 10_000, "cuda": 10_000})
+        monkeypatch.setattr("richobs.device.levels.VALUES_AT_ONCE", {"cpu": 10_000, "cuda": 10_000})
         parts = OnDevice(functions, device).moments(0, batch)
         for field in FIELDS:
             np.testing.assert_allclose(getattr(parts, field), getattr(whole, field), atol=whole.rounding, rtol=0)
@@ -170,16 +169,16 @@ class TestMoments:
         away -= np.outer(away @ centre, centre) / (centre @ centre)  # as far from one centre as from the other
         level = Prototypes(np.stack([centre, -centre])[None], [0], [[[1.0, 0.0], [0.0, 0.0]]])
         memory = DeviceMemory(device)
-        decoded = level.on_device(memory).prepared(DeviceBatch.of(Batch.of_observations(away, 2), memory))
+        decoded = on_device(level, memory).prepared(DeviceBatch.of(Batch.of_observations(away, 2), memory))
         assert 0 < level.nearest(away, 0).sum() < 2000
-        np.testing.assert_array_equal(decoded.nearest[0].cpu().numpy(), level.nearest(away, 0))
+        np.testing.assert_array_equal(decoded[:, 0].cpu().numpy(), level.nearest(away, 0))
 
     def test_a_coordinate_at_one_half_is_read_as_numpy_reads_it(self, device):
         rotation = np.linalg.qr(np.random.default_rng(8).normal(size=(6, 6)))[0]
         x = np.tile(np.full(6, 0.5) @ rotation.T, (500, 1)) * np.linspace(1 - 1e-15, 1 + 1e-15, 500)[:, None]
         level = Decoders(6, [[1.0, 0.0]], rotation=rotation)
         memory = DeviceMemory(device)
-        on = level.on_device(memory).prepared(DeviceBatch.of(Batch.of_observations(x, 2), memory))
+        on = on_device(level, memory).prepared(DeviceBatch.of(Batch.of_observations(x, 2), memory))
         assert 0 < level.coordinates(x).sum() < 3000
         np.testing.assert_array_equal(on.cpu().numpy() > 0, level.coordinates(x))
 
@@ -188,12 +187,12 @@ class TestMoments:
         with pytest.raises(InvalidInput, match="too large for float64"):
             OnDevice(functions, device).moments(0, Batch.of_observations(np.full((3, 1), 1e200), 2))
 
-    def test_a_subclass_with_values_of_its_own_is_not_taken_for_its_parent(self):
+    def test_a_subclass_with_values_of_its_own_is_not_taken_for_its_parent(self, torch):
         class Doubled(LinearLevel):
             def values(self, x, members=None, /):
                 return 2 * super().values(x, members)
 
-        assert Doubled("identity", np.ones((2, 2, 3))).on_device(None) is None
+        assert on_device(Doubled("identity", np.ones((2, 2, 3))), DeviceMemory("cpu")) is None
 
     def test_it_can_be_sent_to_another_process(self, device):
         functions, x = LEVELS["linear"]
@@ -214,9 +213,9 @@ class TestMoments:
             x = rng.normal(size=(n, width))
             check_agrees(functions, x, "cuda")
             memory = DeviceMemory("cuda")
-            level = functions.levels[0].on_device(memory)
+            level = on_device(functions.levels[0], memory)
             batch = DeviceBatch.of(Batch.of_observations(x, n_actions), memory)
-            fused, plain = level._fused(batch, None), super(type(level), level).moments(batch)
+            fused, plain = level.fused_moments(batch, None), super(type(level), level).moments(batch)
             assert np.abs(fused.v_var - plain.v_var).max() <= fused.rounding + plain.rounding
 
 

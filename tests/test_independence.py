@@ -5,9 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
+from richobs.classes.constants import Constants
 
 import richobs
-from richobs.classes.constants import Constants
 from richobs.classes.dynamics import Model
 from richobs.core.environment import Environment, Episodes
 from richobs.core.errors import BrokenPromise
@@ -15,8 +15,8 @@ from richobs.core.policies import Policy, Uniform
 from richobs.engines import independence
 from richobs.engines.independence import OneLaw, Repeats, Watch, observation_numbers
 from richobs.learners.betting import search
-from richobs.stats.intervals import binomial_interval
 from richobs.stats.shares import Share
+from richobs_lab.intervals import binomial_interval
 
 
 def one_law(seed: int = 0, share: float = 1e-3) -> OneLaw:

@@ -278,7 +278,7 @@ def test_the_guarantee_in_every_world(world):
 def test_the_truth_survives():
     """Q* is still in the version space at the end: the class cut down to Q* and a liar leaves Q* the only candidate."""
     from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
-    from richobs.spaces import version_space
+    from richobs.learners.version_space import version_space
 
     for seed in range(60):
         problem = richobs.make("random", seed=seed)
@@ -292,7 +292,7 @@ def test_the_truth_survives():
 def test_every_search_counts_its_own_eliminations():
     """At most M H eliminations are allowed in one search; on demand there are many searches."""
     from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
-    from richobs.spaces import version_space
+    from richobs.learners.version_space import version_space
 
     problem = richobs.make("random", seed=0)
     engine = CountedEngine(problem.process, problem.functions, seed=0, ledger=Ledger())

@@ -22,11 +22,10 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
 from richobs.learners import learner
-from richobs.learners.models import regrets as regrets_module
-from richobs.learners.models.living import ZETA, Living
-from richobs.learners.models.regrets import Regrets
+from richobs.learners.models import living as living_module
+from richobs.learners.models.living import ZETA, Living, Regrets
+from richobs.learners.models.search import ModelSearch, Tuning, planning_error
 from richobs.learners.models.search import run as search_models
-from richobs.learners.models.state import ModelSearch, Tuning, planning_error
 from richobs.runs.certificate import Certificate, certify
 from richobs.runs.session import run
 from richobs.runs.verify import verify
@@ -174,7 +173,7 @@ def test_the_policy_with_the_smallest_largest_loss_is_found():
 
 
 def test_only_the_most_likely_policies_are_looked_at(monkeypatch):
-    monkeypatch.setattr(regrets_module, "PLAN_ALL", 1)
+    monkeypatch.setattr(living_module, "PLAN_ALL", 1)
     functions = Simulators(coins([0.5, 0.4], [0.5, 0.9], [0.6, 0.55]))
     living = Living(3, Supposed(1e-9))
     living.absorb(np.log([0.1, 0.1, 0.2]), 1)
@@ -182,13 +181,13 @@ def test_only_the_most_likely_policies_are_looked_at(monkeypatch):
 
 
 def test_a_policy_planned_in_some_models_certifies_nothing(monkeypatch):
-    monkeypatch.setattr(regrets_module, "PLAN_ALL", 1)
+    monkeypatch.setattr(living_module, "PLAN_ALL", 1)
     functions = Simulators(coins([0.6, 0.5], [0.62, 0.5], [0.2, 0.7]))
     living = Living(3, Supposed(1e-9))
     living.absorb(np.log([0.3, 0.2, 0.1]), 1)
     full = judge_of(functions, living, look=1).best(0.1)
     assert (full.worst, full.regret) == (2, pytest.approx(0.5))
-    monkeypatch.setattr(regrets_module, "SCREEN", 2)
+    monkeypatch.setattr(living_module, "SCREEN", 2)
     screened = judge_of(functions, living, look=1)
     winner = screened.best(0.1)  # it loses nothing in the two most likely models, so it is planned in all
     assert (winner.worst, winner.regret, winner.lowest) == (2, pytest.approx(0.5), pytest.approx(0.2))
@@ -271,8 +270,8 @@ def test_when_the_episodes_run_out_the_largest_loss_is_claimed():
 
 def test_what_is_claimed_at_the_end_was_planned_in_all_models(monkeypatch):
     """While policies are compared in the two most likely models, the claim still counts the third."""
-    monkeypatch.setattr(regrets_module, "PLAN_ALL", 1)
-    monkeypatch.setattr(regrets_module, "SCREEN", 2)
+    monkeypatch.setattr(living_module, "PLAN_ALL", 1)
+    monkeypatch.setattr(living_module, "SCREEN", 2)
     functions = Simulators(coins([0.5, 0.6], [0.5, 0.4], [0.55, 0.45]))
     told = []
     problem = model_problem(functions, 0)

@@ -9,7 +9,6 @@ TABLE = mutants.mutants()
 ROOMS = {
     "core",
     "stats",
-    "spaces",
     "classes",
     "engines",
     "learners/betting",

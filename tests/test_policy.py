@@ -21,7 +21,7 @@ from richobs.classes import (
     open_loop_policy,
     table_policy,
 )
-from richobs.classes.codecs import read_parts, to_arrays, write_parts
+from richobs.classes.base import read_parts, to_arrays, write_parts
 from richobs.classes.learned_policy import FORMAT
 from richobs.cli import main
 from richobs.core.codebook import Codebook

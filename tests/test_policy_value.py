@@ -20,9 +20,9 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, InvalidInput, Overspent, RewardOutOfRange
 from richobs.sb3 import CertifyCallback, parameter_digest
 from richobs.stats.bets import death, mixed
-from richobs.stats.intervals import binomial_interval
 from richobs.stats.sequences import ConfidenceSequence, LogSums, enough_for, least_mean, shifts_for
 from richobs.stats.shares import Share, Supposed
+from richobs_lab.intervals import binomial_interval
 
 ALWAYS = richobs.OpenLoop((0,))
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.classes.constants import Constants
 from richobs.classes.learned_policy import open_loop_policy, table_policy
+from richobs.classes.tables import Constants
 from richobs.core.errors import InvalidInput
 from richobs.core.events import EVENTS, Progress, from_plain, to_plain
 from richobs.core.ledger import Ledger
@@ -17,7 +17,7 @@ from richobs.core.settings import Settings
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.engines.counted import tally
 from richobs.runs.session import run
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.rigs.lanes import Lanes, SideBySideArms, greedy_values, train
 from richobs_lab.rivals import regressor_elimination as regressor_module
 from richobs_lab.rivals import successive_elimination as successive_module

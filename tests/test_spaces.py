@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from richobs.classes import Layered, TableLevel, listed_product
 from richobs.core.errors import InvalidInput, PrecisionError
-from richobs.spaces import ActionRisk, LayeredSpace, ListedSpace, NodeRisk, PairError, value_range, version_space
+from richobs.learners.version_space import LayeredSpace, ListedSpace, NodeRisk, PairError, version_space
+from richobs_lab.certified.survivors import ActionRisk, LayeredSurvivors, ListedSurvivors
 
 
 def risk(level, noise, gain, future=None, share=(1.0,)):
@@ -49,7 +50,6 @@ def test_layered_elimination_by_hand():
     assert space.pick() == (0, 0)
     assert space.pick({(0, 0)}) == (0, 1)
     assert space.pick({(0, 0), (0, 1)}) is None
-    assert value_range(space, 1, np.array([0.3, 0.4, 0.9])) == (0.3, 0.4)
 
 
 @settings(max_examples=300, deadline=None)
@@ -137,10 +137,10 @@ def test_restricting_layered_and_listed_spaces_agrees(seed, horizon, steps, few)
     rng = np.random.default_rng(seed)
     sizes = [int(s) for s in rng.integers(1, 6, size=horizon)]
     chains = np.indices(sizes).reshape(horizon, -1)
-    layered, listed = LayeredSpace(sizes), ListedSpace(chains.shape[1])
+    layered, listed = LayeredSurvivors(sizes), ListedSurvivors(chains.shape[1])
     values = np.array([0.0, 0.25, 0.5])  # few values, so that members are alike
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("richobs.spaces.layered.MOST_PAIRS", 0 if few else 10**6)
+        patch.setattr("richobs_lab.certified.survivors.MOST_PAIRS", 0 if few else 10**6)
         for _ in range(steps):
             h = int(rng.integers(horizon))
             last = h == horizon - 1
@@ -182,7 +182,7 @@ def test_both_tests_drop_on_their_own(form):
 
     The second fails the relative test alone, the third the absolute one alone. The fourth passes both.
     """
-    space = ListedSpace(4) if form == "listed" else LayeredSpace([4])
+    space = ListedSurvivors(4) if form == "listed" else LayeredSurvivors([4])
     column = np.zeros(4, dtype=int) if form == "listed" else np.zeros(0, dtype=int)
     noise, gain = np.array([0.0, 0.3, 0.0, 0.0]), np.array([0.1, 0.1, 0.5, 0.44])
     tested = ActionRisk(0, noise, gain, np.zeros(1), np.arange(4), column)
@@ -199,11 +199,11 @@ def alike(level):
 @pytest.mark.parametrize("level", [0, 1])
 def test_whoever_has_no_partner_left_goes_in_both_directions(level, monkeypatch):
     """Two chains, (0, 0, 0) and (1, 1, 1): with one member of the second the whole chain goes."""
-    space = LayeredSpace([2, 2, 2])
+    space = LayeredSurvivors([2, 2, 2])
     for h in (0, 1):
         space.restrict(alike(h), np.full(2, 0.5), np.full(2, 0.5))
     assert space.log_size == pytest.approx(math.log(2))
-    monkeypatch.setattr("richobs.spaces.layered.MOST_PAIRS", 0)  # members are dropped, not pairs
+    monkeypatch.setattr("richobs_lab.certified.survivors.MOST_PAIRS", 0)  # members are dropped, not pairs
     lonely = ActionRisk(level, np.zeros(2), np.array([0.0, 5.0]), np.zeros(2), np.arange(2), np.arange(2))
     assert space.restrict(lonely, np.full(2, 0.5), np.full(2, 0.5))
     for h in range(3):
@@ -216,7 +216,7 @@ def test_pairs_that_were_parted_set_no_bar_and_stay_apart():
     With gains (0.8, 0.2, 0.8, 0.8) these have risk 0.36 and more, and only pairs that were parted before have risk 0. Noise
     of 0.2 then drops member 2, and noise of 1 drops member 3.
     """
-    space, future, gain = LayeredSpace([4, 2]), [0.2, 0.8], [0.8, 0.2, 0.8, 0.8]
+    space, future, gain = LayeredSurvivors([4, 2]), [0.2, 0.8], [0.8, 0.2, 0.8, 0.8]
     pairs = list(itertools.product(range(4), range(2)))
     space.eliminate(risk(0, [0, 0, 0, 0], [0.2, 0.8, 0.2, 0.2], future), 0.1)
     done = space.eliminate(risk(0, [0, 0, 0.2, 0], gain, future), 0.1)
@@ -227,7 +227,7 @@ def test_pairs_that_were_parted_set_no_bar_and_stay_apart():
     assert {p for p in pairs if p in space} == {(0, 0), (1, 1)}
 
 
-@pytest.mark.parametrize("space", [LayeredSpace([4, 2]), ListedSpace(4)])
+@pytest.mark.parametrize("space", [LayeredSurvivors([4, 2]), ListedSurvivors(4)])
 def test_a_draw_keeps_to_what_was_asked_for(space):
     rng = np.random.default_rng(0)
     first = np.array([False, False, True, False])
@@ -303,7 +303,7 @@ class TestErrorsOfPairs:
         layered, listed = LayeredSpace(sizes), ListedSpace(chains.shape[1])
         value = rng.integers(3, size=sizes[0]).astype(float)  # few values, so that there are ties
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("richobs.spaces.layered.BLOCK", 7)  # several blocks
+            patch.setattr("richobs.learners.version_space.BLOCK", 7)  # several blocks
             for _ in range(steps):
                 h, bound = int(rng.integers(horizon)), float(rng.choice([0.2, 0.5, 1.0]))
                 gain, row, reach = rng.normal(size=sizes[h]), rng.integers(2, size=sizes[h]), rng.random((2, 3))

@@ -10,8 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from richobs.classes.base import Arrays, LevelClass, checked_members
-from richobs.classes.codecs import codec
+from richobs.classes.base import Arrays, LevelClass, checked_members, codec
 from richobs.core.types import Floats, Ints, Observations
 
 

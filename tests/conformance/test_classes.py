@@ -29,7 +29,7 @@ from richobs.classes import (
     Simulators,
     TableLevel,
 )
-from richobs.classes.codecs import digest_of, from_arrays, to_arrays
+from richobs.classes.base import digest_of, from_arrays, to_arrays
 from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import Batch

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from work import broken, measured, panels
 
+from richobs.learners import version_space
 from richobs.learners.lsvee.constants import n_train
-from richobs.spaces import layered
 from richobs_lab.paper.rigs.node import (
     NodeBounds,
     as_printed,
@@ -60,7 +60,7 @@ def test_how_close_the_bounds_are(fast):
 def test_risks_of_a_product_class_that_are_off_are_noticed(fast, monkeypatch):
     """Deliberate violation: squared gains, or what gains and futures have in common, count with another factor."""
     pieces = [p for p in fast[0] if p["kind"] == "product"]
-    true = layered._Risks.__init__
+    true = version_space._Risks.__init__
 
     def holds():
         (check,) = td_elim._product([td_elim.measure(p) for p in pieces])
@@ -73,7 +73,7 @@ def test_risks_of_a_product_class_that_are_off_are_noticed(fast, monkeypatch):
             true(self, *given)
             setattr(self, name, factor * getattr(self, name))
 
-        monkeypatch.setattr(layered._Risks, "__init__", wrong)
+        monkeypatch.setattr(version_space._Risks, "__init__", wrong)
         assert not holds(), name
 
 

@@ -1,9 +1,7 @@
 """Function classes, one kind per file, and the policies that are greedy in one of their functions."""
 
-from richobs.classes.base import Chosen, LevelClass
+from richobs.classes.base import CODECS, Chosen, LevelClass, codec
 from richobs.classes.callables import CallableLevel, Callables
-from richobs.classes.codecs import CODECS, codec
-from richobs.classes.constants import Constants
 from richobs.classes.decoders import Decoders
 from richobs.classes.dynamics import Model
 from richobs.classes.family import Family
@@ -13,7 +11,7 @@ from richobs.classes.linear import Linear, LinearLevel, parameter_grid
 from richobs.classes.networks import NetworkLevel, Networks
 from richobs.classes.prototypes import Prototypes
 from richobs.classes.simulators import Simulators
-from richobs.classes.tables import TableLevel, Tables, copies_around
+from richobs.classes.tables import Constants, TableLevel, Tables, copies_around
 
 __all__ = [
     "CODECS",

@@ -1,22 +1,26 @@
 """The functions of one level: what every class of them offers, with defaults for all but three names.
 
-Shapes: N functions of the level, n observations, K actions.
+Classes are plain arrays in files, so that policies can be saved and classes identified without pickle. Shapes: N functions
+of the level, n observations, K actions.
 """
 
+import hashlib
+import json
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from richobs.core.arguments import file_path
 from richobs.core.environment import checked_range as pair_of_ends
-from richobs.core.errors import InvalidInput
+from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.files import open_arrays, write_atomically
 from richobs.core.moments import Batch, Moments
+from richobs.core.registry import Registry
 from richobs.core.types import Floats, Ints, Observations
-
-if TYPE_CHECKING:
-    from richobs.classes.device import DeviceLevel, DeviceMemory
 
 AT_ONCE_VALUES = 8_000_000  # values of functions that `LevelClass.moments` holds in memory at once
 MOST_BOUNDED = 10**9  # functions of a level whose values can be bounded one by one: 16 GB
@@ -86,7 +90,6 @@ class LevelClass(ABC):
         parent = next(c for c in cls.__mro__[1:] if "values" in vars(c))
         if "values" in own and parent is not LevelClass:
             unsafe += ["kinds", "value_bounds", "moments", "reads", "observation_ndim", "values_are_checked"]
-            unsafe += ["on_device"]
         for name in unsafe:
             if name not in own:
                 setattr(cls, name, vars(LevelClass)[name])
@@ -172,13 +175,6 @@ class LevelClass(ABC):
         parts = [members[i : i + step] for i in range(0, size, step)]
         return Moments.concatenate([Moments.of(self.checked_values(batch.x, part), batch) for part in parts])
 
-    def on_device(self, memory: "DeviceMemory", /) -> "DeviceLevel | None":
-        """Returns the functions on a device, where their moments are computed; by default None: NumPy computes them.
-
-        A class that overrides it must bound the rounding of its values there (`DeviceLevel.error`).
-        """
-        return None
-
     def reads(self, member: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
         """Returns the coordinates that one function looks at, each only through "above 1/2".
 
@@ -216,7 +212,7 @@ class LevelClass(ABC):
 class Chosen(LevelClass):
     """Some functions of a level class, in a given order, repeats allowed.
 
-    It has no code of its own: `richobs.classes.codecs` writes it as the other class and a list of members.
+    It has no code of its own: `to_arrays` below writes it as the other class and a list of members.
     """
 
     level_class: LevelClass
@@ -262,13 +258,6 @@ class Chosen(LevelClass):
         low, high = self.level_class.value_bounds()
         return low[self.members], high[self.members]
 
-    def on_device(self, memory: "DeviceMemory", /) -> "DeviceLevel | None":
-        """Returns these functions on a device, where the other class can be there."""
-        from richobs.classes.device import ChosenOnDevice
-
-        level = self.level_class.on_device(memory)
-        return None if level is None else ChosenOnDevice(level, self.members)
-
     def reads(self, member: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
         """Returns the coordinates that one function looks at, as far as the other class says."""
         return self.level_class.reads(int(self.members[member]), rotation)
@@ -277,3 +266,167 @@ class Chosen(LevelClass):
         """Returns the class that holds one of these functions."""
         (place,) = checked_members(np.array([member]), self.size)
         return self.level_class.singleton(int(self.members[place]))
+
+
+class Clipping:
+    """Cuts values to a range and counts those that lay outside.
+
+    A function that is Q* has values in the range already, so clipping never changes it.
+    """
+
+    def __init__(self, value_range: tuple[float, float]):
+        """Takes the smallest and the largest value."""
+        self.low, self.high = checked_range(value_range)
+        self.n_values = 0  # that were seen
+        self.n_clipped = 0  # of them that lay outside
+
+    def __call__(self, values: Floats, name: str) -> Floats:
+        """Returns the values, changed in place; `name` says whose they are.
+
+        Raises:
+            InvalidInput: one is not a number.
+        """
+        if not values.size:
+            return values
+        least, most = values.min(), values.max()  # NaN where one is
+        if np.isnan(least):
+            raise InvalidInput(f"{name} returned a value that is not a number (NaN).")
+        self.n_values += values.size
+        if least < self.low or most > self.high:
+            self.n_clipped += int(np.count_nonzero((values < self.low) | (values > self.high)))
+            np.clip(values, self.low, self.high, out=values)
+        return values
+
+    def note(self, n_values: int, n_clipped: int) -> None:
+        """Counts values that were cut elsewhere, on a device."""
+        self.n_values += n_values
+        self.n_clipped += n_clipped
+
+    @property
+    def share(self) -> float:
+        """The share of all values so far that lay outside the range."""
+        return self.n_clipped / max(1, self.n_values)
+
+
+CODECS: dict[str, type[LevelClass]] = {}  # code -> class; filled by `@codec` where the class is written
+ADDED = Registry("richobs.classes", {})  # code -> where another package writes its class; importing it fills the table
+CHOSEN = "chosen "  # a kind that begins with this word is some members of the class that the rest names
+
+Written = TypeVar("Written", bound=type[LevelClass])
+
+
+def codec(level_class: Written) -> Written:
+    """Registers a class that can be written, under its `code`. Use it as a decorator.
+
+    Raises:
+        InvalidInput: the class lacks a `code`, `to_arrays` or `from_arrays`, or another class has the same code.
+    """
+    name, code = level_class.__name__, level_class.code
+    if not code or any(mark.isspace() for mark in code):
+        raise InvalidInput(f"{name} needs a `code`, one word that names it in files; it has {code!r}.")
+    for method in ("to_arrays", "from_arrays"):
+        if vars(level_class)[method] is vars(LevelClass)[method]:
+            raise InvalidInput(f"{name} has the code {code!r} but no `{method}` of its own.")
+    other = CODECS.get(code, level_class)
+    if (other.__module__, other.__qualname__) != (level_class.__module__, level_class.__qualname__):
+        raise InvalidInput(f"{name} has the code {code!r}, which belongs to {other.__name__}; choose another.")
+    CODECS[code] = level_class
+    return level_class
+
+
+def to_arrays(level_class: LevelClass) -> tuple[str, Arrays]:
+    """Returns the kind of a level class and the arrays it is made of.
+
+    Raises:
+        InvalidInput: it is made of Python code.
+    """
+    if isinstance(level_class, Chosen):
+        kind, arrays = to_arrays(level_class.level_class)
+        return CHOSEN + kind, {**arrays, "members": level_class.members}
+    arrays = level_class.to_arrays()
+    code = level_class.code
+    if code is None or code not in CODECS:
+        raise InvalidInput(
+            f"{type(level_class).__name__} is not registered: give it a `code` and put @codec before it."
+        )
+    return code, arrays
+
+
+def from_arrays(kind: str, arrays: Arrays) -> LevelClass:
+    """Returns the level class that `to_arrays` took apart.
+
+    Raises:
+        InvalidFile: the kind is not known, or the arrays do not make such a class.
+    """
+    code = kind.removeprefix(CHOSEN)
+    if code not in CODECS and code in ADDED:
+        ADDED.load(code)
+    if code not in CODECS:
+        raise InvalidFile(
+            f"there is no kind of function class called {code[:40]!r}; there are {', '.join(CODECS)}. Import the module "
+            "that registers it."
+        )
+    try:
+        whole = CODECS[code].from_arrays(arrays)
+        if kind == code:
+            return whole
+        return Chosen(whole, checked_members(np.atleast_1d(arrays["members"]), whole.size))
+    except (KeyError, InvalidInput) as error:
+        raise InvalidFile(f"the arrays of a {kind} class are damaged: {error}") from error
+
+
+def write_parts(
+    file: str | os.PathLike[str],
+    format: str,
+    parts: Sequence[tuple[str, Arrays]],
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes kinds and arrays to a `.npz` file: plain arrays and a JSON header, no pickle.
+
+    Args:
+        file: where to.
+        format: what the file holds, in a word.
+        parts: kind and arrays of each part, as `to_arrays` returns them.
+        more: further plain values for the header.
+    """
+    header = {"format": format, "version": 1, "kinds": [kind for kind, _ in parts], **(more or {})}
+    arrays: dict[str, Any] = {f"{h}/{name}": a for h, (_, part) in enumerate(parts) for name, a in part.items()}
+    with write_atomically(file_path(file)) as stream:
+        np.savez(stream, header=np.array(json.dumps(header)), **arrays)
+
+
+def read_parts(file: str | os.PathLike[str], format: str) -> tuple[dict[str, Any], list[tuple[str, Arrays]]]:
+    """Returns the header, and kind and arrays of each part, that `write_parts` wrote.
+
+    Raises:
+        InvalidFile: the file is damaged or holds something else.
+    """
+    try:
+        with open_arrays(file_path(file)) as stored:
+            header = json.loads(str(stored.read("header")))
+            if header["format"] != format or header["version"] != 1:
+                raise InvalidFile(f"its header says {str(header)[:200]}; version 1 is read alone")
+            kinds = [str(kind) for kind in list(header["kinds"])]
+            parts: list[tuple[str, Arrays]] = [(kind, {}) for kind in kinds]
+            places = {str(h): part for h, (_, part) in enumerate(parts)}
+            for full_name in (each for each in stored.sizes if each != "header"):
+                level, _, name = full_name.partition("/")
+                if level not in places or not name:
+                    raise InvalidFile(f"it holds an array {full_name[:40]!r}, which belongs to none of its parts")
+                places[level][name] = stored.read(full_name)
+        return header, parts
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # whatever else a damaged or hostile file leads to
+        raise InvalidFile(f"{file} is not a {format} file that richobs wrote: {error}") from error
+
+
+def digest_of(levels: Sequence[tuple[str, Arrays]]) -> str:
+    """Returns a SHA-256 over kinds, names, types, shapes and contents of every array, in order."""
+    sha = hashlib.sha256()
+    for kind, arrays in levels:
+        for name in sorted(arrays):
+            array = np.ascontiguousarray(arrays[name])
+            sha.update(json.dumps([kind, name, array.dtype.str, array.shape]).encode())
+            sha.update(array.reshape(-1).view(np.uint8).data)  # the bytes themselves, not a copy of them
+    return sha.hexdigest()

@@ -6,22 +6,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.classes.base import Arrays, LevelClass
-from richobs.classes.codecs import codec
-from richobs.classes.device import (
-    DeviceBatch,
-    DeviceLevel,
-    DeviceMemory,
-    Reduced,
-    accumulated,
-    blocked_product,
-    gamma,
-    product_depth,
-    roundoff,
-)
+from richobs.classes.base import Arrays, LevelClass, codec
 from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.errors import InvalidInput
-from richobs.core.moments import UNIT_ROUNDOFF, Batch, Moments
+from richobs.core.moments import Batch, Moments, moments_of_cases
 from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.stats import grouping
 
@@ -116,14 +104,12 @@ class Decoders(LevelClass):
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all decoders, or of those listed in `members`."""
-        on = self.coordinates(x)
-        first, second, a, b = self.parameters(members)
-        one = on.T[first][:, :, None] * self.worth[a][:, None, :]
-        other = on.T[second][:, :, None] * self.worth[b][:, None, :]
-        return np.maximum(one, other)
+        values: Floats = values_of(np, self.coordinates(x), self.worth, *self.parameters(members))
+        return values
 
     @cached_property
-    def _all_parameters(self) -> tuple[Ints, Ints, Ints, Ints]:
+    def all_parameters(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """i, j, a, b, each `[N]`, of all decoders."""
         return self.parameters()
 
     def kinds(self, members: Ints, action: int, /) -> tuple[Ints, Ints]:
@@ -142,7 +128,7 @@ class Decoders(LevelClass):
 
     def _grouped(self, action: int) -> NDArray[np.int32]:
         """Returns `[N]` the group of every member."""
-        first, second, a, b = self._all_parameters
+        first, second, a, b = self.all_parameters
         different, kind = grouping.kinds(self.worth[:, action], self.worth.max(axis=1))
         codes = self.n_coordinates * len(different)
         one, other = first * len(different) + kind[a], second * len(different) + kind[b]
@@ -153,44 +139,26 @@ class Decoders(LevelClass):
         """Returns the moments of a batch; of listed members, from how often any two coordinates were on together.
 
         A decoder distinguishes four cases of a row (i on or off, j on or off), so its moments follow from the shares, mean
-        rewards and mean squares of rewards of the D^2 pairs of coordinates. The rounding error of a variance is about
-        1e-15. The moments of all members come from their values, which is more exact.
+        rewards and mean squares of rewards of the D^2 pairs of coordinates. The moments of all members come from their
+        values, which is more exact.
         """
         if members is None:
             return super().moments(batch)
         on = self.coordinates(batch.x).astype(np.float64)
-        first, second, a, b = (p[members] for p in self._all_parameters)
+        first, second, a, b = (p[members] for p in self.all_parameters)
 
-        def cells(weights: Floats) -> Floats:
-            """Returns `[4, N]` the sums of `weights` `[m]` over rows with both on, i alone, j alone, and neither."""
-            table = on.T @ (on * weights[:, None])
-            single, both = table.diagonal(), table[first, second]
-            rest = weights.sum() - single[first] - single[second] + both
-            return np.stack([both, single[first] - both, single[second] - both, rest])
+        def sums(weights: Floats) -> Floats:
+            return sums_by_case(np, on.T @ (on * weights[:, None]), weights.sum(), first, second)
 
-        def worth(of: Floats) -> Floats:
-            """Returns `[4, N]` the values in these cells."""
-            return np.stack([np.maximum(of[a], of[b]), of[a], of[b], np.zeros(len(members))])
-
-        share, best = cells(batch.weight), worth(self.worth.max(axis=1))
-        v_mean = (share * best).sum(axis=0)
-        v_var = (share * (best - v_mean) ** 2).sum(axis=0)
+        v_mean, v_var = moments_of_cases(sums(batch.weight), worth_by_case(np, self.worth.max(axis=1), a, b))
         u_mean, u_var = np.zeros((2, len(members), self.n_actions))
         for action in np.flatnonzero(batch.pair.any(axis=0)):
             weights, paid = batch.pair[:, action], batch.r_mean[:, action]
             centre = weights @ paid
-            share, gain = cells(weights), cells(weights * (paid - centre))
-            value = worth(self.worth[:, action])
-            mean = (share * value).sum(axis=0) - centre
             spread = weights @ ((paid - centre) ** 2 + batch.r_var[:, action])
-            u_mean[:, action] = mean
-            about = value - centre - mean  # u = value - r, about its mean: (about - (r - centre))^2
-            u_var[:, action] = (share * about**2 - 2 * about * gain).sum(axis=0) + spread
+            gain, worth = sums(weights * (paid - centre)), worth_by_case(np, self.worth[:, action], a, b)
+            u_mean[:, action], u_var[:, action] = moments_of_cases(sums(weights), worth, gain, centre, spread)
         return Moments(batch.n, batch.actions, v_mean, np.maximum(v_var, 0.0), u_mean, np.maximum(u_var, 0.0))
-
-    def on_device(self, memory: DeviceMemory, /) -> "DecodersOnDevice":
-        """Returns the decoders on a device."""
-        return DecodersOnDevice(self, memory)
 
     def value_bounds(self) -> tuple[Floats, Floats]:
         """Returns `[N]` the smallest and `[N]` the largest value that max_a f(x, a) takes."""
@@ -217,79 +185,31 @@ class Decoders(LevelClass):
         return cls(int(arrays["n_coordinates"]), arrays["worth"], rotation=arrays.get("rotation"))
 
 
-class DecodersOnDevice(DeviceLevel):
-    """Decoders on a device: the moments of all of them follow from which pairs of coordinates were on together.
+# The next three take `numpy` or `torch` first: the same formulas hold for arrays and for tensors on a device.
 
-    Observations are turned back by a product of matrices. A row with a coordinate closer to 1/2 than its rounding is read
-    by NumPy, so every coordinate is read as NumPy reads it.
+
+def values_of(library: Any, on: Any, worth: Any, first: Any, second: Any, a: Any, b: Any) -> Any:
+    """Returns `[N, n, K]` the values of decoders (i, j, a, b), given `[n, D]` which coordinates are on."""
+    one = on.T[first][:, :, None] * worth[a][:, None, :]
+    other = on.T[second][:, :, None] * worth[b][:, None, :]
+    return library.maximum(one, other)
+
+
+def sums_by_case(library: Any, table: Any, total: Any, first: Any, second: Any) -> Any:
+    """Returns `[4, N]` the sums of weights over rows with both coordinates on, i alone, j alone, and neither.
+
+    Args:
+        library: `numpy` or `torch`.
+        table: `[D, D]` the sum over rows with two coordinates on, for each pair of them.
+        total: the sum over all rows.
+        first: `[N]` i.
+        second: `[N]` j.
     """
+    single, both = table.diagonal(), table[first, second]
+    rest = total - single[first] - single[second] + both
+    return library.stack([both, single[first] - both, single[second] - both, rest])
 
-    def __init__(self, level: Decoders, memory: DeviceMemory):
-        """Sends the parameters of all decoders to the device."""
-        super().__init__(memory)
-        self.level = level
-        self.size, self.n_actions, self.largest = level.size, level.n_actions, 1.0
-        self.parameters = [memory.send(p) for p in level._all_parameters]  # i, j, a, b
-        self.worth = memory.doubles(level.worth)
-        self.rotation = None if level.rotation is None else memory.doubles(level.rotation)
 
-    def prepared(self, batch: DeviceBatch) -> Any:
-        """Returns `[m, D]` 1 where a coordinate is on and 0 where it is off."""
-        x, D, rotation = batch.doubles(self.memory), self.level.n_coordinates, self.level.rotation
-        if x.ndim != 2 or (x.shape[1] if rotation is None else rotation.shape[1]) < D:
-            raise InvalidInput(f"these decoders read vectors of at least {D} coordinates; got shape {tuple(x.shape)}.")
-        if self.rotation is None or rotation is None:
-            return (x[:, :D] > 0.5).double()
-        plain = x @ self.rotation[:, :D]
-        u = roundoff(rotation, batch.x) if isinstance(batch.x, np.ndarray) else UNIT_ROUNDOFF
-        length = x.square().sum(dim=1).sqrt() * self.rotation.square().sum(dim=0).max().sqrt()
-        error = 4 * gamma(x.shape[1] + 2) * (u / UNIT_ROUNDOFF) * length
-        close = ~((plain - 0.5).abs() > error[:, None])  # true where something is not a number
-        rows = np.flatnonzero(close.any(dim=1).cpu().numpy())
-        on = (plain > 0.5).double()
-        if len(rows):
-            on[self.memory.send(rows)] = self.memory.doubles(self.level.coordinates(batch.array[rows]))
-        return on
-
-    def values(self, rows: Any, members: Any) -> Any:
-        """Returns `[N, m, K]` values."""
-        first, second, a, b = (p[members] for p in self.parameters)
-        one = rows.T[first][:, :, None] * self.worth[a][:, None, :]
-        return self.memory.torch.maximum(one, rows.T[second][:, :, None] * self.worth[b][:, None, :])
-
-    def error(self, rows: Any) -> float:
-        """Returns 0: values are looked up."""
-        return 0.0
-
-    def moments(self, batch: DeviceBatch, members: Ints | None = None) -> Moments:
-        """Returns the moments of a batch, of all decoders or of those listed; `Decoders.moments` says how."""
-        torch, on, index = self.memory.torch, self.prepared(batch), self.memory.index(members, self.size)
-        first, second, a, b = (p if index is None else p[index] for p in self.parameters)
-
-        def cells(rows: Any, weights: Any) -> Any:
-            """Returns `[4, N]` the sums of weights over rows with both on, i alone, j alone, and neither."""
-            table = blocked_product(rows, rows * weights[:, None])
-            single, both = table.diagonal(), table[first, second]
-            rest = weights.sum() - single[first] - single[second] + both
-            return torch.stack([both, single[first] - both, single[second] - both, rest])
-
-        def worth(of: Any) -> Any:
-            """Returns `[4, N]` the values in these cells."""
-            return torch.stack([torch.maximum(of[a], of[b]), of[a], of[b], torch.zeros_like(of[a])])
-
-        share, best = cells(on, batch.weight), worth(self.worth.amax(dim=1))
-        v_mean = (share * best).sum(dim=0)
-        v_var = (share * (best - v_mean) ** 2).sum(dim=0).clamp(min=0.0)
-        u_mean, u_var = [], []
-        for t in batch.taken:
-            centre = (t.share * t.r_mean).sum()
-            paid, value = t.r_mean - centre, worth(self.worth[:, t.action])
-            share, gain = cells(on[t.rows], t.share), cells(on[t.rows], t.share * paid)
-            mean = (share * value).sum(dim=0) - centre
-            about = value - centre - mean
-            spread = (t.share * (paid**2 + t.r_var)).sum()
-            u_mean.append(mean)
-            u_var.append(((share * about**2 - 2 * about * gain).sum(dim=0) + spread).clamp(min=0.0))
-        # Each of four cells is a sum of four shares, known up to 4 gamma; a variance weighs them with at most 4 W^2.
-        rounding = 128 * accumulated(0.0, 1.0 + batch.largest_reward, product_depth(len(on)) + 8)
-        return self.fetched([Reduced(v_mean, v_var, tuple(u_mean), tuple(u_var))], batch, rounding)
+def worth_by_case(library: Any, of: Any, a: Any, b: Any) -> Any:
+    """Returns `[4, N]` the values in these cases, given what each choice `[A]` is worth."""
+    return library.stack([library.maximum(of[a], of[b]), of[a], of[b], library.zeros_like(of[a])])

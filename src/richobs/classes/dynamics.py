@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.classes.published import Outcome, best_actions, check_played, check_wrappers
+from richobs.classes.published import Outcome, best_actions, check_played, check_wrappers, law_of
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.environment import random_steps_words
 from richobs.core.errors import InvalidInput
@@ -111,11 +111,7 @@ class Model:
             if len(outcomes[s]) != n_actions:
                 raise InvalidInput(f"state 0 has {n_actions} actions and state {s} has {len(outcomes[s])}.")
             for a in range(n_actions):
-                law: dict[tuple[int, float, bool], float] = {}
-                for p, to, r, ends in outcomes[s][a]:
-                    if p:
-                        key = (0 if ends else int(to), float(r), bool(ends))
-                        law[key] = law.get(key, 0.0) + float(p)
+                law = law_of(outcomes[s][a])
                 rows.append([(*key, law[key]) for key in sorted(law)])
         width = max(len(row) for row in rows)
         if not width:

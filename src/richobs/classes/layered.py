@@ -10,8 +10,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from richobs.classes.base import Chosen, LevelClass, checked_range
-from richobs.classes.codecs import digest_of, from_arrays, read_parts, to_arrays, write_parts
+from richobs.classes.base import (
+    Chosen,
+    LevelClass,
+    checked_range,
+    digest_of,
+    from_arrays,
+    read_parts,
+    to_arrays,
+    write_parts,
+)
 from richobs.core.arguments import refuse_unusable, whole_number
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch, Moments

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from richobs.classes.base import Arrays
-from richobs.classes.codecs import digest_of, from_arrays, read_parts, to_arrays, write_parts
-from richobs.classes.constants import Constants
+from richobs.classes.base import Arrays, digest_of, from_arrays, read_parts, to_arrays, write_parts
 from richobs.classes.layered import Layered, LevelwiseFunction
-from richobs.classes.tables import TableLevel
+from richobs.classes.tables import Constants, TableLevel
 from richobs.core.arguments import refuse_unusable
 from richobs.core.codebook import Codebook
 from richobs.core.environment import checked_path

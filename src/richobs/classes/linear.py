@@ -9,31 +9,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.classes import fused
 from richobs.classes.base import (
     UNIT,
     Arrays,
+    Clipping,
     LevelClass,
     checked_members,
+    codec,
     range_arrays,
     range_from,
-)
-from richobs.classes.clipping import Clipping
-from richobs.classes.codecs import codec
-from richobs.classes.device import (
-    DeviceBatch,
-    DeviceLevel,
-    DeviceMemory,
-    Reduced,
-    accumulated,
-    column_sums,
-    gamma,
-    product_depth,
 )
 from richobs.classes.layered import Listed
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.errors import InvalidInput
-from richobs.core.moments import Moments
 from richobs.core.types import Floats, Ints, Observations
 
 MEMBERS_AT_ONCE = 65_536  # functions whose parameters are turned into float64 at once
@@ -131,7 +119,7 @@ class LinearLevel(LevelClass):
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
-        phi = self._phi(x)
+        phi = self.phi(x)
         chosen = None if members is None else checked_members(members, self.size)
         size = self.size if chosen is None else len(chosen)
         result = np.empty((size, len(x), self.n_actions))
@@ -148,7 +136,7 @@ class LinearLevel(LevelClass):
                     result[part, :, a] = theta[:, a] @ phi.T
         return self.clipping(result, "a linear function")
 
-    def _phi(self, x: Observations) -> Floats:
+    def phi(self, x: Observations) -> Floats:
         """Returns the features `[n, d]` or `[n, K, d]`, once they fit the parameters."""
         by_name = isinstance(self.features, str)
         function = FEATURES[self.features] if isinstance(self.features, str) else self.features
@@ -163,10 +151,6 @@ class LinearLevel(LevelClass):
         if not np.isfinite(phi).all():
             raise InvalidInput(f"a feature at level {self.level} is not a finite number.")
         return phi
-
-    def on_device(self, memory: DeviceMemory, /) -> "LinearOnDevice":
-        """Returns the functions on a device."""
-        return LinearOnDevice(self, memory)
 
     def singleton(self, member: int, /) -> "LinearLevel":
         """Returns the class that holds one of these functions."""
@@ -210,103 +194,6 @@ def _in_order(theta: Floats, phi: Floats, result: Floats) -> Floats:
             products = np.multiply(vector, features[first : first + step], order="C")
             values[first : first + step] = products.sum(axis=-1)
     return result
-
-
-class LinearOnDevice(DeviceLevel):
-    """Linear functions on a device.
-
-    A product of d terms, in any order and with fused operations or not, is within gamma(d + 1) |theta| |phi| of the exact
-    one. Where there is Triton and the features depend on x alone, a fused kernel computes moments without storing values.
-    """
-
-    def __init__(self, level: LinearLevel, memory: DeviceMemory):
-        """Sends the parameters to the device; levels with one array of parameters share it."""
-        super().__init__(memory)
-        self.level = level
-        self.size, self.n_actions = level.size, level.n_actions
-        self.largest = max(abs(v) for v in level.value_range)
-        self.theta = memory.keep(level.parameters)  # [N, d] or [N, K, d]
-        self._norm = float(self.theta.double().square().sum(dim=-1).max().sqrt())
-
-    def prepared(self, batch: DeviceBatch) -> Any:
-        """Returns the features, `[m, d]` or `[m, K, d]`."""
-        features, width = self.level.features, self.level.parameters.shape[-1]
-        if isinstance(batch.x, np.ndarray) or features not in FEATURES or batch.x.ndim != 2:
-            return self.memory.doubles(self.level._phi(batch.array))
-        phi = batch.x.double()
-        if features == "affine":
-            phi = self.memory.torch.cat([self.memory.torch.ones_like(phi[:, :1]), phi], dim=1)
-        if phi.shape[1] != width:
-            raise InvalidInput(f"the features {features!r} must be {width} numbers; got shape {tuple(phi.shape)}.")
-        return phi
-
-    def error(self, rows: Any) -> float:
-        """Returns a bound on the error of every value."""
-        largest = self._norm * float(rows.square().sum(dim=-1).max().sqrt())
-        return gamma(rows.shape[-1] + 1) * largest * (1 + 1e-9)
-
-    def values(self, rows: Any, members: Any) -> Any:
-        """Returns `[N, m, K]` values."""
-        theta = self.theta[members].double()
-        if theta.ndim == 2:
-            product = (theta @ rows.reshape(-1, rows.shape[-1]).T).reshape(len(theta), len(rows), self.n_actions)
-        else:
-            product = (theta.reshape(-1, theta.shape[-1]) @ rows.T).reshape(len(theta), self.n_actions, len(rows))
-            product = product.transpose(1, 2)
-        low, high = self.level.value_range
-        outside = int(((product < low) | (product > high)).sum())
-        self.level.clipping.note(product.numel(), outside)
-        return product.clamp_(low, high) if outside else product
-
-    def moments(self, batch: DeviceBatch, members: Ints | None = None) -> Moments:
-        """Returns the moments of a batch, of all functions or of those listed."""
-        some = members is None or len(members) > 0
-        fits = some and batch.is_plain and self.theta.ndim == 3 and fused.supports(self.memory, self.theta.shape[-1])
-        return self._fused(batch, members) if fits else super().moments(batch, members)
-
-    def _fused(self, batch: DeviceBatch, members: Ints | None) -> Moments:
-        """Returns the moments by the kernel: rows are sorted by action and filled up to whole blocks."""
-        torch, rows, index = self.memory.torch, self.prepared(batch), self.memory.index(members, self.size)
-        blocks = fused.blocked(rows, batch.taken, self.n_actions, torch)
-        rounding = accumulated(
-            self.finite_error(rows),
-            self.largest + batch.largest_reward,
-            6 * fused.ROWS + 24 + product_depth(len(blocks.counts)),
-        )
-        theta = self._transposed(blocks.phi.shape[1])
-        n, parts = self.size if index is None else len(index), []
-        step = max(1, min(fused.MEMBERS_AT_ONCE, self.memory.values_at_once // (4 * len(blocks.counts))))
-        for first in range(0, n, step):
-            part = slice(first, min(first + step, n))
-            mine = theta[:, :, part] if index is None else theta[:, :, index[part]]
-            found = fused.linear_blocks(mine.contiguous(), blocks, self.level.value_range, torch)
-            self.level.clipping.note(batch.n * (part.stop - first) * self.n_actions, int(found.clipped.sum()))
-            v_mean, v_var = _merged_blocks(found.v_mean, found.v_square, blocks.counts)
-            u_mean, u_var = [], []
-            for where in blocks.of_action:
-                mean, variance = _merged_blocks(found.u_mean[where], found.u_square[where], blocks.counts[where])
-                u_mean.append(mean)
-                u_var.append(variance)
-            parts.append(Reduced(v_mean, v_var, tuple(u_mean), tuple(u_var)))
-        return self.fetched(parts, batch, rounding)
-
-    def _transposed(self, width: int) -> Any:
-        """Returns the parameters as the kernel reads them, `[K, width, N]`, made once for each array of parameters."""
-        use = f"transposed {width}"
-        found = self.memory.kept(self.level.parameters, use)
-        if found is not None:
-            return found
-        missing = width - self.theta.shape[-1]
-        theta = self.memory.torch.nn.functional.pad(self.theta.double(), (0, missing)).permute(1, 2, 0).contiguous()
-        return self.memory.replace(self.level.parameters, use, theta)
-
-
-def _merged_blocks(mean: Any, square: Any, counts: Any) -> tuple[Any, Any]:
-    """Returns means and variances `[N]` over blocks of rows, from those `[B, N]` of each block and its size `[B]`."""
-    size = counts.double()[:, None]
-    n = size.sum()
-    total = column_sums(mean * size) / n
-    return total, column_sums((mean - total).square_().mul_(size).add_(square)) / n
 
 
 class Linear(Listed):

@@ -15,18 +15,16 @@ import numpy as np
 from richobs.classes.base import (
     UNIT,
     Arrays,
+    Clipping,
     LevelClass,
     checked_members,
+    codec,
     range_arrays,
     range_from,
 )
 from richobs.classes.callables import as_array
-from richobs.classes.clipping import Clipping
-from richobs.classes.codecs import codec
-from richobs.classes.device import DeviceBatch, DeviceLevel, DeviceMemory, gamma
 from richobs.classes.layered import Listed
 from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.moments import UNIT_ROUNDOFF
 from richobs.core.types import Floats, Ints, Observations
 
 MEMBERS_AT_ONCE = 256  # networks that are evaluated at once
@@ -51,19 +49,6 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "Tanh": (),
     "Sigmoid": (),
     "Identity": (),
-}
-# Layers whose rounding on a device is bounded, beside Linear: Lipschitz constant, and units in the last place.
-BOUNDED: dict[str, tuple[float, float]] = {
-    "Linear": (1.0, 0.0),
-    "Flatten": (1.0, 0.0),
-    "ReLU": (1.0, 0.0),
-    "Identity": (1.0, 0.0),
-    "LeakyReLU": (1.0, 2.0),
-    "ELU": (1.0, 16.0),
-    "SiLU": (1.1, 16.0),
-    "GELU": (1.2, 32.0),
-    "Tanh": (1.0, 16.0),
-    "Sigmoid": (0.25, 16.0),
 }
 WITH_BIAS = ("Linear", "Conv2d", "LayerNorm")
 
@@ -167,16 +152,12 @@ class NetworkLevel(LevelClass):
         for i, shapes in enumerate(names):
             if shapes != names[0] or str(modules[i]) != str(modules[0]):
                 raise InvalidInput(f"network {i} is built differently from network 0; give them as two classes.")
-        template = copy.deepcopy(modules[0]).eval().double().to(device)
         try:
             parameters, buffers = torch.func.stack_module_state(list(modules))
         except RuntimeError as error:  # some in training and some not, or on several devices
             raise InvalidInput(f"these networks cannot be evaluated as one batch: {error}") from error
         stacked = {name: p.detach() for name, p in {**parameters, **buffers}.items()}
-
-        def evaluate(parameters: Mapping[str, Any], x: Any) -> Any:
-            return torch.func.functional_call(template, dict(parameters), (x,))
-
+        evaluate = _function_of(copy.deepcopy(modules[0]).to(device))
         self._set(evaluate, stacked, n_actions, value_range, as_floats, device, describe(modules[0]))
 
     @classmethod
@@ -254,41 +235,42 @@ class NetworkLevel(LevelClass):
         chosen = checked_members(members, self.size)
         given = np.ascontiguousarray(x, dtype=np.float64) if self.as_floats else np.ascontiguousarray(x)
         result = np.empty((len(chosen), len(x), self.n_actions))
-        batched = torch.func.vmap(self._evaluate, in_dims=(0, None))
         with torch.no_grad():
             for first in range(0, len(chosen), MEMBERS_AT_ONCE):
-                part = chosen[first : first + MEMBERS_AT_ONCE]
-                index = torch.as_tensor(part, device=self.device)
-                mine = {name: _doubled(p[index], torch) for name, p in self.parameters.items()}
+                part = torch.as_tensor(chosen[first : first + MEMBERS_AT_ONCE], device=self.device)
+                mine = {name: p[part] for name, p in self.parameters.items()}
                 for row in range(0, len(x), ROWS_AT_ONCE):
                     rows = torch.tensor(given[row : row + ROWS_AT_ONCE], device=self.device)
-                    out = as_array(batched(mine, rows))
-                    shape = (len(part), len(rows), self.n_actions)
-                    if tuple(out.shape) != shape:
-                        raise InvalidInput(
-                            f"a network must return [n, K] = {shape[1:]} values; it returned shape {tuple(out.shape[1:])}."
-                        )
-                    result[first : first + len(part), row : row + len(rows)] = np.asarray(out, dtype=np.float64)
+                    out = np.asarray(as_array(self.evaluated(mine, rows)), dtype=np.float64)
+                    result[first : first + len(part), row : row + len(rows)] = out
         return self.clipping(result, "a network")
 
-    def on_device(self, memory: DeviceMemory, /) -> "NetworksOnDevice | None":
-        """Returns the networks on a device; None where the rounding of a layer is not bounded, or they are Python code."""
-        plain = None if self.architecture is None else json.loads(self.architecture)
-        return NetworksOnDevice(self, plain, memory) if self.as_floats and plain and is_bounded(plain) else None
+    def evaluated(self, parameters: Mapping[str, Any], rows: Any) -> Any:
+        """Returns `[m, n, K]` the values of m networks with given parameters, not cut to the range.
+
+        Args:
+            parameters: names to tensors `[m, ...]`; they are used in double precision.
+            rows: tensor `[n, ...]` of observations.
+
+        Raises:
+            InvalidInput: a network returns another shape.
+        """
+        torch = pytorch()
+        doubled = {name: p.to(torch.float64) if p.is_floating_point() else p for name, p in parameters.items()}
+        out = torch.func.vmap(self._evaluate, in_dims=(0, None))(doubled, rows)
+        shape = (len(rows), self.n_actions)
+        if tuple(out.shape[1:]) != shape:
+            raise InvalidInput(
+                f"a network must return [n, K] = {shape} values; it returned shape {tuple(out.shape[1:])}."
+            )
+        return out
 
     def singleton(self, member: int, /) -> "NetworkLevel":
         """Returns the class that holds one of these networks."""
         (one,) = checked_members(np.array([member]), self.size)
-        result = NetworkLevel.__new__(NetworkLevel)
-        result._set(
-            self._evaluate,
-            {name: p[int(one) : int(one) + 1] for name, p in self.parameters.items()},
-            self.n_actions,
-            self.value_range,
-            self.as_floats,
-            self.device,
-            self.architecture,
-        )
+        result = copy.copy(self)
+        result.parameters = {name: p[int(one) : int(one) + 1] for name, p in self.parameters.items()}
+        result.clipping = Clipping(self.value_range)
         return result
 
     def to_arrays(self) -> Arrays:
@@ -331,111 +313,25 @@ class NetworkLevel(LevelClass):
         value_range: tuple[float, float],
         as_floats: bool,
     ) -> Self:
-        torch = pytorch()
         module = rebuilt(architecture)
         wanted = {name: tuple(p.shape) for name, p in module.state_dict().items()}
         given = {name: tuple(p.shape[1:]) for name, p in parameters.items()}
         if wanted != given or len({len(p) for p in parameters.values()}) != 1:
             raise InvalidInput(f"the parameters do not fit the architecture: {given} arrived and {wanted} are needed.")
-        template = module.eval().double()
-
-        def evaluate(parameters: Mapping[str, Any], x: Any) -> Any:
-            return torch.func.functional_call(template, dict(parameters), (x,))
-
         level = cls.__new__(cls)
-        level._set(evaluate, parameters, n_actions, value_range, as_floats, "cpu", architecture)
+        level._set(_function_of(module), parameters, n_actions, value_range, as_floats, "cpu", architecture)
         return level
+
+
+def _function_of(module: Any) -> Evaluate:
+    """Returns what a module computes in double precision, as a function of its parameters and observations."""
+    template, call = module.eval().double(), pytorch().func.functional_call
+    return lambda parameters, x: call(template, dict(parameters), (x,))
 
 
 def _at_least_single(tensor: Any) -> Any:
     """Returns numbers of half precision in single precision, which changes none of them; NumPy reads that."""
     return tensor.float() if tensor.is_floating_point() and tensor.element_size() < 4 else tensor
-
-
-def _doubled(tensor: Any, torch: Any) -> Any:
-    """Returns floating-point numbers in double precision; whole numbers stay as they are."""
-    return tensor.to(torch.float64) if tensor.is_floating_point() else tensor
-
-
-def is_bounded(description: list[Any]) -> bool:
-    """Whether `rounding_of` bounds the rounding of a network, described as `describe` does."""
-    kind, content = description
-    return all(is_bounded(part) for _, part in content) if kind == "Sequential" else kind in BOUNDED
-
-
-def rounding_of(
-    description: list[Any], parameters: Mapping[str, Any], size: Any, error: Any, prefix: str = ""
-) -> tuple[Any, Any]:
-    """Returns bounds on what layers compute and on its error, from bounds on what they are given.
-
-    A linear layer with rows of absolute sum L and k terms maps an error e to L e + gamma(k) (L size + |bias|). Every other
-    layer is a function with a known Lipschitz constant, evaluated up to a few units in the last place.
-
-    Args:
-        description: of the network, or a part of it.
-        parameters: names to tensors `[N, ...]`.
-        size: `[N]` largest |number| that is given to each network.
-        error: `[N]` largest error of such a number.
-        prefix: of the names of this part's parameters.
-    """
-    kind, content = description
-    if kind == "Sequential":
-        for name, part in content:
-            size, error = rounding_of(part, parameters, size, error, f"{prefix}{name}.")
-        return size, error
-    if kind == "Linear":
-        weight, bias = parameters[prefix + "weight"].double().abs(), parameters.get(prefix + "bias")
-        row = weight.sum(dim=2).amax(dim=1)
-        most = row * size + (0.0 if bias is None else bias.double().abs().amax(dim=1))
-        error = row * error + gamma(weight.shape[2] + 2) * most
-        return most + error, error
-    steepest, few = BOUNDED[kind]
-    slope = max(steepest, abs(content.get("negative_slope", 0.0)), abs(content.get("alpha", 0.0)))
-    return slope * size + 1.0, slope * error + few * UNIT_ROUNDOFF * (slope * size + 1.0)
-
-
-class NetworksOnDevice(DeviceLevel):
-    """Networks on a device, a few at a time as one batch."""
-
-    def __init__(self, level: NetworkLevel, description: list[Any], memory: DeviceMemory):
-        """Sends the parameters to the device."""
-        super().__init__(memory)
-        self.level, self.description = level, description
-        self.size, self.n_actions = level.size, level.n_actions
-        self.largest = max(abs(v) for v in level.value_range)
-        self.parameters = {name: p.to(memory.device) for name, p in level.parameters.items()}
-        self._widest = max(int(np.prod(p.shape[1:2])) for p in self.parameters.values())
-
-    def prepared(self, batch: DeviceBatch) -> Any:
-        """Returns the observations."""
-        return batch.doubles(self.memory)
-
-    def error(self, rows: Any) -> float:
-        """Returns a bound on the error of every value."""
-        torch = self.memory.torch
-        size = torch.full((self.size,), float(rows.abs().max()), dtype=torch.float64, device=self.memory.device)
-        return float(rounding_of(self.description, self.parameters, size, torch.zeros_like(size))[1].max()) * (1 + 1e-9)
-
-    def values(self, rows: Any, members: Any) -> Any:
-        """Returns `[N, m, K]` values."""
-        torch = self.memory.torch
-        chosen = {name: p[members] for name, p in self.parameters.items()}
-        size = len(next(iter(chosen.values())))
-        step = max(1, self.memory.values_at_once // max(1, len(rows) * self._widest))
-        batched = torch.func.vmap(self.level._evaluate, in_dims=(0, None))
-        shape = (len(rows), self.n_actions)
-        result = torch.empty((size, *shape), dtype=torch.float64, device=self.memory.device)
-        for first in range(0, size, step):
-            mine = {name: _doubled(p[first : first + step], torch) for name, p in chosen.items()}
-            out = batched(mine, rows)
-            if tuple(out.shape[1:]) != shape:
-                raise InvalidInput(
-                    f"a network must return [n, K] = {shape} values; it returned shape {tuple(out.shape[1:])}."
-                )
-            result[first : first + step] = out
-        low, high = self.level.value_range
-        self.level.clipping.note(result.numel(), int(((result < low) | (result > high)).sum()))
-        return result.clamp_(low, high)
 
 
 class Networks(Listed):

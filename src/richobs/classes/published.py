@@ -7,7 +7,7 @@ else, and planning in it would give false values. Shapes: S states, K actions, B
 import math
 import operator
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,10 +109,7 @@ def check_played(
                 steps += 1
                 shown, reward, terminated, truncated, _ = env.step(a + first_action)
                 ends = bool(terminated)
-                law: dict[Seen, float] = {}
-                for p, to, r, done in outcomes[s][a]:
-                    key = (0 if done else int(to), float(r), bool(done))
-                    law[key] = law.get(key, 0.0) + float(p)
+                law = law_of(outcomes[s][a])
                 after = 0 if ends else _state(env, shown, len(outcomes))
                 _compare(env, accounts, f"action {a} in state {s}", (s, a), law, (after, float(reward), ends))
                 if truncated and not ends and level + 1 < horizon:
@@ -123,6 +120,16 @@ def check_played(
                 if ends or truncated:
                     break
                 s = after
+
+
+def law_of(outcomes: Iterable[Outcome]) -> dict[Seen, float]:
+    """Returns the probability of everything that can be seen; equal outcomes are added up, padding is left out."""
+    law: dict[Seen, float] = {}
+    for p, to, r, done in outcomes:
+        if p:
+            key = (0 if done else int(to), float(r), bool(done))
+            law[key] = law.get(key, 0.0) + float(p)
+    return law
 
 
 def best_actions(probability: Floats, to: Ints, reward: Floats, done: Mask, horizon: int) -> Ints:

@@ -24,8 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.classes.base import UNIT
-from richobs.classes.codecs import digest_of, read_parts, write_parts
+from richobs.classes.base import UNIT, digest_of, read_parts, write_parts
 from richobs.classes.dynamics import as_model, sparse_outcomes
 from richobs.classes.family import Family, Told
 from richobs.classes.layered import Listed

@@ -1,4 +1,4 @@
-"""Tables: functions on finitely many observations, listed value by value."""
+"""Tables: functions on finitely many observations, listed value by value, and constants, which ignore the observation."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
@@ -12,17 +12,17 @@ from richobs.classes.base import (
     LevelClass,
     checked_members,
     checked_range,
+    codec,
     range_arrays,
     range_from,
     range_words,
 )
-from richobs.classes.codecs import codec
-from richobs.classes.device import DeviceBatch, DeviceLevel, DeviceMemory
 from richobs.classes.layered import Listed
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Observations
+from richobs.stats import grouping
 from richobs.stats.bets import ZETA
 
 BLOCK = 16_384  # tables that are converted at once
@@ -99,10 +99,6 @@ class TableLevel(LevelClass):
         top = self.tables.max(axis=2)
         return top.min(axis=1).astype(np.float64), top.max(axis=1).astype(np.float64)
 
-    def on_device(self, memory: DeviceMemory, /) -> "TablesOnDevice":
-        """Returns the tables on a device."""
-        return TablesOnDevice(self, memory)
-
     def singleton(self, member: int, /) -> "TableLevel":
         """Returns the class that holds one of these tables."""
         one = checked_members(np.array([member]), self.size)
@@ -120,28 +116,70 @@ class TableLevel(LevelClass):
         return cls(arrays["tables"], codebook, value_range=range_from(arrays))
 
 
-class TablesOnDevice(DeviceLevel):
-    """Tables on a device: values are looked up, so they are exact. Observations are numbered on the CPU."""
+@codec
+class Constants(LevelClass):
+    """Functions whose values depend on the action alone; their greedy policies play one action whatever they see."""
 
-    def __init__(self, level: TableLevel, memory: DeviceMemory):
-        """Sends the tables to the device."""
-        super().__init__(memory)
-        self.level = level
-        self.size, self.n_actions = level.size, level.n_actions
-        self.largest = max(abs(v) for v in level.value_range)
-        self.tables = memory.keep(level.tables)
+    values_are_checked = True
 
-    def prepared(self, batch: DeviceBatch) -> Any:
-        """Returns `[m]` the number of each observation."""
-        return self.memory.send(self.level.codebook.encode(batch.array))
+    code = "constant"
 
-    def values(self, rows: Any, members: Any) -> Any:
-        """Returns `[N, m, K]` values."""
-        return self.tables[members][:, rows].double()
+    @refuse_unusable
+    def __init__(self, table: ArrayLike):
+        """Takes `[N, K]` the value of each action under each function, in [0, 1]."""
+        self.table = real_array(table)
+        if self.table.ndim != 2 or 0 in self.table.shape:
+            raise InvalidInput(f"constants must be [N, K] with every size at least 1; got shape {self.table.shape}.")
+        bad = ~((self.table >= 0) & (self.table <= 1))  # NaN included
+        if bad.any():
+            n, a = np.unravel_index(int(bad.argmax()), bad.shape)
+            raise InvalidInput(f"function {n} has value {self.table[n, a]} at action {a}; values must lie in [0, 1].")
 
-    def error(self, rows: Any) -> float:
-        """Returns 0."""
-        return 0.0
+    @property
+    def size(self) -> int:
+        """Number of functions N."""
+        return self.table.shape[0]
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return self.table.shape[1]
+
+    def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
+        return np.repeat(self.table[checked_members(members, self.size)][:, None, :], len(x), axis=1)
+
+    def kinds(self, members: Ints, action: int, /) -> tuple[Ints, Ints]:
+        """Groups members that agree on `action` and on max_a f.
+
+        Returns:
+            One member of each group, and `[len(members)]` the group of each.
+        """
+        chosen = self.table[members]
+        place, group = grouping.kinds(chosen[:, action], chosen.max(axis=1))
+        return members[place], group
+
+    def value_bounds(self) -> tuple[Floats, Floats]:
+        """Returns `[N]` max_a f twice: it is the same at every x."""
+        best = self.table.max(axis=1)
+        return best, best
+
+    def reads(self, member: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
+        """Returns (): no coordinate is looked at."""
+        return ()
+
+    def singleton(self, member: int, /) -> "Constants":
+        """Returns the class that holds one of these functions."""
+        return Constants(self.table[checked_members(np.array([member]), self.size)])
+
+    def to_arrays(self) -> Arrays:
+        """Returns `values` `[N, K]`."""
+        return {"values": self.table}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the class that `to_arrays` took apart."""
+        return cls(arrays["values"])
 
 
 class Tables(Listed):

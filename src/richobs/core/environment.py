@@ -106,7 +106,7 @@ def declared_by(env: object) -> Declared:
         if alone:
             raise InvalidInput(
                 f"{type(env).__name__} has the attribute {alone[0]!r}, which richobs reads from `declared` alone. Write "
-                f"declared = richobs.Declared({alone[0]}=...), or declared = richobs.Declared() where it means something else."
+                f"declared = richobs.Declared({alone[0]}=...), or richobs.Declared() where it means something else."
             )
         return NOTHING_DECLARED
     if not isinstance(declared, Declared):

@@ -86,8 +86,8 @@ class FunctionClass(Protocol):
         ...
 
 
-class SameMembers:
-    """The base of a class whose member i is member i of another class, changed or computed otherwise."""
+class FunctionsAround:
+    """A class of functions that asks another one for everything; a subclass says what differs."""
 
     def __init__(self, own: FunctionClass):
         """Takes the other class."""
@@ -115,7 +115,7 @@ class SameMembers:
 
     @property
     def digest(self) -> str | None:
-        """The digest of the other class."""
+        """SHA-256 of what the class consists of; None where it is made of Python code."""
         return self.own.digest
 
     def level_size(self, level: int, /) -> int:
@@ -126,12 +126,16 @@ class SameMembers:
         """Returns `[N, n, K]` the values at `x` of all members at `level`, or of those listed in `members`."""
         return self.own.values(level, x, members)
 
+    def moments(self, level: int, batch: Batch, members: Ints | None = None, /) -> Moments:
+        """Returns the moments of a batch at `level`, of all members or of those listed."""
+        return self.own.moments(level, batch, members)
+
     def kinds(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
-        """Groups members that agree on `action` and on max_a f at every observation, as the other class does."""
+        """Groups members that agree on `action` and on max_a f at every observation."""
         return self.own.kinds(level, members, action)
 
     def value_bounds(self, level: int, /) -> tuple[Floats, Floats]:
-        """Returns `[N]` the smallest and the largest value that max_a f(x, a) takes for the members of `level`."""
+        """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x, for the members of `level`."""
         return self.own.value_bounds(level)
 
     def value_range(self, level: int, /) -> tuple[float, float]:

@@ -9,10 +9,12 @@ risk is right to a few units in its last place.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from richobs.core.errors import PrecisionError
+from richobs.core.steps import distinct
 from richobs.core.types import Floats, Ints, Observations
 
 PRECISION = 100  # a threshold must exceed the rounding of what it is compared with by this factor
@@ -64,10 +66,7 @@ class Batch:
 
 def _grouped(x: Observations) -> tuple[Observations, Ints]:
     """Returns the distinct observations and which of them each sample is; vectors are left as they are."""
-    if x.ndim == 1 and x.dtype.kind in "iu":
-        rows, row = np.unique(x, return_inverse=True)
-        return rows, row
-    return x, np.arange(len(x))
+    return distinct(x) if x.ndim == 1 and x.dtype.kind in "iu" else (x, np.arange(len(x)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +184,23 @@ def _merged(mean: Floats, var: Floats, mean2: Floats, var2: Floats, w: Floats | 
     """Returns mean and variance of a mixture with weight `w` on the second part."""
     gap = mean2 - mean
     return mean + w * gap, (1 - w) * var + w * var2 + w * (1 - w) * gap**2
+
+
+def moments_of_cases(share: Any, value: Any, gain: Any = 0.0, centre: Any = 0.0, spread: Any = 0.0) -> tuple[Any, Any]:
+    """Returns `[N]` mean and variance of u = value - r for functions that distinguish few cases of a sample.
+
+    Arrays of NumPy or tensors of PyTorch. The rounding error of a variance is about 1e-15.
+
+    Args:
+        share: `[C, N]` share of the samples in each case.
+        value: `[C, N]` the value there.
+        gain: `[C, N]` sum of (r - `centre`) over the samples in each case, each with its share; 0 where no reward counts.
+        centre: mean of r.
+        spread: variance of r.
+    """
+    mean = (share * value).sum(0) - centre
+    about = value - centre - mean  # u about its mean is about - (r - centre)
+    return mean, (share * about**2 - 2 * about * gain).sum(0) + spread
 
 
 def check_rounding(rounding: float, threshold: float) -> None:

@@ -5,13 +5,13 @@ import dataclasses
 import inspect
 import itertools
 import math
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from richobs.core.arguments import real_number, whole_number
-from richobs.core.device import check_device_name
 from richobs.core.errors import InvalidInput
 from richobs.core.events import fits
 from richobs.core.executors import checked_workers
@@ -19,6 +19,7 @@ from richobs.core.problem import checked_accuracy
 
 LARGEST_COUNT = 2**63 - 1  # of episodes and states: what an integer of NumPy holds
 LONGEST_CALL = 1e8  # seconds: what alarms and waits take
+DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 MAY_CHANGE = frozenset({"max_episodes", "workers"})  # a stored run may go on with other values
 
 
@@ -185,3 +186,13 @@ def field_docs(config: type[Any]) -> dict[str, str]:
         for line, text in itertools.pairwise(body)
         if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr)
     }
+
+
+def check_device_name(name: object) -> None:
+    """Raises `InvalidInput` where `name` is not None, "cpu", "cuda" or "cuda:1"; whether it is there is not asked."""
+    if name is None or (isinstance(name, str) and DEVICE.fullmatch(name)):
+        return
+    raise InvalidInput(
+        f"device must be 'cuda', 'cuda:1' (the second one) or 'cpu' (the same code without a GPU); got {name!r}. Leave it "
+        "out to compute with NumPy."
+    )

@@ -19,7 +19,7 @@ import numpy as np
 from richobs.core.environment import Environment, Episodes, checked_episodes, step_range
 from richobs.core.errors import InvalidInput, Rejected, RewardRangeError
 from richobs.core.events import Event, event
-from richobs.core.functions import FunctionClass, SameMembers, ValueFunction
+from richobs.core.functions import FunctionClass, FunctionsAround, ValueFunction
 from richobs.core.moments import Batch, Moments
 from richobs.core.policies import TIE, Policy, greedy_actions
 from richobs.core.problem import Problem, Truth
@@ -244,7 +244,7 @@ class UnitFunction:
         return unit_values(self.own.values(level, x), self.units, level)
 
 
-class UnitFunctions(SameMembers):
+class UnitFunctions(FunctionsAround):
     """A class of functions in unit scale; member i is member i of the class in its own units."""
 
     def __init__(self, own: FunctionClass, units: Units):

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from richobs.classes.layered import ByLevel
-from richobs.classes.on_device import OnDevice
 from richobs.core.environment import Environment, Episodes, check_obeyed, check_rewards, checked_episodes, declared_by
 from richobs.core.errors import InvalidFile, Rejected, WorkerFailed
 from richobs.core.executors import Spec, Workers, can_limit, time_limit
@@ -29,6 +28,7 @@ from richobs.core.policies import Policy
 from richobs.core.randomness import keyed_generator
 from richobs.core.recorded import episodes_digest
 from richobs.core.units import UnitEnvironment, UnitFunctions
+from richobs.device.classes import OnDevice
 from richobs.engines.answers import pack_episodes, unpack_episodes
 from richobs.engines.independence import Watch
 from richobs.engines.play import Log

@@ -6,7 +6,7 @@ Run, certificate, page, terminal and command line ask the learner about itself; 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from richobs.core.errors import InvalidInput
@@ -97,6 +97,24 @@ class NoTuning:
     """The tuning of a learner that has nothing to tune."""
 
 
+@dataclass(frozen=True)
+class Traits:
+    """How a learner behaves, for those who run it and show what it did; the defaults are those of most learners."""
+
+    claims: bool = True  # whether a run can end with a guarantee; False: it claims nothing, however well it did
+    near_best_sequence: bool = False  # whether a guarantee compares with the best action sequence, not with V*
+    counts: bool = False  # whether the engine `auto` counts where the process is written down
+    level_work: int = 1_000  # microseconds that a request takes at each level, about; `verify` counts them
+    keeps_bounds: bool = False  # whether progress carries U and W
+    tests_pairs: bool = False  # whether a path in its events ends with the action that was tested
+    knows_threshold: bool = False  # whether it can stop once a policy is worth a threshold, or none can be
+    reads_recorded: bool = False  # whether episodes that were played before are evidence for it
+    levels_share_episodes: bool = False  # whether an episode along a path counts at every level it passes
+    purposes: Mapping[str, str] = field(
+        default_factory=dict
+    )  # those of its episodes that no event of the name explains
+
+
 class Learner(ABC):
     """The base of all learners: facts about itself, and three things it can do.
 
@@ -111,22 +129,7 @@ class Learner(ABC):
     promises: ClassVar[Promise]
     costs: ClassVar[str]  # how its episodes grow, in words
     Tuning: ClassVar[type] = NoTuning  # a frozen dataclass, a sentence under each field
-    claims: ClassVar[bool] = (
-        True  # whether a run can end with a guarantee; False: it claims nothing, however well it did
-    )
-    near_best_sequence: ClassVar[bool] = (
-        False  # whether a guarantee compares with the best action sequence, not with V*
-    )
-    counts: ClassVar[bool] = False  # whether the engine `auto` counts where the process is written down
-    level_work: ClassVar[int] = 1_000  # microseconds that a request takes at each level, about; `verify` counts them
-    keeps_bounds: ClassVar[bool] = False  # whether progress carries U and W
-    tests_pairs: ClassVar[bool] = False  # whether a path in its events ends with the action that was tested
-    knows_threshold: ClassVar[bool] = False  # whether it can stop once a policy is worth a threshold, or none can be
-    reads_recorded: ClassVar[bool] = False  # whether episodes that were played before are evidence for it
-    purposes: ClassVar[
-        Mapping[str, str]
-    ] = {}  # purposes of its episodes that no event of the same name explains, in words
-    levels_share_episodes: ClassVar[bool] = False  # whether an episode along a path counts at every level it passes
+    traits: ClassVar[Traits] = Traits()
 
     def tuning(self, settings: Settings) -> Any:
         """Returns the numbers that this learner is tuned with, an instance of `Tuning`."""
@@ -145,11 +148,11 @@ class Learner(ABC):
         """
         self.tuning(settings)
         self.check_needs(problem, settings)
-        if settings.threshold is not None and not self.knows_threshold:
+        if settings.threshold is not None and not self.traits.knows_threshold:
             raise InvalidInput(
                 f"the learner {self.name!r} cannot stop at a threshold. Use learner='betting', or leave `threshold` out."
             )
-        if problem.recorded is not None and not self.reads_recorded:
+        if problem.recorded is not None and not self.traits.reads_recorded:
             raise InvalidInput(
                 f"the learner {self.name!r} cannot use recorded episodes: its tests need episodes that it asked for itself. "
                 "Use learner='betting', or leave `episodes` out."

@@ -13,7 +13,6 @@ from typing import Any, cast
 import numpy as np
 
 from richobs.core.arguments import file_path
-from richobs.core.device import DTYPE
 from richobs.core.environment import Environment
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.files import json_fault, read_json, write_atomically
@@ -24,6 +23,7 @@ from richobs.core.problem import Problem, as_problem
 from richobs.core.recorded import episodes_digest
 from richobs.core.settings import Settings
 from richobs.core.version import __version__
+from richobs.device.levels import DTYPE
 from richobs.learners.base import Finding
 from richobs.runs.prepare import NUMBERS, claim_row, units_part
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.core.device import torch_device
 from richobs.core.environment import real_episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Progress
@@ -21,6 +20,7 @@ from richobs.core.policies import SavablePolicy
 from richobs.core.problem import SMALLEST, Problem
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitFunctions, Units, has_unit_rewards, units_missing, units_of
+from richobs.device.levels import torch_device
 from richobs.engines import engine_kind
 from richobs.learners import Finding, Learner, learner
 from richobs.learners.base import unit_rewards
@@ -175,7 +175,7 @@ def engine_name(problem: Problem, learner: Learner, settings: Settings) -> str:
     """Returns who plays: "auto" counts where the process is written down and the learner prefers that."""
     if settings.engine != "auto":
         return settings.engine
-    return "counted" if problem.process is not None and learner.counts else "stream"
+    return "counted" if problem.process is not None and learner.traits.counts else "stream"
 
 
 def is_simulated(problem: Problem) -> bool:

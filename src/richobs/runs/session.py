@@ -9,7 +9,6 @@ import os
 from concurrent.futures import Executor
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.classes.on_device import OnDevice
 from richobs.core.environment import declared_by, real_episodes
 from richobs.core.errors import CallTooLong, EpisodeLimit, Rejected, RunStopped, WorkerFailed
 from richobs.core.events import Callback, Event, Progress
@@ -21,6 +20,7 @@ from richobs.core.randomness import derived_seed
 from richobs.core.recorded import episodes_digest
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitEnvironment, UnitsChosen
+from richobs.device.classes import OnDevice
 from richobs.engines import Calls, Play, engine_kind
 from richobs.engines.independence import Watch
 from richobs.engines.play import Log

@@ -483,7 +483,9 @@ class _Sender:
 
     def _new_pool(self) -> ProcessPoolExecutor:
         context: BaseContext = multiprocessing.get_context("spawn")
-        if self._modules is not None and sys.platform == "linux":  # it has imported the modules, and forks in milliseconds
+        if (
+            self._modules is not None and sys.platform == "linux"
+        ):  # it has imported the modules, and forks in milliseconds
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload(self._modules)
         each = None if self._modules is None else 1

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from richobs.core.arguments import whole_number
-from richobs.core.device import has_device
 from richobs.core.environment import Environment
 from richobs.core.errors import InvalidInput, RichObsError
 from richobs.core.events import Callback
@@ -19,6 +18,7 @@ from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Out
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import ROLLOUTS, Problem, as_problem
 from richobs.core.version import __version__
+from richobs.device.levels import has_device
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.runs.certificate import Certificate, Verification, certify, recorded_words
@@ -93,7 +93,7 @@ def work_of(certificate: Certificate, problem: Problem | Environment, functions:
         H,
         counted,
         values,
-        request=H * chosen.level_work + read,
+        request=H * chosen.traits.level_work + read,
         episode=0 if counted else H + values // EPISODES_AT_ONCE,
         once=values + (ROLLOUTS * H if process is None and given.knows_optimum else 0),
     )
@@ -263,7 +263,7 @@ def _findings(
     yield Finding("run", wrong is None, wrong or f"{len(outcome.trace)} tests drawn again agree {agreed}")
     if given.knows_optimum:
         result = certificate.content["result"]
-        yield from claim_findings(result, given, outcome.policy, settings.delta, chosen.near_best_sequence)
+        yield from claim_findings(result, given, outcome.policy, settings.delta, chosen.traits.near_best_sequence)
 
 
 def claim_findings(

@@ -323,7 +323,7 @@ class RunView:
         """What stands in the place of the bounds, where there are none."""
         if any(step.upper is not None and step.lower is not None for step in self.run.steps):
             return ""
-        if self.learner.keeps_bounds:
+        if self.learner.traits.keeps_bounds:
             return "This run has no bounds yet."
         promise = self.learner.promises.words.rstrip(".")
         return f"The learner {self.learner.name} computes no bounds while it runs. What it promises: {promise}."
@@ -334,7 +334,7 @@ class RunView:
         total = self.run.ledger.total
         questions = {event.kind: event.question for event in self.events}
         rows = [
-            (f"{phase}: {purpose}", questions.get(purpose, self.learner.purposes.get(purpose, "")), n, False)
+            (f"{phase}: {purpose}", questions.get(purpose, self.learner.traits.purposes.get(purpose, "")), n, False)
             for (phase, purpose), (_, n) in self.run.ledger.by("phase", "purpose").items()
         ]
         rows.append(("all episodes", "", total, False))
@@ -405,7 +405,7 @@ class RunView:
             if not entry.path and entry.purpose in of_policies:
                 continue
             end = len(entry.path)
-            seen = range(end) if self.learner.levels_share_episodes and entry.path else (end,)
+            seen = range(end) if self.learner.traits.levels_share_episodes and entry.path else (end,)
             for level in seen:
                 if level < len(episodes):
                     episodes[level] += entry.episodes

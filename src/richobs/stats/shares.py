@@ -5,7 +5,6 @@ that were really spent, and the certificate is made from them.
 """
 
 import math
-from typing import Protocol
 
 from richobs.core.errors import Overspent
 from richobs.core.outcome import Claim
@@ -13,14 +12,6 @@ from richobs.core.types import Path
 
 ROUNDING = 1e-12  # relative excess that adding up parts may show in float64
 SERIES = 2.1098  # sum over j >= 1 of 1 / ((j + 1) log(j + 1)^2), rounded up
-
-
-class Spendable(Protocol):
-    """What a bound takes: the probability with which the bound may fail."""
-
-    def spend(self) -> float:
-        """Returns the probability with which the statement may be false."""
-        ...
 
 
 class Supposed:
@@ -102,7 +93,7 @@ class Share:
         """
         if not self._is_used():
             raise Overspent(f"a claim was written on {self!r}, of which nothing was spent.")
-        if any(share._claimed for share in self._family()):
+        if any(share._claimed for share in (*self._ancestors(), *self._below())):  # a claim there counts the same share
             raise Overspent(f"two claims were written on {self!r}: {kind!r} needs a share of its own.")
         self._claimed = True
         self._book.append(Claim(kind, path, n, self.amount, value))
@@ -113,13 +104,14 @@ class Share:
         Raises:
             Overspent: a share was spent and no claim says on what.
         """
-        silent = [share for share in self._leaves() if share._spent and not any(s._claimed for s in share._ancestors())]
+        spent = [share for share in (self, *self._below()) if share._spent]
+        silent = [share for share in spent if not any(s._claimed for s in share._ancestors())]
         if silent:
             raise Overspent(f"{silent[0]!r} was spent, and no claim says on what.")
         return tuple(self._book)
 
     def _is_used(self) -> bool:
-        return self._spent or any(part._is_used() for part in self._parts)
+        return any(share._spent for share in (self, *self._below()))
 
     def _ancestors(self) -> list["Share"]:
         """Returns this share and all that it is a part of."""
@@ -128,24 +120,12 @@ class Share:
             line.append(parent)
         return line
 
-    def _leaves(self) -> list["Share"]:
-        """Returns every share below this one that has no parts."""
-        open_, leaves = [self], []
-        while open_:
-            share = open_.pop()
-            open_ += share._parts
-            if not share._parts:
-                leaves.append(share)
-        return leaves
+    def _below(self) -> list["Share"]:
+        """Returns every share that is a part of this one, or of a part of it."""
+        return [share for part in self._parts for share in (part, *part._below())]
 
-    def _family(self) -> list["Share"]:
-        """Returns the shares that a claim on this one would count twice: those above and those below."""
-        below, open_ = [], list(self._parts)
-        while open_:
-            share = open_.pop()
-            below.append(share)
-            open_ += share._parts
-        return self._ancestors() + below
+
+Spendable = Share | Supposed  # what a bound takes: `spend` returns the probability with which the bound may fail
 
 
 class Series:

@@ -357,7 +357,7 @@ def plan_arena(
                 cells.append(Cell(folder_name(told, seed), own, dataclasses.replace(settings, seed=seed), told))
     cells.sort(key=lambda cell: cell.settings.seed)  # a contest that is stopped has fewer seeds, not fewer worlds
     given = {c.name: c.given() for c in entered}
-    silent = frozenset(c.name for c in entered if not learner(c.learner).claims)
+    silent = frozenset(c.name for c in entered if not learner(c.learner).traits.claims)
     return Contest(Arena(asked.epsilon, asked.delta, budget, given, silent, tuple(absent)), tuple(cells))
 
 
@@ -510,7 +510,9 @@ class Judge:
         value = self.value(outcome.policy, LAST)
         best, good = self.problem.optimal_value, self.is_good(value)
         is_false = best - value.high > outcome.epsilon + TOLERANCE if outcome.guaranteed else None
-        if is_false and chosen.near_best_sequence:  # true of the best action sequence, perhaps; it says nothing of V*
+        if (
+            is_false and chosen.traits.near_best_sequence
+        ):  # true of the best action sequence, perhaps; it says nothing of V*
             said, is_false = False, None
             run = dataclasses.replace(run, said=None)
         if good:
@@ -518,7 +520,7 @@ class Judge:
         elif is_false:
             fate = FALSE
         else:
-            fate = NOTHING if chosen.claims or outcome.remarks else SILENT
+            fate = NOTHING if chosen.traits.claims or outcome.remarks else SILENT
         since = self.since if self.looks and self.since is not None else outcome.episodes
         return dataclasses.replace(
             run,

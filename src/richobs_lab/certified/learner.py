@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from richobs import Learner, Outcome, Problem, Settings
 from richobs.core.events import Callback
 from richobs.core.outcome import LOWER, UPPER, StopReason
 from richobs.core.problem import SMALLEST
 from richobs.core.queries import Engine
-from richobs.learners.base import Finding, Promise, deterministic_transitions, unit_rewards
+from richobs.learners.base import Finding, Promise, Traits, deterministic_transitions, unit_rewards
 from richobs.learners.handing_over import Fallback
 from richobs.learners.lsvee.algorithm import lsvee
 from richobs.learners.lsvee.constants import PaperConstants
-from richobs.learners.lsvee.learner import bound_on_states
+from richobs.learners.printed import bound_on_states
 from richobs.learners.similar import similar_worlds
 from richobs_lab.certified.plan import CertifiedPlan
 from richobs_lab.certified.search import ASSUMPTIONS, NARROWER, certified
@@ -39,14 +39,16 @@ class Certified(Learner):
         "A few thousand episodes on locks, 10^4 to 10^5 where wrong functions are off by little; it needs no n_states."
     )
     Tuning = Tuning
-    keeps_bounds = True
-    tests_pairs = True
-    levels_share_episodes = True
-    purposes: ClassVar[dict[str, str]] = {
-        "pilot": "choosing what to test",
-        "batch": "the tests themselves",
-        "root value": "the best value",
-    }
+    traits = Traits(
+        keeps_bounds=True,
+        tests_pairs=True,
+        levels_share_episodes=True,
+        purposes={
+            "pilot": "choosing what to test",
+            "batch": "the tests themselves",
+            "root value": "the best value",
+        },
+    )
 
     def fallback_constants(self, problem: Problem, settings: Settings) -> PaperConstants | None:
         """Returns the numbers of LSVEE as printed where it takes over from the search; None where it cannot.

@@ -11,9 +11,9 @@ from richobs import FunctionClass, InvalidInput, LearnedPolicy, Progress
 from richobs.core.events import Callback, Event
 from richobs.core.queries import Engine
 from richobs.core.types import Floats, Ints, Member, Path
-from richobs.spaces import VersionSpace, version_space
 from richobs.stats.shares import Series, Share
 from richobs_lab.certified import bounds
+from richobs_lab.certified.survivors import Survivors, survivors
 
 PHASE = "certified"
 RELATIVE = 0.8  # share of an elimination's delta that goes to the relative test; the absolute one gets the rest
@@ -79,7 +79,7 @@ class CertifiedSearch:
     notify: Callback
     tuning: Tuning
     bounds: Bounds
-    space: VersionSpace = field(init=False)
+    space: Survivors = field(init=False)
     low: list[Floats] = field(init=False)  # per level [N] smallest and
     high: list[Floats] = field(init=False)  # largest value of max_a f
     b: float = field(init=False)  # largest value in the class
@@ -101,7 +101,7 @@ class CertifiedSearch:
 
     def __post_init__(self) -> None:
         H = self.functions.horizon
-        self.space = version_space(self.functions)
+        self.space = survivors(self.functions)
         self.low, self.high = (list(t) for t in zip(*(self.functions.value_bounds(h) for h in range(H)), strict=True))
         self.b = max(float(high.max()) for high in self.high)
         self.root_upper, self.root_guess = self.high[0].copy(), self.high[0].copy()

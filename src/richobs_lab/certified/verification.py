@@ -11,9 +11,9 @@ from richobs.core.moments import Moments
 from richobs.core.outcome import LOWER, UPPER
 from richobs.core.queries import Query
 from richobs.core.types import Member
-from richobs.stats.seals import Sealed
 from richobs.stats.shares import Looks, Supposed
 from richobs_lab.certified.events import CandidateVerified
+from richobs_lab.certified.seals import Sealed
 from richobs_lab.certified.state import LARGEST, PHASE, Candidate, CertifiedSearch
 
 GROWTH = 4 / 3  # of the rollouts from look to look

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from richobs.core.files import write_atomically
 from richobs.show.palette import INK, LIGHT
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Plain, Statement
 
 if TYPE_CHECKING:

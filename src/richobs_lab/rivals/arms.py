@@ -13,7 +13,7 @@ from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Path
-from richobs.learners.base import Need, Promise, unit_rewards
+from richobs.learners.base import Need, Promise, Traits, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds
 from richobs_lab.rivals.tabular import near_optimal
 
@@ -164,8 +164,7 @@ class BestArmLearner(Learner):
             "depends on the state alone; otherwise the best action sequence takes the place of the best policy",
         ),
     )
-    near_best_sequence = True
-    counts = True
+    traits = Traits(near_best_sequence=True, counts=True)
 
     @abstractmethod
     def choose(self, arms: Arms, settings: Settings, rng: np.random.Generator) -> Choice:

@@ -16,7 +16,7 @@ from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
 from richobs.core.queries import Engine
 from richobs.core.types import Floats
-from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs.stats.bounds import kl_upper
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import (
@@ -184,7 +184,7 @@ class BpiUcrl(Learner):
         ("what is seen is the state",),
     )
     costs = "Of order S A H^3/epsilon^2 (log(1/delta) + S) episodes, with totals in [0, 1]."
-    counts = True
+    traits = Traits(counts=True)
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns what enters its bounds; how many episodes they need is not known before."""

@@ -12,7 +12,7 @@ from richobs import Learner, Outcome, Problem, Settings, TabularProcess
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
 from richobs.core.queries import Engine
-from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import (
     PROCESS,
@@ -134,7 +134,7 @@ class DelayedQ(Learner):
         "At most P (1 + 9 P H / epsilon) attempts of m visits, P the number of (level, state, action) triples and m of "
         "order H^2/epsilon^2."
     )
-    counts = True
+    traits = Traits(counts=True)
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns m and epsilon_1."""

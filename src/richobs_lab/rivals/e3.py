@@ -20,7 +20,7 @@ from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
 from richobs.core.queries import Engine
 from richobs.core.types import Floats
-from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.rmax import enough_visits, printed_visits
 from richobs_lab.rivals.tabular import (
@@ -140,7 +140,7 @@ class E3(Learner):
         ("what is seen is the state",),
     )
     costs = "At most (level, state, action) triples times m where transitions are deterministic; m as for R-max."
-    counts = True
+    traits = Traits(counts=True)
 
     def visits(self, problem: Problem, settings: Settings) -> int:
         """Returns m."""

@@ -11,8 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.classes.base import Arrays, LevelClass, checked_members
-from richobs.classes.codecs import codec
+from richobs.classes.base import Arrays, LevelClass, checked_members, codec
 from richobs.core.arguments import real_array
 from richobs.core.errors import InvalidInput
 from richobs.core.policies import greedy_actions

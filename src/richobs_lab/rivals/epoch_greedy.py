@@ -18,7 +18,7 @@ from richobs.core.outcome import StopReason
 from richobs.core.policies import greedy_actions
 from richobs.core.queries import Engine, Query
 from richobs.core.types import Member
-from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds
 from richobs_lab.rivals.tabular import refuse_counts
 
@@ -69,7 +69,7 @@ class EpochGreedy(Learner):
     )
     costs = "As many episodes as it is told to play (tuning `episodes`)."
     Tuning = EpochGreedyTuning
-    claims = False
+    traits = Traits(claims=False)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""

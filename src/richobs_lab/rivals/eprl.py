@@ -25,7 +25,7 @@ from richobs.core.events import Callback
 from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine, LevelSteps, Query
 from richobs.core.types import Floats, Mask, Path
-from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs.stats.bounds import kl_upper
 from richobs_lab.rivals.latent_states import KNOWN_MOVES, Moves, moves_of
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
@@ -209,8 +209,7 @@ class Eprl(Learner):
         ),
     )
     costs = "About 1/max(gap, epsilon)^2 visits of every pair that a good path passes, of order H^2/epsilon^2 at most."
-    near_best_sequence = True
-    counts = True
+    traits = Traits(near_best_sequence=True, counts=True)
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the pairs; how many episodes they need depends on the gaps."""

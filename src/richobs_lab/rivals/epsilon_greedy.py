@@ -10,7 +10,7 @@ from richobs.core.outcome import StopReason
 from richobs.core.policies import Explore
 from richobs.core.queries import Engine
 from richobs.core.types import Floats
-from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds
 from richobs_lab.rivals.tabular import (
     PROCESS,
@@ -90,8 +90,7 @@ class EpsilonGreedy(Learner):
     promises = Promise("Nothing for a finite number of episodes.")
     costs = "As many episodes as it is told to play (tuning `episodes`); on locks 2^H are needed."
     Tuning = EpsilonGreedyTuning
-    claims = False
-    level_work = 200
+    traits = Traits(claims=False, level_work=200)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""

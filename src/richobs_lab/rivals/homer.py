@@ -29,7 +29,7 @@ from richobs.core.events import Callback
 from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
-from richobs.learners.base import PlanRow, Promise, ShortPlan
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits
 from richobs_lab.rivals.decoding import (
     STATES_KNOWN,
     Decoder,
@@ -161,7 +161,7 @@ class Homer(Learner):
         "'greedy' needs none of the last."
     )
     Tuning = HomerTuning
-    claims = False
+    traits = Traits(claims=False)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""

@@ -18,7 +18,7 @@ from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
-from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs_lab.rivals.latent_states import LATENT_STATES, StateReader, reader_of
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import random_argmax, refuse_counts
@@ -137,8 +137,7 @@ class LatentQ(Learner):
     promises = Promise("Nothing with a constant step and a tuned bonus.")
     costs = "As many episodes as it is told to play (tuning `episodes`); on locks the policy is good after far fewer."
     Tuning = LatentQTuning
-    claims = False
-    level_work = 200
+    traits = Traits(claims=False, level_work=200)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""

@@ -16,7 +16,7 @@ from richobs.core.events import Callback
 from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
-from richobs.learners.base import PlanRow, Promise, ShortPlan
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits
 from richobs_lab.rivals.decoding import (
     STATES_KNOWN,
     Decoder,
@@ -179,7 +179,7 @@ class Pcid(Learner):
     )
     costs = "H times the tuned sample size; by default 35 H S K episodes for S states of a level and K actions."
     Tuning = PcidTuning
-    claims = False
+    traits = Traits(claims=False)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""

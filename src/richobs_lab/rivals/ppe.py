@@ -16,7 +16,7 @@ from richobs.core.events import Callback
 from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations, Path
-from richobs.learners.base import PlanRow, Promise, ShortPlan, deterministic_transitions
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, deterministic_transitions
 from richobs_lab.rivals.decoding import (
     Regression,
     answer,
@@ -117,7 +117,7 @@ class Ppe(Learner):
     )
     costs = "H S K times the tuned sample size of an action sequence, for S states of a level and K actions."
     Tuning = PpeTuning
-    claims = False
+    traits = Traits(claims=False)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""

@@ -17,7 +17,7 @@ from richobs.core.outcome import StopReason
 from richobs.core.policies import greedy_actions
 from richobs.core.queries import Engine
 from richobs.core.types import Floats, Ints, Mask
-from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import PROCESS, TableLaw, counted, earned_in, near_optimal, process_of
 
@@ -189,7 +189,7 @@ class RegressorElimination(Learner):
     )
     costs = "Of order K/epsilon^2 log(N/delta)."
     Tuning = RegressorEliminationTuning
-    counts = True
+    traits = Traits(counts=True)
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the most rounds."""

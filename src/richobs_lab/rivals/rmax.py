@@ -14,7 +14,7 @@ from richobs import Learner, Outcome, Problem, Settings, TabularProcess
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
 from richobs.core.queries import Engine
-from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import (
     PROCESS,
@@ -125,7 +125,7 @@ class Rmax(Learner):
         "(S H/epsilon)^3 where they are random."
     )
     Tuning = RmaxTuning
-    counts = True
+    traits = Traits(counts=True)
 
     def visits(self, problem: Problem, settings: Settings) -> int:
         """Returns the visits that make a pair known."""

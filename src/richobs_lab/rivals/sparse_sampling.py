@@ -19,7 +19,7 @@ from richobs.core.events import Callback
 from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine, LevelSteps, Query
 from richobs.core.types import Floats, Path
-from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, deterministic_transitions, unit_rewards
+from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, Traits, deterministic_transitions, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.rmax import enough_visits
 from richobs_lab.rivals.tabular import near_optimal
@@ -125,8 +125,7 @@ class SparseSampling(Learner):
     )
     costs = "(K + ... + K^H) C episodes with C of order H^2/epsilon^2, whatever the number of states."
     Tuning = SparseSamplingTuning
-    near_best_sequence = True
-    counts = True
+    traits = Traits(near_best_sequence=True, counts=True)
 
     def samples(self, problem: Problem, settings: Settings) -> int:
         """Returns C."""

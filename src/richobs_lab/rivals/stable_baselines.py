@@ -42,7 +42,7 @@ from richobs.core.events import Callback
 from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine, Query
 from richobs.core.types import Floats, Ints, Observations
-from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds
 from richobs_lab.rivals.tabular import refuse_counts
 
@@ -235,7 +235,7 @@ class StableBaselines(Learner):
     promises = Promise("Nothing.")
     costs = "As many episodes as it is told to play (tuning `episodes`)."
     Tuning = Sb3Tuning
-    claims = False
+    traits = Traits(claims=False)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""

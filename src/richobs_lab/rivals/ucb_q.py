@@ -14,7 +14,7 @@ from richobs.core.events import Callback
 from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine
 from richobs.core.types import Floats
-from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds
 from richobs_lab.rivals.tabular import (
     PROCESS,
@@ -104,8 +104,7 @@ class UcbQ(Learner):
     )
     costs = "As many episodes as it is told to play (tuning `episodes`)."
     Tuning = UcbQTuning
-    claims = False
-    level_work = 200
+    traits = Traits(claims=False, level_work=200)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses a problem or settings that it cannot serve, also the counted engine."""

@@ -21,7 +21,7 @@ from richobs.core.events import Callback
 from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine
 from richobs.core.types import Floats
-from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import (
     PROCESS,
@@ -139,8 +139,7 @@ class Ucfh(Learner):
     )
     costs = "As many episodes as it is told to play (tuning `episodes`)."
     Tuning = UcfhTuning
-    claims = False
-    counts = True
+    traits = Traits(claims=False, counts=True)
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes that it will play, and L."""

@@ -11,7 +11,7 @@ from richobs.core.events import Callback
 from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine
 from richobs.core.types import Floats
-from richobs.learners.base import PlanRow, Promise, ShortPlan, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import PROCESS, EmpiricalModel, counted, earned_in, greedy_policy, n_pairs, process_of
 
@@ -93,8 +93,7 @@ class UniformExploration(Learner):
     )
     costs = "As many episodes as it is told to play (tuning `episodes`); on locks 2^H are needed."
     Tuning = UniformExplorationTuning
-    claims = False
-    counts = True
+    traits = Traits(claims=False, counts=True)
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes that it will play."""

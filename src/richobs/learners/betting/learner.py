@@ -4,7 +4,7 @@ import bisect
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from richobs.core.problem import SMALLEST, Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.units import has_unit_rewards
-from richobs.learners.base import Finding, Learner, PlanRow, Promise
+from richobs.learners.base import Finding, Learner, PlanRow, Promise, Traits
 from richobs.learners.betting.candidate import AGREED
 from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets
 from richobs.learners.betting.search import Tuning, betting
@@ -86,11 +86,13 @@ class Betting(Learner):
         "A few hundred episodes on locks and random worlds; it needs neither n_states nor deterministic transitions."
     )
     Tuning = Tuning
-    level_work = 2_000
-    keeps_bounds = True
-    purposes: ClassVar[dict[str, str]] = {"play": "the candidates' policies"}
-    reads_recorded = True
-    knows_threshold = True
+    traits = Traits(
+        level_work=2_000,
+        keeps_bounds=True,
+        purposes={"play": "the candidates' policies"},
+        reads_recorded=True,
+        knows_threshold=True,
+    )
 
     def fallback_constants(self, problem: Problem, settings: Settings) -> OliveConstants | None:
         """Returns the numbers of OLIVE where it takes over from the search; None where it cannot.

@@ -19,11 +19,11 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from richobs.classes.layered import Layered
-from richobs.core.device import torch_device
 from richobs.core.errors import BrokenPromise
 from richobs.core.functions import FunctionClass
 from richobs.core.types import Floats, Ints, Mask, Member, Observations
 from richobs.device import pairs as device_pairs
+from richobs.device.levels import torch_device
 from richobs.device.pairs import PairsOnDevice, WeightsOnDevice
 from richobs.learners.betting.values import (
     CONSTANTS,

@@ -11,7 +11,7 @@ from richobs.core.queries import Engine
 from richobs.learners.lsvee.constants import PaperConstants
 from richobs.learners.lsvee.demand import explore_on_demand
 from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
-from richobs.spaces import version_space
+from richobs.learners.version_space import version_space
 
 
 def lsvee(

@@ -10,9 +10,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
-from richobs.core.arguments import LARGEST_FACT, real_number, whole_number
-from richobs.core.errors import InvalidInput
-from richobs.core.problem import checked_accuracy
+from richobs.learners.printed import checked_inputs
 
 DIGITS = 60  # of the arithmetic that sizes are rounded up from
 
@@ -79,13 +77,8 @@ class PaperConstants:
             epsilon: largest allowed gap between the policy's value and V*.
             delta: probability that the claim is false.
         """
-        epsilon, delta = checked_accuracy(epsilon, delta)
-        H = whole_number("horizon", horizon, least=1, most=LARGEST_FACT)
-        K = whole_number("n_actions", n_actions, least=1, most=LARGEST_FACT)
-        M = whole_number("n_states", n_states, least=1)
-        log_size = real_number("log_size", log_size)
-        if not 0 <= log_size < math.inf:
-            raise InvalidInput(f"log_size must be a finite number, at least 0; got {log_size!r}.")
+        given = checked_inputs(horizon, n_actions, n_states, log_size, epsilon, delta)
+        H, K, M, log_size, epsilon, delta = given.values()
         phi = epsilon / (320 * H**2 * math.sqrt(K))
         with localcontext(prec=DIGITS):
             exact_epsilon, exact_delta = _as_written(epsilon), _as_written(delta)
@@ -106,12 +99,7 @@ class PaperConstants:
 
             n_2 = math.ceil(8 * _log(6 * M * H / exact_delta) / exact_epsilon)
             return cls(
-                horizon=H,
-                n_actions=K,
-                n_states=M,
-                log_size=log_size,
-                epsilon=epsilon,
-                delta=delta,
+                **given,
                 phi=phi,
                 search=search(2),
                 eps_demand=epsilon / 2,

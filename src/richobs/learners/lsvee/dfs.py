@@ -12,7 +12,7 @@ from richobs.learners.lsvee.consensus import consensus
 from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
 from richobs.learners.lsvee.elimination import td_risk
 from richobs.learners.lsvee.events import SEARCH, ConsensusTested, NodeEliminated
-from richobs.spaces import VersionSpace
+from richobs.learners.version_space import VersionSpace
 
 
 @dataclass

@@ -9,7 +9,7 @@ import numpy as np
 
 from richobs.core.moments import Moments
 from richobs.core.types import Floats
-from richobs.spaces import NodeRisk
+from richobs.learners.version_space import NodeRisk
 
 
 def td_risk(level: int, moments: Moments, v_children: Sequence[Floats] | None) -> NodeRisk:

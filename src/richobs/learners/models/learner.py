@@ -15,9 +15,8 @@ from richobs.core.outcome import Outcome, StopReason, exact_words, number_words
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
-from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan
-from richobs.learners.models.search import models
-from richobs.learners.models.state import Tuning, planning_error
+from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
+from richobs.learners.models.search import Tuning, models, planning_error
 
 EXACT = 1e-12  # relative difference that planning again may show
 
@@ -49,8 +48,7 @@ class Models(Learner):
         "that disagree about the best policy."
     )
     Tuning = Tuning
-    keeps_bounds = True
-    reads_recorded = True
+    traits = Traits(keeps_bounds=True, reads_recorded=True)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses what the base refuses, an engine without episodes, and an epsilon that rounding could hide."""

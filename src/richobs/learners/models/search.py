@@ -10,35 +10,133 @@ the best policy loses most, and of the best policy itself.
 """
 
 import bisect
-from typing import NamedTuple
+import math
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 
+from richobs.classes.family import REWARD_TOLERANCE
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.core.environment import Episodes
+from richobs.core.environment import Episodes, implied_step_range
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
-from richobs.core.events import Callback, nobody
+from richobs.core.events import Callback, Event, Progress, nobody
 from richobs.core.functions import FunctionClass, ModelFamily
-from richobs.core.outcome import Outcome
+from richobs.core.outcome import Outcome, StopReason, number_words, probability_words
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Ints, Mask, Observations
-from richobs.learners.models.closing import outcome
+from richobs.engines.independence import Watch
 from richobs.learners.models.events import ModelsWeighed, RegretPlanned
-from richobs.learners.models.regrets import Judged
-from richobs.learners.models.state import PHASE, ModelSearch, Tuning
-from richobs.stats.seals import Sealed
+from richobs.learners.models.living import ZETA, Judged, Living, Regrets
+from richobs.stats.shares import Share
 
+PHASE = "models"
 RECORDED = "played before the run"
 TURNS = ("drawn by its likelihood", "it disputes the best policy", "its policy is the best so far")
+ROUNDING = 1024 * 2.0**-52  # relative error of one level of planning: a few roundings for each outcome of an action
+REFUTED = "likelihood never refutes the true model"
+LISTED = 10_000  # living models that a certificate lists at most
 
 
-class Fixed(NamedTuple):
-    """What is fixed before a batch is drawn, beside the living models and their weights."""
+@dataclass(frozen=True)
+class Tuning:
+    """How eager the search is; nothing claimed depends on it."""
 
-    member: int  # the model whose optimal policy is played
-    why: str
-    size: int
+    batch: int = 2
+    """Episodes of one policy before the models are weighed again; a long search allows a sixteenth of its episodes."""
+    look: int = 4
+    """How many of the most likely models' policies are planned in every living model after each batch."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "look"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name} must be at least 1; got {getattr(self, name)}.")
+
+
+def planning_error(
+    horizon: int, reward_range: tuple[float, float], step_range: tuple[float, float] | None = None
+) -> float:
+    """Returns how far the value of a policy in the true system may be from the planned one.
+
+    Three errors are added up. An episode multiplies H + 1 probabilities, each with a relative error of at most ZETA, so two
+    laws of whole episodes are at most (H + 1) ZETA apart, and totals lie in the declared range. A reward counts as the
+    model's if it differs by at most REWARD_TOLERANCE of its size, or of 1. And sums are rounded in float64.
+
+    Args:
+        horizon: number of levels H.
+        reward_range: smallest and largest possible sum of an episode's rewards.
+        step_range: smallest and largest possible reward of one level; by default what `reward_range` implies.
+    """
+    low, high = reward_range
+    reward = max(map(abs, implied_step_range(reward_range) if step_range is None else step_range))
+    size = max(abs(low), abs(high), horizon * reward)
+    tolerated = horizon * REWARD_TOLERANCE * max(1.0, reward)
+    return float((horizon + 1) * (ZETA * (high - low) + ROUNDING * size) + tolerated)
+
+
+@dataclass
+class ModelSearch:
+    """Which models live, which policies were planned in them, and what of delta was spent."""
+
+    engine: Engine
+    functions: FunctionClass
+    family: ModelFamily
+    reward_range: tuple[float, float]
+    epsilon: float
+    delta: float
+    seed: int  # of the choice among models
+    notify: Callback
+    tuning: Tuning
+    step_range: tuple[float, float] | None = None  # of one reward; None: what `reward_range` implies
+    share: Share = field(init=False)  # the whole of delta, which B4 spends: B5 needs none
+    living: Living = field(init=False)
+    regrets: Regrets = field(init=False)
+    error: float = field(init=False)  # of a planned value
+    watch: Watch = field(init=False)  # that episodes are independent and of one law
+    recorded: int = 0  # episodes that were played before the run
+    rounds: int = 0  # batches played
+    best: Judged | None = None  # the policy that loses least
+
+    def __post_init__(self) -> None:
+        self.share = Share(self.delta)
+        self.living = Living(self.family.n_models, self.share)
+        self.regrets = Regrets(self.functions, self.family, self.living, self.tuning.look)
+        self.error = planning_error(self.functions.horizon, self.reward_range, self.step_range)
+        self.watch = Watch(self.seed, self.reward_range)
+
+    @property
+    def upper(self) -> float:
+        """U: the largest V* of a living model; no policy earns more than the largest total."""
+        return min(float(self.reward_range[1]), self.regrets.upper + self.error)
+
+    @property
+    def lower(self) -> float:
+        """W of the policy that loses least: its smallest value in a living model."""
+        low = float(self.reward_range[0])
+        if self.best is None or self.best.lowest is None:
+            return low
+        return max(low, self.best.lowest - self.error)
+
+    @property
+    def log_size(self) -> float:
+        """Natural logarithm of the number of living models."""
+        return math.log(len(self.living.models))
+
+    @property
+    def next_size(self) -> int:
+        """Episodes of the next batch: known before it is played, and not a matter of how many are allowed."""
+        return max(self.tuning.batch, self.engine.ledger.total // 16)
+
+    def gap(self, judged: Judged) -> float:
+        """Returns V* less the policy's value in the true model, at the most."""
+        return max(0.0, judged.regret) + 2 * self.error
+
+    def tell(self, event: Event) -> None:
+        """Tells whoever listens."""
+        policy = None if self.best is None else partial(LearnedPolicy, self.functions, self.best.member)
+        self.notify(Progress(event, self.engine.ledger.total, self.upper, self.lower, policy))
 
 
 class Tolerant:
@@ -153,15 +251,11 @@ def _play(search: ModelSearch, best: Judged) -> None:
         member = best.worst if turn == 1 else best.member
     n = search.next_size
     policy = Tolerant(LearnedPolicy(search.functions, member))
-    batch: Sealed[Fixed] = Sealed(Query(policy, n, "play", PHASE, episodes=True))
-    opened = batch.open(search.engine, Fixed(member, TURNS[turn], n))
-    played = opened.answer.episodes
+    played = search.engine.ask(Query(policy, n, "play", PHASE, episodes=True)).episodes
     assert played is not None, "the query wants episodes"
     search.watch.look(member, played)
     search.rounds += 1
-    _weigh(
-        search, played, opened.fixed.member, opened.fixed.why, policy.unknown and f" The class says: {policy.unknown}"
-    )
+    _weigh(search, played, member, TURNS[turn], policy.unknown and f" The class says: {policy.unknown}")
 
 
 def _weigh(search: ModelSearch, played: Episodes, member: int | None, why: str, detail: str = "") -> None:
@@ -234,3 +328,82 @@ def _part(played: Episodes, first: int, last: int, levels: int) -> Episodes:
         [r[some] for r in played.rewards[:levels]],
         [e[some] for e in played.ended[:levels]],
     )
+
+
+@dataclass(frozen=True)
+class ModelsConstants:
+    """What a search among models began with, and what its claim rests on."""
+
+    tuning: dict[str, Any]
+    n_models: int  # N
+    zeta: float  # declared relative error of one probability
+    planning_error: float  # of a value: what follows from it, from the tolerance of rewards, and from rounding
+    refutation_limit: float  # logarithm of the wealth at which a model is refuted
+    recorded: int  # episodes that were played before the run
+    n_living: int
+    living: list[int] | None  # the models that are left; None where they are too many to list
+    worst: int  # the model in which the policy loses most
+    gap: float  # what it loses there, errors of planning included
+
+
+def outcome(search: ModelSearch, found: Judged) -> Outcome:
+    """Returns the answer: the policy, the claim in words, and the share of delta that was spent."""
+    living, gap = search.living, search.gap(found)
+    certified = gap <= search.epsilon
+    claimed = search.epsilon if certified else gap
+    weighed = search.engine.ledger.total + search.recorded
+    search.share.claim(REFUTED, (), weighed, math.exp(living.log_limit))
+    likely = int(living.models[living.leader])
+    return Outcome(
+        policy=LearnedPolicy(search.functions, found.member),
+        claim=claim_words(search, claimed),
+        learner="models",
+        epsilon=claimed,
+        delta=search.delta,
+        reason=StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT,
+        value_hat=float(search.regrets.values(found.member)[living.leader]),
+        v_star_hat=search.regrets.optimal(likely),
+        upper=search.upper,
+        lower=search.lower,
+        log_size=search.log_size,
+        rounds=search.rounds,
+        claims=search.share.claims(),
+        remarks=_remarks(search, found),
+        constants=ModelsConstants(
+            tuning=asdict(search.tuning),
+            n_models=search.family.n_models,
+            zeta=ZETA,
+            planning_error=search.error,
+            refutation_limit=living.log_limit,
+            recorded=search.recorded,
+            n_living=len(living.models),
+            living=living.models.tolist() if len(living.models) <= LISTED else None,
+            worst=found.worst,
+            gap=gap,
+        ),
+    )
+
+
+def claim_words(search: ModelSearch, claimed: float) -> str:
+    """Returns the claim: what the policy earns, and what no policy exceeds, both under one assumption."""
+    n = search.family.n_models
+    one = "the real system is the given model" if n == 1 else f"the real system is one of the {n:,} models"
+    one = " and that ".join([*search.engine.ledger.assumes, one])
+    if search.recorded:
+        log = f"the {search.recorded:,} recorded episodes"
+        one += f" and {log} are whole, of this system and not selected by what came of them"
+    sure, least = probability_words(search.delta), number_words(search.lower, up=False)
+    return (
+        f"With probability at least {sure} the policy's value is at least {least} and at most "
+        f"{number_words(claimed, up=True)} below V*, provided that {one}. No policy's value exceeds "
+        f"{number_words(search.upper, up=True)}, under the same condition."
+    )
+
+
+def _remarks(search: ModelSearch, found: Judged) -> tuple[str, ...]:
+    """Returns, in words, what is missing where the policy was not certified."""
+    gap, left = search.gap(found), len(search.living.models)
+    if gap <= search.epsilon:
+        return ()
+    lost = number_words(gap, up=True)
+    return (f"{left:,} models are left, and in model {found.worst} the best policy found loses up to {lost}",)

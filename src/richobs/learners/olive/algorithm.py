@@ -2,26 +2,33 @@
 
 A run in words: all functions predict a value at the root, and the survivor that predicts most is played. If its own average
 Bellman errors sum to little, it earns nearly what it predicts, and no survivor predicts more. Otherwise some level has a
-large error: there, reached by the same policy, every survivor is tested.
+large error: there, reached by the same policy, every survivor is tested. Average Bellman errors are those of [JKALS17]
+Definition 2, cited from memory. Shapes: N_h members of level h, X observations of the level, X' of the next, K actions.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar, NamedTuple
+
+import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import BrokenPromise
-from richobs.core.events import Callback, Event, Progress, nobody
-from richobs.core.functions import FunctionClass
+from richobs.core.events import Callback, Event, Progress, event, nobody
+from richobs.core.functions import FunctionClass, ValueFunction
 from richobs.core.moments import check_rounding
 from richobs.core.outcome import REALIZABLE, UNIT_TOTALS, Outcome, StopReason, claim_words
-from richobs.core.policies import Greedy, Switch, Uniform
+from richobs.core.policies import Greedy, Switch, Uniform, greedy_actions
 from richobs.core.queries import Engine, LevelSteps, Query
-from richobs.core.types import Floats, Member
-from richobs.learners.olive.bellman import Evaluation, own_errors, pair_error
+from richobs.core.steps import Steps
+from richobs.core.types import Floats, Ints, Mask, Member
 from richobs.learners.olive.constants import OliveConstants
-from richobs.learners.olive.events import SEARCH, CandidateEvaluated, LevelEliminated, ValuesEstimated
-from richobs.spaces import VersionSpace, version_space
+from richobs.learners.version_space import PairError, VersionSpace, version_space
 from richobs.stats.shares import Share
+
+SEARCH = "search"  # the only phase
+AT_ONCE_VALUES = 8_000_000  # values of functions that are held in memory at once
 
 
 def olive(engine: Engine, functions: FunctionClass, constants: OliveConstants, *, notify: Callback = nobody) -> Outcome:
@@ -55,6 +62,83 @@ def olive(engine: Engine, functions: FunctionClass, constants: OliveConstants, *
         f"{constants.max_rounds} rounds did not suffice; a Bellman rank of n_states = {constants.n_states} allows no more. "
         f"The rank is larger, or another assumption is false; {search.chance}"
     )
+
+
+class Evaluation(NamedTuple):
+    """What n_eval episodes of pi_f say about f."""
+
+    errors: Floats  # [H] the average Bellman error of f at each level, along its own policy
+    earned: float  # mean return of pi_f
+
+
+def own_errors(steps: Sequence[Steps], f: ValueFunction) -> Evaluation:
+    """Estimates f's average Bellman errors along pi_f: at level h the mean of f(x_h, a_h) - r_h - f(x_{h+1}, a_{h+1}).
+
+    Args:
+        steps: of every level, all of the same episodes of pi_f.
+        f: the function.
+    """
+    predicted = np.array([(s.visits * f.values(h, s.x)).sum() / s.n for h, s in enumerate(steps)])
+    earned = np.array([s.rewards.sum() / s.n for s in steps])
+    return Evaluation(predicted - earned - np.append(predicted[1:], 0.0), float(earned.sum()))
+
+
+def pair_error(functions: FunctionClass, level: int, steps: Steps, alive: Mask, next_alive: Mask | None) -> PairError:
+    """Estimates the average Bellman error of every function at one level, for a roll-in policy of somebody else.
+
+    The error of f is the mean of K 1[a = pi_f(x)] (f(x, a) - r - max_a' f(x', a')). Actions of the level were drawn
+    uniformly, so a share of 1/K took the action of pi_f; the others count 0, and the factor K makes up for them.
+
+    Args:
+        functions: the class.
+        level: h.
+        steps: of the level, actions drawn uniformly.
+        alive: `[N_h]` the members that are wanted; others get gain 0.
+        next_alive: `[N_{h+1}]` the same for the next level; None at the last one.
+    """
+    K, n = steps.visits.shape[1], steps.n
+    members = np.flatnonzero(alive)
+    greedy = np.empty((len(members), len(steps.x)), dtype=np.min_scalar_type(K - 1))
+    gain = np.zeros(len(alive))
+    place = np.arange(len(steps.x))
+    for part in _parts(len(members), len(steps.x) * K):
+        values = functions.values(level, steps.x, members[part])  # [part, X, K]
+        chosen = greedy_actions(values)
+        greedy[part] = chosen
+        weighted = steps.visits[place, chosen] * values.max(axis=2) - steps.rewards[place, chosen]
+        gain[members[part]] = K * (weighted.sum(axis=1) / n)
+    row = np.zeros(len(alive), dtype=np.int64)
+    if next_alive is None:
+        return PairError(level, gain, row, np.zeros((1, 0)), None)
+    policies, kind = np.unique(greedy, axis=0, return_inverse=True)
+    row[members] = kind.ravel()
+    return PairError(level, gain, row, _reach(policies, steps), _future(functions, level + 1, steps, next_alive))
+
+
+def _reach(policies: Ints, steps: Steps) -> Floats:
+    """Returns `[I, X']` K/n times how often each next observation followed where the action was that of the policy."""
+    K = steps.visits.shape[1]
+    where, action = steps.pair // K, steps.pair % K
+    counts = [
+        np.bincount(steps.next, weights=steps.moves * (policy[where] == action), minlength=len(steps.next_x))
+        for policy in policies
+    ]
+    return K * (np.array(counts, dtype=np.float64) / steps.n)
+
+
+def _future(functions: FunctionClass, level: int, steps: Steps, alive: Mask) -> Floats:
+    """Returns `[N, X']` max_a f(x', a) of the living members of `level`, and 0 for the others."""
+    future = np.zeros((len(alive), len(steps.next_x)))
+    members = np.flatnonzero(alive)
+    for part in _parts(len(members), len(steps.next_x) * functions.n_actions):
+        future[members[part]] = functions.values(level, steps.next_x, members[part]).max(axis=2)
+    return future
+
+
+def _parts(members: int, each: int) -> list[slice]:
+    """Returns slices of members that take `AT_ONCE_VALUES` values at most, where each takes `each` of them."""
+    step = max(1, AT_ONCE_VALUES // max(1, each))
+    return [slice(first, first + step) for first in range(0, members, step)]
 
 
 @dataclass
@@ -181,3 +265,96 @@ def _claim(share: Share, what: str, n: int, value: float) -> None:
     """Spends a share on one event of the union bound and writes down which."""
     share.spend()
     share.claim(what, (), n, value)
+
+
+@event("olive")
+@dataclass(frozen=True, kw_only=True)
+class ValuesEstimated(Event):
+    """The value that every function predicts at the root was estimated (Algorithm 1, lines 2 and 3)."""
+
+    kind: ClassVar[str] = "estimation"
+    question: ClassVar[str] = "what does every function predict at the root?"
+    statistic_name: ClassVar[str] = "largest prediction"
+    statistic_field: ClassVar[str] = "largest"
+
+    largest: float
+
+    @property
+    def verdict(self) -> str:
+        """That it was done."""
+        return "estimated"
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in a sentence without its full stop."""
+        return f"predictions at the root were estimated: the largest is {self.largest:.4g}"
+
+
+@event("olive")
+@dataclass(frozen=True, kw_only=True)
+class CandidateEvaluated(Event):
+    """The policy of the most optimistic survivor was played (Algorithm 1, lines 6 to 9)."""
+
+    kind: ClassVar[str] = "evaluation"
+    question: ClassVar[str] = "does the most optimistic survivor predict what its own policy earns?"
+    statistic_name: ClassVar[str] = "sum of its Bellman errors"
+    threshold_name: ClassVar[str] = "largest sum that ends the run"
+    statistic_field: ClassVar[str] = "total"
+    threshold_field: ClassVar[str] = "stop"
+
+    value: float  # that the survivor predicts at the root
+    earned: float  # by its policy
+    total: float
+    stop: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run ends with this policy."""
+        return self.total <= self.stop
+
+    @property
+    def verdict(self) -> str:
+        """Whether the run ends with this policy."""
+        return "near-optimal" if self.passed else "failed"
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in a sentence without its full stop."""
+        return f"a policy predicted to earn {self.value:.4g} earned {self.earned:.4g}: {self.verdict}"
+
+
+@event("olive")
+@dataclass(frozen=True, kw_only=True)
+class LevelEliminated(Event):
+    """Functions were tested at one level, under the candidate's policy (Algorithm 1, lines 12 to 15)."""
+
+    kind: ClassVar[str] = "elimination"
+    question: ClassVar[str] = "which functions have a Bellman error of about 0 at this level?"
+    statistic_name: ClassVar[str] = "smallest error"
+    threshold_name: ClassVar[str] = "largest error that survives"
+    statistic_field: ClassVar[str] = "least"
+    threshold_field: ClassVar[str] = "phi"
+
+    tested: int  # the level
+    least: float
+    phi: float
+
+    @property
+    def level(self) -> int:
+        """The level whose functions were tested."""
+        return self.tested
+
+    @property
+    def dropped(self) -> bool:
+        """Whether any function was eliminated."""
+        return self.log_size_after < self.log_size_before
+
+    @property
+    def verdict(self) -> str:
+        """Whether any function was eliminated."""
+        return "dropped" if self.dropped else "none dropped"
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in a sentence without its full stop."""
+        return f"functions were tested at level {self.tested}: {self.verdict}"

@@ -8,10 +8,9 @@ so the guarantee does not rest on the citation. Sizes are rounded up. N enters a
 import math
 from dataclasses import dataclass
 
-from richobs.core.arguments import LARGEST_FACT, real_number, whole_number
-from richobs.core.errors import InvalidInput
-from richobs.core.problem import checked_accuracy
 from richobs.core.settings import LARGEST_COUNT
+from richobs.learners.base import PlanRow, ShortPlan
+from richobs.learners.printed import checked_inputs
 
 
 @dataclass(frozen=True)
@@ -48,22 +47,12 @@ class OliveConstants:
             epsilon: largest allowed gap between the policy's value and V*.
             delta: probability that the claim is false.
         """
-        epsilon, delta = checked_accuracy(epsilon, delta)
-        H = whole_number("horizon", horizon, least=1, most=LARGEST_FACT)
-        K = whole_number("n_actions", n_actions, least=1, most=LARGEST_FACT)
-        M = whole_number("n_states", n_states, least=1, most=LARGEST_COUNT)
-        log_size = real_number("log_size", log_size)
-        if not 0 <= log_size < math.inf:
-            raise InvalidInput(f"log_size must be a finite number, at least 0; got {log_size!r}.")
+        given = checked_inputs(horizon, n_actions, n_states, log_size, epsilon, delta, LARGEST_COUNT)
+        H, K, M, log_size, epsilon, delta = given.values()
         zeta = 2 * math.sqrt(M)
         rounds = H * M * math.log(6 * H * math.sqrt(M) * zeta / epsilon)  # H M L
         return cls(
-            horizon=H,
-            n_actions=K,
-            n_states=M,
-            log_size=log_size,
-            epsilon=epsilon,
-            delta=delta,
+            **given,
             zeta=zeta,
             phi=epsilon / (12 * H * math.sqrt(M)),
             stop=5 * epsilon / 8,
@@ -84,3 +73,28 @@ class OliveConstants:
     def max_episodes(self) -> int:
         """n_est + max_rounds (n_eval + n): the most that a run plays; the last round needs no elimination."""
         return self.n_est + self.max_rounds * (self.n_eval + self.n) - self.n
+
+
+def olive_plan(c: OliveConstants) -> ShortPlan:
+    """Returns the plan that follows from the constants."""
+    H, K, M = c.horizon, c.n_actions, c.n_states
+    given, sizes, episodes, worst = "asked for", "thresholds", "sample sizes", "worst case"
+    order = M**2 * H**3 * K / c.epsilon**2 * (c.log_size + math.log(c.zeta / c.delta))
+    return ShortPlan(
+        "olive: the paper as printed, every size fixed in advance",
+        c.max_episodes,
+        (
+            PlanRow(given, "H, K, M", H, f"levels, {K} actions, a Bellman rank of at most {M}", ""),
+            PlanRow(given, "log10 N", c.log_size / math.log(10), "functions, as a power of ten", ""),
+            PlanRow(sizes, "phi", c.phi, "value", "epsilon / (12 H sqrt M), largest error that survives"),
+            PlanRow(sizes, "stop", c.stop, "value", "5 epsilon / 8, largest sum of errors that ends the run"),
+            PlanRow(episodes, "n_est", c.n_est, "episodes, once", "32 log(6N/delta) / epsilon^2"),
+            PlanRow(episodes, "n_eval", c.n_eval, "episodes a round", "288 H^2 log(12 H^2 M L/delta) / epsilon^2"),
+            PlanRow(episodes, "n", c.n, "episodes per elimination", "4608 H^2 M K log(12 N H M L/delta) / epsilon^2"),
+            PlanRow(worst, "rounds", c.max_rounds, "rounds", "H M L / log(5/3), L = log(6 H sqrt(M) zeta/epsilon)"),
+            PlanRow(worst, "in all", c.max_episodes, "episodes", "n_est + rounds (n_eval + n) - n"),
+            PlanRow(
+                "orders, constants left out", "Theorem 1", order, "episodes", "M^2 H^3 K / eps^2 log(N zeta/delta)"
+            ),
+        ),
+    )

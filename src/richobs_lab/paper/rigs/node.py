@@ -25,8 +25,8 @@ from richobs.engines import CountedEngine
 from richobs.learners.lsvee.constants import PaperConstants, elimination_slack
 from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
 from richobs.learners.lsvee.events import NodeEliminated
-from richobs.spaces import NodeRisk, VersionSpace, version_space
-from richobs.stats.intervals import binomial_interval
+from richobs.learners.version_space import NodeRisk, VersionSpace, version_space
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Plain
 from richobs_lab.paper.rigs.printed import Printed
 

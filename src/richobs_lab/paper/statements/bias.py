@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from richobs.show.palette import BLUE, GREY, ORANGE
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale
 from richobs_lab.paper.rigs.node import (
     SETTING,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from richobs.show.palette import BLUE, GREEN, GREY, INK, ORANGE
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.figures import DARK_ORANGE, NOTE, plot_shares
 from richobs_lab.paper.rigs.node import (

@@ -23,9 +23,9 @@ from richobs.engines import CountedEngine
 from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
 from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated
+from richobs.learners.version_space import version_space
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE
-from richobs.spaces import version_space
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale
 from richobs_lab.paper.rigs.printed import Printed
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from richobs.show.palette import BLUE, GREEN, GREY, INK, ORANGE
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.figures import DARK_ORANGE, plot_shares
 from richobs_lab.paper.rigs.node import (

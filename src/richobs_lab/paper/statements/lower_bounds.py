@@ -25,8 +25,8 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.types import Path
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
-from richobs.stats.intervals import binomial_interval
 from richobs_lab.assumptions import check_assumptions
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale
 from richobs_lab.paper.rigs.asked import CERTIFIED, LEARNER, PAPER
 from richobs_lab.paper.rigs.lanes import Lanes, SideBySideArms, train

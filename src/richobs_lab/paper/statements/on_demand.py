@@ -16,9 +16,9 @@ from richobs import Greedy, Tables, make
 from richobs.core.problem import as_problem
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
+from richobs.learners.version_space import version_space
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
-from richobs.spaces import version_space
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.rigs.asked import constants_for
 from richobs_lab.paper.rigs.corners import cliff, gap, learned_tolerance, staircase

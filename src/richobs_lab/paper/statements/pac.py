@@ -27,7 +27,7 @@ from richobs.learners.lsvee.plan import SamplePlan
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREY, RED, SKY
 from richobs.show.words import number
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.rigs.asked import constants_for
 from richobs_lab.paper.rigs.corners import gap, staircase

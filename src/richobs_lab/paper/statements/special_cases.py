@@ -19,7 +19,7 @@ from richobs.engines import CountedEngine
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
 from richobs.show.words import several
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale
 from richobs_lab.paper.rigs.asked import CERTIFIED, LEARNER, PAPER, printed_episodes
 from richobs_lab.paper.rigs.censored import median, median_words

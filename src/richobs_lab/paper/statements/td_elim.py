@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from richobs.show.palette import BLUE, GREEN, INK, ORANGE, RED
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.figures import DARK_ORANGE, plot_shares
 from richobs_lab.paper.rigs.node import (

@@ -12,7 +12,7 @@ import numpy as np
 
 from richobs.core.randomness import keyed_generator
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE, PINK, RED
-from richobs.stats.intervals import binomial_interval
+from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale
 from richobs_lab.paper.figures import DARK_ORANGE
 from richobs_lab.paper.statements import dfs_learn

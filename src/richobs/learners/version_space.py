@@ -1,27 +1,115 @@
-"""Survivors of a product class: a chain of bipartite graphs, one between each pair of neighbouring levels.
+"""What has not been eliminated: a mask over listed functions, or a chain of bipartite graphs over a product class.
 
-All that LSVEE does to the survivors is exact at a cost of sum_h |F_h||F_{h+1}|. Shapes: N_h members of level h, K actions.
+Elimination at level h couples f_h and f_{h+1} alone, and a value at a node of level h depends on f_h alone. All that LSVEE
+and OLIVE do to the survivors of a product class is exact, at a cost of sum_h |F_h||F_{h+1}|. Shapes: N_h members of level h,
+K actions.
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from richobs.core.errors import InvalidInput
+from richobs.core.errors import InvalidInput, PrecisionError
+from richobs.core.functions import FunctionClass
 from richobs.core.types import Floats, Ints, Mask, Member
-from richobs.spaces.base import ActionRisk, Elimination, NodeRisk, PairError, check_resolution, largest_surviving_risk
-from richobs.stats.grouping import kinds, numbered
 
+ULPS = 100  # a threshold must exceed the rounding of the risk it is added to by this factor
 BLOCK = 4_000_000  # entries of a risk matrix that are held at once
-MOST_PAIRS = 256_000_000  # kinds of pairs between two levels that are told apart by `restrict`; 32 MB of bits
+
+
+class NodeRisk(NamedTuple):
+    """What the squared TD error of every function at a node is made of ([KAL16] Eq. 4, centred).
+
+    risk(f) = noise[f_h] + sum_a share[a] (gain[f_h, a] - future[f_{h+1}, a])^2.
+    """
+
+    level: int
+    noise: Floats  # [N_h] mean over actions of the variance of f - r
+    gain: Floats  # [N_h, K] mean of f(x, a) - r
+    future: Floats | None  # [N_{h+1}, K] estimated value of the child behind each action; None at the last level
+    share: Floats  # [K] how often each action was taken
+
+
+class Elimination(NamedTuple):
+    """What an elimination did."""
+
+    least: float  # smallest risk among the survivors before
+    cutoff: float  # largest risk that survives
+    log_size_before: float
+    log_size_after: float
+
+
+class PairError(NamedTuple):
+    """An average over samples of one level, of which every function has one: it depends on f_h and f_{h+1} alone.
+
+    error(f) = gain[f_h] - reach[row[f_h]] @ future[f_{h+1}]. Shapes: I kinds of members of the level, C next observations.
+    """
+
+    level: int
+    gain: Floats  # [N_h]
+    row: Ints  # [N_h] kind of each member
+    reach: Floats  # [I, C] weight of each next observation
+    future: Floats | None  # [N_{h+1}, C] value there; None at the last level, where error = gain
+
+
+class ListedSpace:
+    """Survivors as a mask over N listed functions."""
+
+    def __init__(self, size: int):
+        self._alive = np.ones(size, dtype=bool)
+
+    @property
+    def log_size(self) -> float:
+        """Natural logarithm of the number of survivors."""
+        return math.log(int(self._alive.sum())) if self._alive.any() else -math.inf
+
+    def alive(self, level: int, /) -> Mask:
+        """Returns `[N]` which functions survive, the same at every level."""
+        return self._alive.copy()
+
+    def eliminate(self, risk: NodeRisk, slack: float, /) -> Elimination:
+        """Drops every function whose risk exceeds the smallest by more than `slack`."""
+        before = self.log_size
+        miss = risk.gain if risk.future is None else risk.gain - risk.future
+        risks = risk.noise + (miss**2) @ risk.share
+        least = float(risks[self._alive].min())
+        cutoff = largest_surviving_risk(least, slack)
+        self._alive = self._alive & (risks <= cutoff)
+        return Elimination(least, cutoff, before, self.log_size)
+
+    def keep_within(self, error: PairError, bound: float, /) -> Elimination:
+        """Drops every function whose |error| exceeds `bound`."""
+        check_resolution(error, bound)
+        before = self.log_size
+        alive = np.flatnonzero(self._alive)
+        errors = error.gain[alive]
+        if error.future is not None:
+            errors = errors - np.einsum("nc,nc->n", error.reach[error.row[alive]], error.future[alive])
+        self._alive[alive[np.abs(errors) > bound]] = False
+        return Elimination(float(np.abs(errors).min()), bound, before, self.log_size)
+
+    def pick(self, excluded: Collection[Member] = (), /) -> Member | None:
+        """Returns the first survivor that is not excluded, or None."""
+        return next((int(i) for i in np.flatnonzero(self._alive) if int(i) not in excluded), None)
+
+    def optimistic(self, value: Floats, /) -> Member | None:
+        """Returns the first survivor whose `value` `[N]` is largest, or None."""
+        return int(np.where(self._alive, value, -np.inf).argmax()) if self._alive.any() else None
+
+    def __contains__(self, member: Member, /) -> bool:
+        if not isinstance(member, int) or not 0 <= member < len(self._alive):
+            raise InvalidInput(
+                f"a function of this class is an index from 0 to {len(self._alive) - 1}; got {member!r}."
+            )
+        return bool(self._alive[member])
 
 
 @dataclass
-class _Edges:
+class Edges:
     """Which members of one level go with which of the next, as packed bits. Members that no test told apart share a row."""
 
     row: NDArray[np.int32]  # [N_h] which row each member has; -1 where it was dead already
@@ -37,7 +125,7 @@ class _Edges:
         """Returns `[rows]` which rows have a partner among the living members `[N_{h+1}]` of the next level."""
         live = np.zeros((1, self.n_columns), dtype=bool)
         live[0, self.column[next_alive]] = True
-        return np.bitwise_or.reduce(self.words & _packed(live), axis=1) != 0
+        return np.bitwise_or.reduce(self.words & packed(live), axis=1) != 0
 
     def reached(self, alive: Mask) -> Mask:
         """Returns `[n_columns]` which columns have a partner among the living members `[N_h]` of the level."""
@@ -47,13 +135,13 @@ class _Edges:
         return np.unpackbits(union.view(np.uint8), count=self.n_columns).view(bool)
 
 
-def _packed(mask: Mask) -> NDArray[np.uint64]:
+def packed(mask: Mask) -> NDArray[np.uint64]:
     """Returns `[rows, words]` the bits of a mask `[rows, columns]`, 64 a word."""
     packed = np.packbits(mask, axis=1)
     return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))).view(np.uint64)
 
 
-def _places(size: int, members: Ints, places: Ints | None = None) -> NDArray[np.int32]:
+def places(size: int, members: Ints, places: Ints | None = None) -> NDArray[np.int32]:
     """Returns `[size]` the place of each member, by default its rank among `members`, and -1 for others."""
     result = np.full(size, -1, dtype=np.int32)
     result[members] = np.arange(len(members)) if places is None else places
@@ -71,7 +159,7 @@ class LayeredSpace:
         """Takes the number of members of each level."""
         self._alive = [np.ones(size, dtype=bool) for size in sizes]
         self._living = list(sizes)  # how many are alive
-        self._edges: list[_Edges | None] = [None] * (len(sizes) - 1)
+        self._edges: list[Edges | None] = [None] * (len(sizes) - 1)
         self._log_size: float | None = None
 
     @property
@@ -92,11 +180,6 @@ class LayeredSpace:
             self._log_size = logs + math.log(counts.sum()) if counts.any() else -math.inf
         return self._log_size
 
-    @property
-    def log_bound(self) -> float:
-        """Logarithm of the number of chains of living members, whether or not they go together."""
-        return sum(math.log(n) if n else -math.inf for n in self._living)
-
     def alive(self, level: int, /) -> Mask:
         """Returns `[N_h]` which members of `level` are part of a surviving function."""
         return self._alive[level].copy()
@@ -109,56 +192,37 @@ class LayeredSpace:
             risks = risk.noise[rows] + (risk.gain[rows] ** 2) @ risk.share
             least = float(risks.min())
             cutoff = largest_surviving_risk(least, slack)
-            self._alive[h][rows[risks > cutoff]] = False
+            self._drop(h, rows[risks > cutoff])
         else:
             columns = np.flatnonzero(self._alive[h + 1])
-            blocks = list(_blocks(len(rows), len(columns)))
-            products = _Risks(risk, rows, columns)
-            held = products.block(blocks[0]) if len(blocks) == 1 else None  # else made twice: never more than a block
-
-            def risks_of(b: slice) -> Floats:
-                return products.block(b) if held is None else held
-
-            least = min(
-                float(np.min(risks_of(b), where=self._pairs(h, rows[b], columns), initial=np.inf)) for b in blocks
-            )
+            risks_of = _held(_Risks(risk, rows, columns).block, len(rows), len(columns))
+            least = self._least(h, rows, columns, risks_of)
             cutoff = largest_surviving_risk(least, slack)
-            kept, everything = [], True
-            for b in blocks:
-                keep = self._pairs(h, rows[b], columns) & (risks_of(b) <= cutoff)
-                everything &= bool(keep.all())
-                kept.append(_packed(keep))
-            if not everything:
-                row, column = _places(len(self._alive[h]), rows), _places(len(self._alive[h + 1]), columns)
-                self._edges[h] = _Edges(row, column, len(columns), np.concatenate(kept))
-        self._settle(h)
+            self._keep_pairs(h, rows, columns, lambda b: risks_of(b) <= cutoff)
         return Elimination(least, cutoff, before, self.log_size)
 
     def keep_within(self, error: PairError, bound: float, /) -> Elimination:
-        """Drops every pair (f_h, f_{h+1}) whose |error| exceeds `bound`; at the last level every such f_h."""
+        """Drops every pair (f_h, f_{h+1}) whose |error| exceeds `bound`; at the last level every such f_h.
+
+        At least one function must survive before; perhaps none does afterwards.
+        """
         check_resolution(error, bound)
         before, h = self.log_size, error.level
         rows = np.flatnonzero(self._alive[h])
         if error.future is None:
             errors = np.abs(error.gain[rows])
             least = float(errors.min())
-            self._alive[h][rows[errors > bound]] = False
-            self._settle(h)
-            return Elimination(least, bound, before, self.log_size)
-        columns = np.flatnonzero(self._alive[h + 1])
-        ahead = error.reach @ error.future[columns].T  # [I, columns]
-        least, kept, everything = np.inf, [], True
-        for b in _blocks(len(rows), len(columns)):
-            pairs = self._pairs(h, rows[b], columns)
-            errors = np.abs(error.gain[rows[b], None] - ahead[error.row[rows[b]]])
-            least = min(least, float(np.min(errors, where=pairs, initial=np.inf)))
-            keep = pairs & (errors <= bound)
-            everything &= bool(keep.all())
-            kept.append(_packed(keep))
-        if not everything:
-            row, column = _places(len(self._alive[h]), rows), _places(len(self._alive[h + 1]), columns)
-            self._edges[h] = _Edges(row, column, len(columns), np.concatenate(kept))
-            self._settle(h)
+            self._drop(h, rows[errors > bound])
+        else:
+            columns = np.flatnonzero(self._alive[h + 1])
+            ahead = error.reach @ error.future[columns].T  # [I, columns]
+
+            def block(b: slice) -> Floats:
+                return np.abs(error.gain[rows[b], None] - ahead[error.row[rows[b]]])
+
+            errors_of = _held(block, len(rows), len(columns))
+            least = self._least(h, rows, columns, errors_of)
+            self._keep_pairs(h, rows, columns, lambda b: errors_of(b) <= bound)
         return Elimination(least, bound, before, self.log_size)
 
     def pick(self, excluded: Collection[Member] = (), /) -> Member | None:
@@ -173,66 +237,6 @@ class LayeredSpace:
         for h in range(1, self.horizon):
             members = np.flatnonzero(self._alive[h])
             chain.append(int(members[self._pairs(h - 1, np.array([chain[-1]]), members)[0].argmax()]))
-        return tuple(chain)
-
-    def least(self, risk: ActionRisk, /) -> tuple[float, int, int]:
-        """Returns the smallest risk of two kinds of members, whether or not they still go together, and these kinds."""
-        order = np.argsort(risk.future, kind="stable")
-        right = np.searchsorted(risk.future[order], risk.gain).clip(1 if len(order) > 1 else 0, len(order) - 1)
-        left = np.maximum(right - 1, 0)
-        nearer = np.abs(risk.future[order[left]] - risk.gain) <= np.abs(risk.future[order[right]] - risk.gain)
-        column = order[np.where(nearer, left, right)]
-        risks = risk.noise + (risk.gain - risk.future[column]) ** 2
-        i = int(risks.argmin())
-        return float(risks[i]), i, int(column[i])
-
-    def restrict(self, risk: ActionRisk, cutoff: Floats, reach: Floats, /) -> bool:
-        """Drops pairs that do not fit; where there are too many kinds of pairs to list, members no partner of which fits.
-
-        Returns whether anything was dropped.
-        """
-        h = risk.level
-        ours, row = kinds(risk.noise, risk.gain)
-        theirs, column = kinds(risk.future, cutoff, reach)
-        miss = np.abs(risk.gain[ours][:, None] - risk.future[theirs])
-        fits = (risk.noise[ours][:, None] + miss**2 <= cutoff[theirs]) & (miss <= reach[theirs])
-        rows, row = np.flatnonzero(self._alive[h]), row[risk.row]
-        if h == self.horizon - 1:
-            return self._drop(h, rows[~fits[row, 0]]) > 0
-        columns, column = np.flatnonzero(self._alive[h + 1]), column[risk.column]
-        edges = self._edges[h]
-        r = _Refined.of(None if edges is None else edges.row[rows], row)
-        c = _Refined.of(None if edges is None else edges.column[columns], column)
-        if len(r.new) * len(c.new) > MOST_PAIRS:
-            without_partner = ~fits[:, np.unique(column)].any(axis=1), ~fits[np.unique(row)].any(axis=0)
-            dropped = self._drop(h, rows[without_partner[0][row]])
-            dropped += self._drop(h + 1, columns[without_partner[1][column]])
-            return dropped > 0
-        dropped, parts = False, []
-        for b in _blocks(len(r.new), len(c.new)):
-            keep = fits[r.new[b]][:, c.new]
-            if edges is None:
-                dropped |= not bool(keep.all())
-            else:
-                were = edges.block(r.old[b])[:, c.old]
-                dropped |= bool((were & ~keep).any())
-                keep &= were
-            parts.append(_packed(keep))
-        if dropped:
-            row_of = _places(len(self._alive[h]), rows, r.place)
-            column_of = _places(len(self._alive[h + 1]), columns, c.place)
-            self._edges[h] = _Edges(row_of, column_of, len(c.new), np.concatenate(parts))
-            self._settle(h)
-        return dropped
-
-    def draw(self, first: Mask, rng: np.random.Generator, /) -> Member:
-        """Returns a survivor at random, level by level, whose member at level 0 is among `first`."""
-        chain: list[int] = []
-        for h, alive in enumerate(self._alive):
-            members = np.flatnonzero(alive & first) if h == 0 else np.flatnonzero(alive)
-            if h:
-                members = members[self._pairs(h - 1, np.array([chain[-1]]), members)[0]]
-            chain.append(int(rng.choice(members)))
         return tuple(chain)
 
     def __contains__(self, member: Member, /) -> bool:
@@ -268,14 +272,32 @@ class LayeredSpace:
             return np.ones((len(rows), len(columns)), dtype=bool)
         return edges.block(edges.row[rows])[:, edges.column[columns]]
 
+    def _least(self, h: int, rows: Ints, columns: Ints, numbers: Callable[[slice], Floats]) -> float:
+        """Returns the smallest number of a pair that goes together, given the numbers of a block of rows."""
+        return min(
+            float(np.min(numbers(b), where=self._pairs(h, rows[b], columns), initial=np.inf))
+            for b in blocks(len(rows), len(columns))
+        )
+
+    def _keep_pairs(self, h: int, rows: Ints, columns: Ints, fits: Callable[[slice], Mask]) -> None:
+        """Drops the pairs of levels h and h+1 that do not fit, given which pairs of a block of rows do."""
+        kept, everything = [], True
+        for b in blocks(len(rows), len(columns)):
+            keep = self._pairs(h, rows[b], columns) & fits(b)
+            everything &= bool(keep.all())
+            kept.append(packed(keep))
+        if not everything:
+            row, column = places(len(self._alive[h]), rows), places(len(self._alive[h + 1]), columns)
+            self._edges[h] = Edges(row, column, len(columns), np.concatenate(kept))
+            self._settle(h)
+
     def _sum_over_next(self, h: int, weights: Floats) -> Floats:
         """Returns `[N_h]` for each living member of level h the sum of `weights` `[N_{h+1}]` over its partners."""
         edges, columns = self._edges[h], np.flatnonzero(self._alive[h + 1])
         if edges is None:  # any two go together
             return np.where(self._alive[h], weights[columns].sum(), 0.0)
         by_column = np.bincount(edges.column[columns], weights=weights[columns], minlength=edges.n_columns)
-        blocks = _blocks(len(edges.words), edges.n_columns)
-        by_row = np.concatenate([edges.block(b) @ by_column for b in blocks])
+        by_row = np.concatenate([edges.block(b) @ by_column for b in blocks(len(edges.words), edges.n_columns)])
         return np.where(self._alive[h], by_row[edges.row], 0.0)
 
     def _drop(self, h: int, members: Ints) -> int:
@@ -319,23 +341,6 @@ class LayeredSpace:
         return self._living[level] < before
 
 
-class _Refined(NamedTuple):
-    """Classes of members that neither an old partition nor a new one tells apart."""
-
-    place: Ints  # class of each member
-    old: Ints  # [classes] the old class that each lies in
-    new: Ints  # [classes] the new one
-
-    @classmethod
-    def of(cls, old: NDArray[np.int32] | None, new: Ints) -> "_Refined":
-        many = int(new.max()) + 1
-        if old is None:
-            keys, place = numbered(new, many)
-        else:
-            keys, place = numbered(old.astype(np.int64) * many + new, (int(old.max()) + 1) * many)
-        return cls(place, keys // many, keys % many)
-
-
 class _Risks:
     """The risks of all pairs of living members at a node: one matrix product of inner size K, made block by block.
 
@@ -360,8 +365,57 @@ class _Risks:
         return product
 
 
-def _blocks(rows: int, columns: int) -> Iterator[slice]:
+def blocks(rows: int, columns: int) -> Iterator[slice]:
     """Yields slices of rows that keep `BLOCK` entries at once."""
     step = max(1, BLOCK // max(1, columns))
     for first in range(0, rows, step):
         yield slice(first, min(first + step, rows))
+
+
+def _held(numbers: Callable[[slice], Floats], rows: int, columns: int) -> Callable[[slice], Floats]:
+    """Returns a function of blocks that computes its numbers once where one block holds all of them."""
+    every = list(blocks(rows, columns))
+    if len(every) > 1:
+        return numbers
+    whole = numbers(every[0])
+    return lambda b: whole
+
+
+VersionSpace = LayeredSpace | ListedSpace
+
+
+def version_space(functions: FunctionClass) -> VersionSpace:
+    """Returns the space of all functions of a class, in the form that fits it."""
+    if functions.is_product:
+        return LayeredSpace([functions.level_size(h) for h in range(functions.horizon)])
+    return ListedSpace(functions.level_size(0))
+
+
+def check_resolution(error: PairError, bound: float) -> None:
+    """Refuses a bound on errors that are not known precisely enough.
+
+    Raises:
+        PrecisionError: rounding of the errors could decide about survival.
+    """
+    largest = max(1.0, float(np.abs(error.gain).max()))
+    if bound < ULPS * np.spacing(largest):
+        raise PrecisionError(
+            f"an error of {largest:.3g} is only known to about {np.spacing(largest):.1g} in float64, and the threshold is "
+            f"{bound:.3g}: less than {ULPS} times that. Rounding would decide which functions survive. Use a larger epsilon "
+            "or a shorter horizon."
+        )
+
+
+def largest_surviving_risk(least: float, slack: float) -> float:
+    """Returns the largest risk that survives.
+
+    Raises:
+        PrecisionError: rounding of the risk could decide about survival.
+    """
+    if slack < ULPS * np.spacing(max(least, 0.0)):
+        raise PrecisionError(
+            f"a risk of {least:.3g} is only known to about {np.spacing(least):.1g} in float64, and the threshold adds "
+            f"{slack:.3g} to it: less than {ULPS} times that. Rounding would decide which functions survive. Use a larger "
+            "epsilon or a shorter horizon."
+        )
+    return least + slack

@@ -1,6 +1,7 @@
-"""Evaluation on a device: the functions of one level reduced to moments where their numbers lie, and what that rounds.
+"""The device of a run, and the functions of one level there: values stay on it, moments come back, and what that rounds.
 
-Values stay on the device; moments come back. All arithmetic is in float64. Shapes: N functions, m rows, K actions.
+NumPy computes where no device is named. "cpu" is PyTorch's own CPU device: the same code as on a GPU, for tests and for
+checking results where there is no GPU. All arithmetic is in float64. Shapes: N functions, m rows, K actions.
 
 What is stated about rounding (docs/scale.md derives it). With u = 2^-53, let every computed value be within E of the exact
 one, let values and residuals be at most W, and let a sum of m terms round as one of depth t. Then a mean is within
@@ -9,21 +10,66 @@ E + (t + 4) u W of the exact one, and a variance within 2 W E + E^2 + (t + 8) u 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from richobs.classes.base import LevelClass, checked_members
-from richobs.core.device import pytorch, torch_device
+from richobs.classes.base import checked_members
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import UNIT_ROUNDOFF, Batch, Moments
+from richobs.core.settings import check_device_name
 from richobs.core.types import Floats, Ints
 
+DTYPE = "float64"
 BLOCK = 512  # rows whose products are added up at once
 VALUES_AT_ONCE = {"cpu": 2**22, "cuda": 2**27}  # values of functions that are held on a device at once
+
+
+def pytorch(who: str) -> Any:
+    """Returns the module `torch`.
+
+    Args:
+        who: needs it, for the message.
+
+    Raises:
+        InvalidInput: it is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise InvalidInput(f"{who} needs PyTorch, which is not installed: pip install 'richobs[gpu]'.") from error
+    return torch
+
+
+def torch_device(name: str) -> Any:
+    """Returns the `torch.device` of a name, once it is known to be there.
+
+    Raises:
+        InvalidInput: PyTorch is not installed, or the machine has no such device.
+    """
+    check_device_name(name)
+    torch = pytorch(f"device {name!r}")
+    if name != "cpu":
+        there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        wanted = int(name.partition(":")[2] or 0)
+        if wanted >= there:
+            raise InvalidInput(
+                f"device {name!r} is not there: PyTorch {torch.__version__} finds {there} GPUs on this machine. "
+                "device='cpu' runs the same code without one, and without `device` NumPy computes."
+            )
+    return torch.device(name)
+
+
+def has_device(name: str) -> bool:
+    """Whether PyTorch is installed and the machine has the device."""
+    try:
+        torch_device(name)
+    except InvalidInput:
+        return False
+    return True
 
 
 def gamma(k: float) -> float:
@@ -58,15 +104,7 @@ class DeviceMemory:
         """
         self.device = torch_device(name)
         self.torch = pytorch(f"device {name!r}")
-        self._levels: dict[int, tuple[LevelClass, DeviceLevel | None]] = {}
-        self._sent: dict[tuple[int, str], tuple[NDArray[Any], Any]] = {}
-
-    def level(self, level_class: LevelClass) -> "DeviceLevel | None":
-        """Returns the functions of a level on the device; levels that are one object are sent once."""
-        kept = self._levels.get(id(level_class))
-        if kept is None:
-            kept = self._levels[id(level_class)] = (level_class, level_class.on_device(self))
-        return kept[1]
+        self._kept: dict[tuple[int, str], tuple[NDArray[Any], Any]] = {}
 
     @property
     def values_at_once(self) -> int:
@@ -81,27 +119,19 @@ class DeviceMemory:
         """Returns numbers on the device as float64."""
         return self.send(np.ascontiguousarray(array, dtype=np.float64))
 
-    def keep(self, array: NDArray[Any], use: str = "") -> Any:
-        """Returns an array on the device; the same array is sent once for each use.
+    def keep(self, array: NDArray[Any], use: str = "", make: Callable[[], Any] | None = None) -> Any:
+        """Returns a tensor of an array on the device, made once for each use.
 
         Args:
             array: which must not change afterwards.
             use: tells apart what is made of the same array.
+            make: makes the tensor; by default the array is sent as it is.
         """
-        kept = self._sent.get((id(array), use))
+        kept = self._kept.get((id(array), use))
         if kept is None:
-            kept = self._sent[id(array), use] = (array, self.send(array))  # the array is held: its id stays its own
+            tensor = self.send(array) if make is None else make()
+            kept = self._kept[id(array), use] = (array, tensor)  # the array is held: its id stays its own
         return kept[1]
-
-    def replace(self, array: NDArray[Any], use: str, tensor: Any) -> Any:
-        """Keeps what was made of an array on the device for a use, and returns it."""
-        self._sent[id(array), use] = (array, tensor)
-        return tensor
-
-    def kept(self, array: NDArray[Any], use: str) -> Any | None:
-        """Returns what was kept of an array for a use, or None."""
-        found = self._sent.get((id(array), use))
-        return None if found is None else found[1]
 
     def index(self, members: Ints | None, size: int) -> Any | None:
         """Returns members of a class of `size` functions as a tensor of indices; None for all of them in order."""
@@ -127,7 +157,7 @@ class DeviceBatch:
 
     n: int
     actions: tuple[int, ...]  # [K] how many samples took each action
-    x: Any  # [m, ...] observations: an array, or a tensor where they lie on the device already
+    x: NDArray[Any]  # [m, ...] observations; they stay where they are
     weight: Any  # [m] share of the n samples in each row
     taken: tuple[Taken, ...]  # actions that were taken, in order
     largest_reward: float  # bound on |r|
@@ -135,7 +165,7 @@ class DeviceBatch:
 
     @classmethod
     def of(cls, batch: Batch, memory: DeviceMemory) -> "DeviceBatch":
-        """Returns a batch on the device; observations stay where they are."""
+        """Returns a batch on the device."""
         taken = []
         largest = 0.0
         for a in range(len(batch.actions)):
@@ -150,15 +180,6 @@ class DeviceBatch:
         return cls(
             batch.n, batch.actions, batch.x, memory.doubles(batch.weight), tuple(taken), largest, is_plain=is_plain
         )
-
-    @property
-    def array(self) -> NDArray[Any]:
-        """The observations as an array of NumPy."""
-        return self.x if isinstance(self.x, np.ndarray) else self.x.cpu().numpy()
-
-    def doubles(self, memory: DeviceMemory) -> Any:
-        """Returns the observations on the device as float64."""
-        return memory.doubles(self.x) if isinstance(self.x, np.ndarray) else self.x.double()
 
 
 def roundoff(*arrays: NDArray[Any]) -> float:
@@ -230,13 +251,10 @@ def _mean_and_variance(terms: Any, weight: Any) -> tuple[Any, Any]:
 class DeviceLevel(ABC):
     """The functions of one level on a device. A class writes `prepared`, `values` and `error`, or its own `moments`."""
 
-    size: int
-    n_actions: int
-    largest: float  # bound on |f(x, a)|
-
-    def __init__(self, memory: DeviceMemory):
-        """Takes the device."""
-        self.memory = memory
+    def __init__(self, memory: DeviceMemory, size: int, n_actions: int, value_range: tuple[float, float]):
+        """Takes the device, and what is known of the functions: their number, that of their actions, and their range."""
+        self.memory, self.size, self.n_actions = memory, size, n_actions
+        self.largest = max(abs(v) for v in value_range)  # bound on |f(x, a)|
 
     @abstractmethod
     def prepared(self, batch: DeviceBatch) -> Any:
@@ -302,29 +320,3 @@ class DeviceLevel(ABC):
             u_mean[:, t.action] = joined(p.u_mean[i] for p in parts)
             u_var[:, t.action] = joined(p.u_var[i] for p in parts)
         return Moments(batch.n, batch.actions, v_mean, v_var, u_mean, u_var, rounding, of_means)
-
-
-class ChosenOnDevice(DeviceLevel):
-    """Some functions of a level on a device."""
-
-    def __init__(self, level: DeviceLevel, members: Ints):
-        """Takes the level, and `[N]` which of its functions are meant."""
-        super().__init__(level.memory)
-        self.level, self.members = level, members
-        self.size, self.n_actions, self.largest = len(members), level.n_actions, level.largest
-
-    def prepared(self, batch: DeviceBatch) -> Any:
-        """Returns what `values` reads of a batch."""
-        return self.level.prepared(batch)
-
-    def values(self, rows: Any, members: Any) -> Any:
-        """Returns `[N, m, K]` values."""
-        return self.level.values(rows, self.memory.keep(self.members)[members])
-
-    def error(self, rows: Any) -> float:
-        """Returns a bound on the error of every value."""
-        return self.level.error(rows)
-
-    def moments(self, batch: DeviceBatch, members: Ints | None = None) -> Moments:
-        """Returns the moments of a batch, as the level computes them."""
-        return self.level.moments(batch, self.members if members is None else self.members[members])

@@ -8,9 +8,10 @@ Shapes: N functions, m observations, K actions, d features.
 
 import functools
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from richobs.classes.device import DeviceMemory, Taken
+from richobs.device.levels import DeviceMemory, Taken
 
 MEMBERS_AT_ONCE = 2**21  # functions of one launch
 ROWS = 32  # observations of a block; those of one block took the same action
@@ -28,15 +29,6 @@ class Blocks(NamedTuple):
     u_mean: Any  # [B, N] mean of f(x, a) - r under the block's action
     u_square: Any  # [B, N] sum of squares about that mean
     clipped: Any  # [B, N] how many values lay outside the range
-
-
-def triton_module() -> Any:
-    """Returns the module `triton`, or None where it is not installed."""
-    try:
-        import triton
-    except ImportError:
-        return None
-    return triton
 
 
 @functools.cache
@@ -112,7 +104,7 @@ class Rows(NamedTuple):
 
 def supports(memory: DeviceMemory, width: int) -> bool:
     """Whether the kernel can be used: on a GPU, with Triton, for so many features."""
-    return memory.device.type == "cuda" and width <= MOST_FEATURES and triton_module() is not None
+    return memory.device.type == "cuda" and width <= MOST_FEATURES and find_spec("triton") is not None
 
 
 def blocked(phi: Any, taken: Sequence[Taken], n_actions: int, torch: Any) -> Rows:
