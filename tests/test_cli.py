@@ -16,8 +16,7 @@ from rich.console import Console
 
 import richobs
 from richobs.cli import main
-from richobs.cli.arguments import in_order
-from richobs.cli.main import COMMANDS
+from richobs.cli.main import COMMANDS, in_order
 from richobs.core.events import Progress
 from richobs.core.locks import held
 from richobs.learners import LEARNERS

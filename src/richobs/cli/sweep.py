@@ -13,9 +13,8 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from richobs.cli.options import WorkOptions, option_name
 from richobs.cli.printing import Trimmed, widened
-from richobs.cli.work_options import WorkOptions
-from richobs.cli.world_options import option_name
 from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings, field_docs
 from richobs.runs.sweep import FIXED, MAX_RUNS, RESULTS, plan_cells, seed_list

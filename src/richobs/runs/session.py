@@ -39,7 +39,7 @@ from richobs.learners import Learner, learner
 from richobs.runs.certificate import certify
 from richobs.runs.rescaling import Rescaling, as_served, rescaling
 from richobs.runs.store import RunFolder, describe
-from richobs.worlds.gymnasium_ids import is_gymnasium_id
+from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
 from richobs.worlds.simulator import WorldEnvironment
 
 

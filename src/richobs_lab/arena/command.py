@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from richobs import InvalidInput
+from richobs.cli.options import WorkOptions
 from richobs.cli.printing import Trimmed, widened
-from richobs.cli.work_options import WorkOptions
 from richobs.runs.sweep import MAX_RUNS
 from richobs.show.summary import plain_console
 from richobs.show.sweep import sweep_watched
