@@ -32,7 +32,7 @@ from richobs.learners.models.search import run
 from richobs.learners.models.state import ModelSearch, Tuning
 from richobs.stats.intervals import binomial_interval
 from richobs.worlds.frozen_lake import N_ACTIONS, Config, Lakes, candidate_lakes, neighbours
-from richobs.worlds.model_environment import model_problem
+from richobs_lab.worlds.model_environment import model_problem
 
 HORIZON = 30
 TURNS = (-1, 0, 1)  # to the left of the direction, in it, to the right of it

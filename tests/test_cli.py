@@ -23,7 +23,7 @@ from richobs.learners import LEARNERS
 from richobs.runs import session
 from richobs.runs.certificate import Certificate
 from richobs.show import terminal
-from richobs.show.live import Watch, can_draw
+from richobs.show.terminal import Watch, can_draw
 from richobs.worlds.registry import WORLDS
 from richobs_lab.certified.events import PairTested, StageDoubled
 from richobs_lab.paper import STATEMENTS

@@ -42,7 +42,7 @@ class GymnasiumSpec:
     reward_range: Range | None = None
     step_range: Range | None = None
     seed: int | None = None
-    observation: Callable[[Any], Any] | str | None = None  # a function of one observation, or `module:name` of one
+    observation: Any = None  # a function of one observation, or `module:name` of one
     end_observation: Any = None
     deterministic: bool | None = None
     vector: Vector = None
