@@ -30,8 +30,8 @@ from richobs.core.randomness import keyed_generator
 from richobs.engines import StreamEngine
 from richobs.learners.models.search import ModelSearch, Tuning, run
 from richobs.worlds.frozen_lake import N_ACTIONS, Config, Lakes, candidate_lakes, neighbours
-from richobs.worlds.model_environment import model_problem
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.worlds.model_environment import model_problem
 
 HORIZON = 30
 TURNS = (-1, 0, 1)  # to the left of the direction, in it, to the right of it

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from richobs.cli.packages import PACKAGE, extra_requirements, requirements
+from richobs.cli.doctor import PACKAGE, extra_requirements, requirements
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "licences.md"

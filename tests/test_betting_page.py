@@ -23,11 +23,10 @@ from richobs.learners.betting.events import (
 from richobs.learners.similar import Measured, measured, read_measured, write_measured
 from richobs.show import page, write_report
 from richobs.show.candidates import Candidates, Tenure
-from richobs.show.chart import log_chart, log_ticks
-from richobs.show.live import Watch
+from richobs.show.chart import log_chart, log_ticks, series
 from richobs.show.page import RunView
-from richobs.show.readings import series
 from richobs.show.summary import summary
+from richobs.show.terminal import Watch
 from runs import cut_short, stored
 
 PHASE = {"phase": "betting", "log_size_before": 9.0, "log_size_after": 9.0}

@@ -14,7 +14,7 @@ from richobs.core.errors import InvalidInput
 from richobs.core.events import Progress
 from richobs.core.outcome import claim_words, exact_words, number_words
 from richobs.core.units import UnitsChosen
-from richobs.show.live import Watch
+from richobs.show.terminal import Watch
 from richobs.show.words import at_least, at_most
 
 

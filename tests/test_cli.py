@@ -16,15 +16,14 @@ from rich.console import Console
 
 import richobs
 from richobs.cli import main
-from richobs.cli.arguments import in_order
-from richobs.cli.main import COMMANDS
+from richobs.cli.main import COMMANDS, in_order
 from richobs.core.events import Progress
 from richobs.core.locks import held
 from richobs.learners import LEARNERS
 from richobs.runs import session
 from richobs.runs.certificate import Certificate
 from richobs.show import terminal
-from richobs.show.live import Watch, can_draw
+from richobs.show.terminal import Watch, can_draw
 from richobs.worlds.registry import WORLDS
 from richobs_lab.certified.events import PairTested, StageDoubled
 from richobs_lab.paper import STATEMENTS

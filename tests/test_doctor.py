@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import richobs
-from richobs.cli import doctor, main, packages
+from richobs.cli import doctor, main
 
 REQUIRES = [
     "numpy>=2.1",
@@ -113,9 +113,9 @@ def test_it_works_where_richobs_was_not_installed(capsys, monkeypatch, no_torch)
 
 
 def test_requirements_of_this_python_alone_count(described):
-    assert [str(each) for each in packages.requirements("richobs")] == ["numpy>=2.1"]
-    assert packages.problem_of(Requirement("richobs[ray]")) == "ray is not installed"
-    assert packages.problem_of(Requirement("richobs")) is None
+    assert [str(each) for each in doctor.requirements("richobs")] == ["numpy>=2.1"]
+    assert doctor.problem_of(Requirement("richobs[ray]")) == "ray is not installed"
+    assert doctor.problem_of(Requirement("richobs")) is None
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,15 @@ import pytest
 import richobs
 import richobs_lab.assumptions
 from richobs.cli import main
-from richobs.cli.arguments import in_order
 from richobs.cli.learn import default_folder
-from richobs.cli.main import COMMANDS
+from richobs.cli.main import COMMANDS, in_order
 from richobs.core.errors import InvalidInput
 from richobs.core.outcome import DETERMINISTIC_ENVIRONMENT, claim_words
 from richobs.core.settings import Settings
 from richobs.runs.prepare import is_simulated
 from richobs.runs.store import StoredRun
 from richobs.show import write_report
-from richobs.worlds.gymnasium_ids import read_id, write_id
+from richobs.worlds.gymnasium_in import GymnasiumSpec
 from richobs.worlds.registry import make
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
@@ -63,39 +62,39 @@ class TestIds:
         [
             (
                 "gym:FrozenLake-v1?horizon=12&reward_range=0,1&functions=mypkg.candidates:make&is_slippery=False",
-                {
-                    "id": "FrozenLake-v1",
-                    "kwargs": {"is_slippery": False},
-                    "horizon": 12,
-                    "reward_range": (0, 1),
-                    "functions": "mypkg.candidates:make",
-                },
+                GymnasiumSpec(
+                    "FrozenLake-v1",
+                    horizon=12,
+                    reward_range=(0, 1),
+                    functions="mypkg.candidates:make",
+                    kwargs={"is_slippery": False},
+                ),
             ),
             (
                 "gym:ALE/Pong-v5?horizon=4&step_range=-1,0.5&seed=3&deterministic=True&mode=4x4&number='12'",
-                {
-                    "id": "ALE/Pong-v5",
-                    "kwargs": {"mode": "4x4", "number": "12"},
-                    "horizon": 4,
-                    "step_range": (-1, 0.5),
-                    "seed": 3,
-                    "deterministic": True,
-                },
+                GymnasiumSpec(
+                    "ALE/Pong-v5",
+                    horizon=4,
+                    step_range=(-1, 0.5),
+                    seed=3,
+                    deterministic=True,
+                    kwargs={"mode": "4x4", "number": "12"},
+                ),
             ),
             (
                 "gym:mine.envs:Lake-v0?horizon=2&desc=['S%20F',%20'G%26%3D%25']",
-                {"id": "mine.envs:Lake-v0", "kwargs": {"desc": ["S F", "G&=%"]}, "horizon": 2},
+                GymnasiumSpec("mine.envs:Lake-v0", horizon=2, kwargs={"desc": ["S F", "G&=%"]}),
             ),
-            ("gym:CartPole-v1", {"id": "CartPole-v1", "kwargs": {}}),
+            ("gym:CartPole-v1", GymnasiumSpec("CartPole-v1")),
         ],
     )
     def test_an_id_and_a_spec_say_the_same(self, id, spec):
-        assert read_id(id) == spec
-        assert write_id(spec) == id
+        assert GymnasiumSpec.read(id) == spec
+        assert spec.id == id
 
     def test_what_is_not_declared_is_left_out(self):
-        spec = {"id": "gym:A-v0", "horizon": 2, "reward_range": (0.0, 1.0), "deterministic": False, "seed": None}
-        assert write_id(spec) == "gym:A-v0?horizon=2&reward_range=0,1"
+        spec = GymnasiumSpec("gym:A-v0", horizon=2, reward_range=(0.0, 1.0), deterministic=False, seed=None)
+        assert spec.id == "gym:A-v0?horizon=2&reward_range=0,1"
 
     @pytest.mark.parametrize(
         ("id", "sentence"),
@@ -108,13 +107,19 @@ class TestIds:
     )
     def test_what_is_no_id(self, id, sentence):
         with pytest.raises(InvalidInput, match=re.escape(sentence)):
-            read_id(id)
+            GymnasiumSpec.read(id)
 
-    def test_what_cannot_be_written_down(self):
-        with pytest.raises(InvalidInput, match="desc is a ndarray"):
-            write_id({"id": "A-v0", "kwargs": {"desc": np.zeros((2, 2))}})
-        with pytest.raises(InvalidInput, match="high is a float, inf"):
-            write_id({"id": "A-v0", "kwargs": {"high": float("inf")}})
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            ({"desc": np.zeros((2, 2))}, "desc is a ndarray"),
+            ({"high": float("inf")}, "high is a float, inf"),
+            ({"seed": 1}, "the argument 'seed' of the environment has the name of an argument of from_gymnasium"),
+        ],
+    )
+    def test_what_cannot_be_written_down(self, arguments, sentence):
+        with pytest.raises(InvalidInput, match=sentence):
+            _ = GymnasiumSpec("A-v0", kwargs=arguments).id
 
     def test_make_builds_the_problem_again(self, monkeypatch, tmp_path):
         monkeypatch.syspath_prepend(tmp_path)

@@ -23,6 +23,7 @@ from richobs.runs.store import StoredRun
 from richobs.show import write_report
 from richobs.worlds import frozen_lake
 from richobs.worlds.gymnasium_in import (
+    GymnasiumSpec,
     environment_from_spec,
     from_gymnasium,
     looks_deterministic,
@@ -591,9 +592,8 @@ class TestOwning:
         with pytest.raises(InvalidInput, match="needs finitely many actions"):
             on_the_line("Line-v0", vector="native")
         assert vector.closed
-        spec = {"id": "Line-v0", "horizon": 5, "reward_range": (0, 1), "functions": "json:dumps"}
         with pytest.raises(TypeError, match="not JSON serializable"):
-            problem_from_spec(spec)
+            problem_from_spec(GymnasiumSpec("Line-v0", 5, (0, 1), functions="json:dumps"))
         assert counted.open == 0
 
     def test_a_callable_makes_a_new_environment_each_time(self):
@@ -680,46 +680,42 @@ class TestIdentity:
         made = functools.partial(gymnasium.make, "FrozenLake-v1", is_slippery=False)
         assert 'make, "FrozenLake-v1", is_slippery=false)' in on_the_line(made).declared.identity
 
-    def test_an_environment_is_made_again_from_plain_values(self, monkeypatch):
+    def test_an_environment_is_made_again_from_its_id(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "mine", sys.modules[__name__])
         env = from_gymnasium("FrozenLake-v1", **DRY, observation=half, deterministic=True)
-        again = environment_from_spec(env.spec())
-        assert again.declared.identity == env.declared.identity
+        again = environment_from_spec(GymnasiumSpec.read(env.spec().id))
+        assert again.declared.identity == environment_from_spec(env.spec()).declared.identity == env.declared.identity
         assert same(play(env, OpenLoop(TO_THE_GOAL), 2), play(again, OpenLoop(TO_THE_GOAL), 2))
-        short = {"id": "gym:FrozenLake-v1", "kwargs": {"is_slippery": False}, "horizon": 8, "reward_range": [0, 1]}
-        assert (
-            environment_from_spec(short).declared.identity == from_gymnasium("FrozenLake-v1", **DRY).declared.identity
-        )
-        problem = problem_from_spec({**short, "functions": "mine:lakes_for"})
+        short = GymnasiumSpec("gym:FrozenLake-v1", 8, [0, 1], functions="mine:lakes_for", kwargs={"is_slippery": False})
+        dry = from_gymnasium("FrozenLake-v1", **DRY)
+        assert environment_from_spec(short).declared.identity == dry.declared.identity
+        problem = problem_from_spec(short)
         assert (problem.horizon, problem.functions.level_size(0), problem.id) == (8, 20, None)
 
     @pytest.mark.parametrize(
         ("spec", "sentence"),
         [
-            ({}, "a spec needs `id`"),
-            ({"id": "FrozenLake-v1"}, "a spec needs `id`"),
-            ({"id": "FrozenLake-v1", "horizon": 3, "colour": 1}, "has no entry 'colour'"),
-            ({"id": "FrozenLake-v1", "horizon": 3, "kwargs": {"seed": 1}}, "the argument 'seed' of the environment"),
-            ({"id": "FrozenLake-v1", "horizon": 3, "observation": "json"}, "it should read module:name"),
-            ({"id": "FrozenLake-v1", "horizon": 3, "observation": "json:nothing"}, "no attribute 'nothing'"),
+            ({}, "horizon must be a whole number"),
+            ({"horizon": 3, "observation": "json"}, "it should read module:name"),
+            ({"horizon": 3, "observation": "json:nothing"}, "no attribute 'nothing'"),
         ],
     )
     def test_specs_that_cannot_be(self, spec, sentence):
         with pytest.raises(InvalidInput, match=sentence):
-            environment_from_spec(spec)
+            environment_from_spec(GymnasiumSpec("FrozenLake-v1", **spec))
         with pytest.raises(InvalidInput, match="a problem needs `functions`"):
-            problem_from_spec(spec)
+            problem_from_spec(GymnasiumSpec("FrozenLake-v1", **spec))
 
     def test_what_cannot_be_written_down(self):
-        with pytest.raises(InvalidInput, match="was not made from an id"):
-            on_the_line(Line).spec()
-        with pytest.raises(InvalidInput, match="the argument desc of FrozenLake-v1 is a ndarray"):
-            from_gymnasium("FrozenLake-v1", horizon=2, reward_range=(0, 1), desc=np.array([["S", "G"]])).spec()
-        with pytest.raises(InvalidInput, match="only a function that a module defines by name"):
-            from_gymnasium("FrozenLake-v1", **DRY, observation=lambda x: x).spec()
         renamed = types.FunctionType(half.__code__, globals(), "half")
-        with pytest.raises(InvalidInput, match="only a function that a module defines by name"):
-            from_gymnasium("FrozenLake-v1", **DRY, observation=renamed).spec()
+        for env, sentence in (
+            (on_the_line(Line), "was not made from an id"),
+            (from_gymnasium("FrozenLake-v1", **DRY, desc=np.array([["S", "G"]])), "desc is a ndarray"),
+            (from_gymnasium("FrozenLake-v1", **DRY, observation=lambda x: x), "only a function that a module defines"),
+            (from_gymnasium("FrozenLake-v1", **DRY, observation=renamed), "only a function that a module defines"),
+        ):
+            with pytest.raises(InvalidInput, match=sentence):
+                _ = env.spec().id
 
 
 def candidates(horizon, slip=0.0, n_maps=20):

@@ -30,8 +30,8 @@ from richobs.runs.certificate import Certificate, certify
 from richobs.runs.session import run
 from richobs.runs.verify import verify
 from richobs.stats.shares import Share, Supposed
-from richobs.worlds.model_environment import ModelEnvironment, model_problem
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.worlds.model_environment import ModelEnvironment, model_problem
 
 LOG2 = math.log(2)
 

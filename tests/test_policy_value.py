@@ -683,6 +683,6 @@ def test_a_notebook_that_cannot_draw_is_shown_nothing(monkeypatch, capsys):
     """Rich would print a warning with the path of its own file there."""
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    monkeypatch.setattr("richobs.show.live.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("richobs.show.terminal.importlib.util.find_spec", lambda name: None)
     certify_policy(richobs.make("lock/2"), richobs.Uniform(4), max_episodes=100, progress=True)
     assert capsys.readouterr() == ("", "")

@@ -18,7 +18,7 @@ from richobs.core.settings import Settings
 from richobs.learners import LEARNERS, Finding, Learner, Promise
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated, PolicyPlayed
 from richobs.runs.certificate import Certificate, Verification
-from richobs.show import chart, marks, page, palette, words, write_report
+from richobs.show import chart, page, palette, words, write_report
 from richobs.show.page import RunView
 from richobs.show.seeds import groups, median
 from richobs.show.tree import search_tree
@@ -233,7 +233,7 @@ class TestTree:
         assert (root.path, root.tests) == ((), ())
 
     def test_looks_differ_by_more_than_colour(self):
-        drawn = [(look.shape, look.hollow) for look in (*marks.LOOKS.values(), marks.OTHER)]
+        drawn = [(look.shape, look.hollow) for look in (*palette.LOOKS.values(), palette.OTHER)]
         assert len(set(drawn)) == len(drawn) == 9
 
     def test_an_empty_run_is_a_root(self):
@@ -551,12 +551,12 @@ def test_colours_can_be_told_from_their_ground():
             for text in ("ink", "muted", "accent", "good", "bad"):  # WCAG AA: 4.5 for text
                 assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground)
         for ground in ("bg", "surface"):
-            for mark in ("focus", *(look.colour for look in (*marks.LOOKS.values(), marks.OTHER))):  # 3 for marks
+            for mark in ("focus", *(look.colour for look in (*palette.LOOKS.values(), palette.OTHER))):  # 3 for marks
                 assert contrast(theme[mark], theme[ground]) >= 3, (mark, ground)
 
 
 def test_every_colour_that_the_style_sheet_uses_is_in_the_palette():
-    style = palette.theme_rules() + marks.mark_rules() + (page.HERE / "page.css").read_text()
+    style = palette.theme_rules() + palette.mark_rules() + (page.HERE / "page.css").read_text()
     defined = set(re.findall(r"--([a-z]+): #", style))
     assert defined == set(palette.LIGHT)
     set_elsewhere = {"serif", "sans", "mono", "at", "w", "x", "y", "s", "ix", "iy", "rim", "faint", "tall"}

@@ -19,9 +19,8 @@ import pytest
 import tyro
 
 import richobs
-from richobs.cli.arguments import _options, in_order
-from richobs.cli.main import COMMANDS, _command_type
-from richobs.cli.world_options import WORLD_OPTIONS
+from richobs.cli.main import COMMANDS, _command_type, _options, in_order
+from richobs.cli.options import WORLD_OPTIONS
 from richobs.learners import LEARNERS
 from richobs.runs import certificate, store, sweep
 from richobs.runs.database import ROWS

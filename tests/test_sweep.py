@@ -14,8 +14,7 @@ import pytest
 
 from richobs import sweeping
 from richobs.cli import main
-from richobs.cli.arguments import in_order
-from richobs.cli.main import COMMANDS
+from richobs.cli.main import COMMANDS, in_order
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.settings import Settings
 from richobs.runs import session, sweep

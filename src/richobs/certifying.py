@@ -660,7 +660,7 @@ def _shown(wanted: bool) -> Iterator[Listener]:
         return
     from rich.console import Console
 
-    from richobs.show.live import can_draw
+    from richobs.show.terminal import can_draw
 
     console = Console(stderr=True, highlight=False, emoji=False)
     if not can_draw(console):  # a notebook without ipywidgets, for instance

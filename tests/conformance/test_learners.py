@@ -22,8 +22,8 @@ from richobs.learners import LEARNERS, learner, tuning_fields
 from richobs.learners.base import Learner, Promise
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
-from richobs.worlds.model_environment import model_problem
 from richobs_lab.rivals.uniform_exploration import UniformExploration
+from richobs_lab.worlds.model_environment import model_problem
 
 SKELETON = Path(__file__).parents[2] / "docs/skeletons/learner.py"
 EPSILON = 0.3

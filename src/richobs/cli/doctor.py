@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from typing import Any
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
 
 import tyro
 from rich.console import Console
@@ -23,6 +24,10 @@ from richobs.core.arguments import absolute_path
 from richobs.core.errors import RichObsError
 from richobs.runs.store import find_runs
 
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+PACKAGE = "richobs"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")  # one of them tests the pages
 PATIENCE = 30.0  # seconds that PyTorch gets to say which GPUs it finds
 ASK_TORCH = """
@@ -108,8 +113,6 @@ def devices(patience: float = PATIENCE) -> dict[str, Any]:
 
 def _packages() -> dict[str, dict[str, Any]]:
     """Returns what richobs always needs: version, and what is wrong with it."""
-    from richobs.cli.packages import PACKAGE, installed, problem_of, requirements  # needed here only
-
     needed = {each.name: problem_of(each) for each in requirements(PACKAGE)}
     if not needed:  # richobs was not installed as a package
         needed = {"numpy": None, "gymnasium": None}
@@ -118,8 +121,6 @@ def _packages() -> dict[str, dict[str, Any]]:
 
 def _extras() -> dict[str, dict[str, Any]] | None:
     """Returns what each extra adds, and what is missing; None where richobs was not installed as a package."""
-    from richobs.cli.packages import PACKAGE, extra_requirements, installed, problem_of  # needed here only
-
     extras = extra_requirements()
     if extras is None:
         return None
@@ -227,3 +228,67 @@ def _kept(runs: dict[str, Any]) -> str:
 
 def _size(n_bytes: int) -> str:
     return f"{n_bytes / 2**30:.3g} GiB"
+
+
+def installed(name: str) -> str | None:
+    """Returns the version of an installed package, or None; the package is not imported."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def requirements(name: str, extra: str = "") -> list["Requirement"]:
+    """Returns what an installed package needs here, with an extra or without any.
+
+    Args:
+        name: of the package; one that is not installed needs nothing.
+        extra: its requirements are added to those that the package always has.
+    """
+    try:
+        lines = metadata.requires(name) or []
+    except metadata.PackageNotFoundError:
+        return []
+    return [each for each in map(_requirement, lines) if each is not None and _applies(each, extra)]
+
+
+def extra_requirements() -> "dict[str, list[Requirement]] | None":
+    """Returns what each extra of richobs adds; None where richobs was not installed as a package."""
+    from packaging.utils import canonicalize_name  # needed here only
+
+    try:
+        names = metadata.metadata(PACKAGE).get_all("Provides-Extra") or []
+    except metadata.PackageNotFoundError:
+        return None
+    always = {str(each) for each in requirements(PACKAGE)}
+    return {
+        name: [each for each in requirements(PACKAGE, name) if str(each) not in always]
+        for name in sorted(names, key=canonicalize_name)
+    }
+
+
+def problem_of(needed: "Requirement", seen: frozenset[str] = frozenset()) -> str | None:
+    """Returns why a requirement is not met, or None; extras that it names are looked at too."""
+    version = installed(needed.name)
+    if version is None:
+        return f"{needed.name} is not installed"
+    if not needed.specifier.contains(version, prereleases=True):
+        return f"{needed.name} {version} is installed, {needed.specifier} is needed"
+    if str(needed) in seen:
+        return None
+    inner = {str(each): each for extra in needed.extras for each in requirements(needed.name, extra)}
+    problems = (problem_of(each, seen | {str(needed)}) for each in inner.values())
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def _requirement(line: str) -> "Requirement | None":
+    from packaging.requirements import InvalidRequirement, Requirement  # needed here only
+
+    try:
+        return Requirement(line)
+    except InvalidRequirement:  # of somebody else's package
+        return None
+
+
+def _applies(needed: "Requirement", extra: str) -> bool:
+    return needed.marker is None or needed.marker.evaluate({"extra": extra})

@@ -1,21 +1,120 @@
-"""`richobs learn`: a run, kept in a folder."""
+"""`richobs learn` and `richobs resume`: a run that is shown while it goes, kept in a folder, and summed up."""
 
+import contextlib
 import dataclasses
 import hashlib
 import pathlib
 import re
+from concurrent.futures import Executor
 
+import tyro
 from rich.console import Console
+from rich.text import Text
 
-from richobs.cli.running import Output, learn_in
-from richobs.cli.work_options import WorkOptions
-from richobs.cli.world_options import World, build
+from richobs.cli.options import WorkOptions, World, build, make_stored, trusting
+from richobs.cli.printing import print_claim, print_summary
+from richobs.core.errors import InvalidInput, RichObsError, StoreError
+from richobs.core.events import Callback, Progress
+from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.recorded import load_episodes
 from richobs.core.settings import MAY_CHANGE, Settings
-from richobs.runs.prepare import prepare
-from richobs.runs.store import discard
-from richobs.worlds.gymnasium_ids import is_gymnasium_id
+from richobs.runs import session
+from richobs.runs.prepare import Prepared, prepare
+from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, discard, recorded_beside
+from richobs.show import write_report
+from richobs.show.summary import claim_text, gives_what_was_asked, plain_console
+from richobs.show.tensorboard import TensorBoard
+from richobs.show.terminal import watched
+from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """What a run prints and writes besides certificate and policy."""
+
+    json: bool = False
+    """Print the certificate instead of a summary."""
+    quiet: bool = False
+    """Print nothing while it runs, and only the claim at the end."""
+    no_report: bool = False
+    """Leave the page `report.html` out."""
+    tensorboard: pathlib.Path | None = None
+    """Also write what happens to this folder for TensorBoard (needs the extra `tensorboard`)."""
+
+
+def learn_in(
+    console: Console,
+    folder: pathlib.Path,
+    prepared: Prepared,
+    output: Output,
+    executor: Executor | None = None,
+) -> int:
+    """Learns in a folder, going on where it stopped, and says what was found."""
+    was_finished = _holds_finished(folder, prepared.asked)
+    checks = _run(folder, prepared, output, executor).ledger.checks
+    stored = StoredRun.read(folder)
+    if stored.certificate is None:
+        raise StoreError(
+            f"the run in {folder} has ended, and another process has begun to change it since: it is {stored.state}."
+        )
+    written = [folder / CERTIFICATE, folder / POLICY]
+    if not output.no_report:
+        written += write_report([stored], folder / REPORT, figures=False)
+    if output.json:
+        console.file.write(stored.certificate.to_json())
+        return 0
+    if output.quiet:
+        console.print(claim_text(stored))
+        return 0
+    print_claim(console, claim_text(stored))
+    print_summary(console, stored)
+    if checks:
+        console.print(f"\n{checks:,} more episodes were played, to compare workers with this process", style="dim")
+    if was_finished:
+        console.print("\nnothing was played: the folder held this run already", style="dim")
+    console.print(Text(f"\nwrote {', '.join(map(str, written[:-1]))} and {written[-1]}"))
+    if stored.certificate.content["result"]["guaranteed"] and not gives_what_was_asked(stored):
+        again = f"richobs resume {folder} --max-episodes N{trusting(stored.world)}"
+        console.print(Text(f"asked for was {prepared.asked.epsilon:g}; go on: {again}"))
+    console.print(Text(f"check it again: richobs verify {folder / CERTIFICATE}{trusting(stored.world)}"), style="dim")
+    return 0
+
+
+def _run(folder: pathlib.Path, prepared: Prepared, output: Output, executor: Executor | None) -> Outcome:
+    """Runs, shows how it goes, and says how to go on where it is interrupted."""
+    problem, expected = prepared.own, prepared.asked.max_episodes
+    if expected is None:
+        expected = prepared.learner.plan(prepared.problem, prepared.settings).max_episodes
+    with contextlib.ExitStack() as stack:
+        quiet = output.quiet or output.json
+        shown = watched(problem.name, problem.functions.log_size, expected, quiet=quiet)
+        listeners: list[Callback] = [stack.enter_context(shown)]
+        if output.tensorboard is not None:
+            listeners.append(stack.enter_context(TensorBoard(output.tensorboard)))
+
+        def tell(progress: Progress) -> None:
+            for listener in listeners:
+                listener(progress)
+
+        try:
+            return session.run_prepared(prepared, callback=tell, out=folder, executor=executor)
+        except KeyboardInterrupt:
+            stack.close()
+            plain_console(stderr=True).print(
+                Text(f"stopped; what was drawn is kept. Go on: richobs resume {folder}{trusting(problem.id)}"),
+            )
+            raise
+
+
+def _holds_finished(folder: pathlib.Path, settings: Settings) -> bool:
+    """Whether a folder holds this run, finished: running it again then plays nothing."""
+    try:
+        stored = StoredRun.read(folder)
+    except (RichObsError, OSError):
+        return False
+    return stored.state == "finished" and dataclasses.replace(stored.settings, workers=settings.workers) == settings
+
 
 LONGEST = 180  # characters of a folder's name
 
@@ -64,3 +163,40 @@ def default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
     if len(whole) > LONGEST:
         whole = f"{whole[:LONGEST]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
     return pathlib.Path("runs") / whole
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumeCommand:
+    """Go on with a run that was killed or interrupted, or that spent the episodes it was allowed."""
+
+    folder: tyro.conf.Positional[pathlib.Path]
+    """The run's folder."""
+    output: Output
+    work: WorkOptions
+    max_episodes: int | None = None
+    """Allow this many episodes in all; by default as many as before."""
+    workers: int | None = None
+    """Threads or processes that share the episodes; by default as many as before."""
+    timeout: float | None = None
+    """Stop where one call of an environment takes more seconds than this; by default it may take any time."""
+    trust: bool = False
+    """Import the modules that the folder names, where the run plays an environment of Gymnasium."""
+
+    def run(self, console: Console) -> int:
+        """Goes on and prints the claim."""
+        stored = StoredRun.read(self.folder)
+        if stored.world is None:
+            raise InvalidInput(
+                f"the run in {self.folder} plays an environment that is not one of richobs's worlds, so it cannot be built "
+                "here. Call richobs.learn(env, functions, ..., out=folder) from Python again."
+            )
+        settings = stored.settings
+        if self.max_episodes is not None:
+            settings = dataclasses.replace(settings, max_episodes=self.max_episodes)
+        if self.workers is not None:
+            settings = dataclasses.replace(settings, workers=self.workers)
+        settings = dataclasses.replace(settings, timeout=self.timeout)
+        problem = make_stored(stored.world, self.folder / CONFIG, self.trust)
+        problem = dataclasses.replace(problem, recorded=recorded_beside(self.folder / CONFIG))
+        with self.work.executor() as executor:
+            return learn_in(console, self.folder, prepare(problem, settings), self.output, executor)

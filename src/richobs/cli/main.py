@@ -1,21 +1,27 @@
-"""From arguments to a command: parsing, and what is said when a command cannot be done."""
+"""From arguments to a command: their order, parsing, and what is said when a command cannot be done."""
 
+import dataclasses
 import functools
 import inspect
+import itertools
 import operator
 import os
+import re
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.markup import escape
 
 import richobs
-from richobs.cli.arguments import in_order
+from richobs.cli.options import GYMNASIUM, LOCAL, WORLD_OPTIONS, option
 from richobs.core.errors import InvalidInput, RichObsError, RunStopped
 from richobs.core.registry import Registry
 from richobs.show.summary import plain_console
+from richobs.worlds.gymnasium_in.spec import PREFIX, is_gymnasium_id
+from richobs.worlds.registry import WORLDS, config_class, configure
 
 HINT = "A world is given as `lock --horizon 10` or as `lock/10`. `--version` prints the version."
 COMMANDS = Registry(
@@ -23,19 +29,23 @@ COMMANDS = Registry(
     {
         "plan": "richobs.cli.plan:PlanCommand",
         "learn": "richobs.cli.learn:LearnCommand",
-        "resume": "richobs.cli.resume:ResumeCommand",
+        "resume": "richobs.cli.learn:ResumeCommand",
         "sweep": "richobs.cli.sweep:SweepCommand",
-        "runs": "richobs.cli.runs:RunsCommand",
-        "show": "richobs.cli.show:ShowCommand",
-        "report": "richobs.cli.report:ReportCommand",
-        "verify": "richobs.cli.verify:VerifyCommand",
-        "value": "richobs.cli.value:ValueCommand",
-        "worlds": "richobs.cli.worlds:WorldsCommand",
-        "learners": "richobs.cli.learners:LearnersCommand",
+        "runs": "richobs.cli.stored:RunsCommand",
+        "show": "richobs.cli.stored:ShowCommand",
+        "report": "richobs.cli.stored:ReportCommand",
+        "verify": "richobs.cli.checking:VerifyCommand",
+        "value": "richobs.cli.checking:ValueCommand",
+        "worlds": "richobs.cli.listing:WorldsCommand",
+        "learners": "richobs.cli.listing:LearnersCommand",
         "doctor": "richobs.cli.doctor:DoctorCommand",
     },
 )
 INTERRUPTED = 130  # exit status that shells give to Ctrl-C
+Takes = Literal["nothing", "one value", "two values", "many values"]
+REPEATED = {"--env-arg"}  # options that the parser wants once for each value
+RAY = "--ray"  # an option whose value may be left out
+ADDRESS = re.compile(rf"auto|{LOCAL}|ray://.*|.+:\d+")  # what its value looks like
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -101,3 +111,113 @@ def _command_type(arguments: Sequence[str]) -> Any:
             text = f"{_first_line(kind)}\n\n{kind.more_help()}"
         kinds.append(Annotated[kind, tyro.conf.subcommand(name, description=text)])
     return functools.reduce(operator.or_, kinds)
+
+
+def in_order(arguments: Sequence[str], commands: Registry) -> list[str]:
+    """Returns the same command line with everything that is not an option right behind the command.
+
+    Args:
+        arguments: as typed; the first is the command.
+        commands: where the dataclass of each command is defined.
+
+    Raises:
+        InvalidInput: a world that does not exist, or a parameter that is given twice.
+    """
+    if not arguments or arguments[0] not in commands or "--" in arguments:
+        return list(arguments)
+    name, *rest = arguments
+    command = commands.load(name)
+    has_world = any(f.name == "world" for f in dataclasses.fields(command))
+    takes = _options(itertools.chain([command], WORLD_OPTIONS.values() if has_world else ()))
+    named, options = _separated(rest, takes)
+    if has_world and named:
+        named = [*_spelt_out(named[0], options), *named[1:]]
+    return [name, *named, *options]
+
+
+def _options(kinds: Iterable[type[Any]]) -> dict[str, Takes]:
+    """Returns what each option of some dataclasses takes, those of nested dataclasses included."""
+    found: dict[str, Takes] = {"--help": "nothing", "-h": "nothing"}
+    for kind in kinds:
+        hints = typing.get_type_hints(kind)
+        for f in dataclasses.fields(kind):
+            hint = hints[f.name]
+            if dataclasses.is_dataclass(hint):
+                found |= _options([typing.cast("type[Any]", hint)])
+            else:
+                found[_dashed(f"--{f.name}")] = _taken_by(hint)
+    return found
+
+
+def _taken_by(hint: Any) -> Takes:
+    """Returns what an option of a type takes."""
+    if hint is bool:
+        return "nothing"
+    if typing.get_origin(hint) is tuple:
+        return "many values"
+    pair = any(typing.get_origin(part) is tuple for part in typing.get_args(hint))  # tuple[float, float] | None
+    return "two values" if pair else "one value"
+
+
+def _separated(rest: Sequence[str], takes: Mapping[str, Takes]) -> tuple[list[str], list[str]]:
+    """Returns what is not an option, and the options with their values."""
+    named: list[str] = []
+    options: list[str] = []
+    left = list(rest)
+    while left:
+        word = left.pop(0)
+        if not word.startswith("-") or word == "-":
+            named.append(word)
+            continue
+        flag, equals, value = word.partition("=")
+        options.append(f"{flag}{equals}{value}")
+        if equals:
+            continue
+        if flag == RAY and not (left and ADDRESS.fullmatch(left[0])):
+            options.append(LOCAL)
+            continue
+        kind = takes.get(_dashed(flag), "one value")
+        for _ in range({"one value": 1, "two values": 2}.get(kind, 0)):
+            options += left[:1]
+            left = left[1:]
+        while kind == "many values" and left and not left[0].startswith("-") and not _is_world(left[0]):
+            again = [flag] if _dashed(flag) in REPEATED and options[-1] != flag else []
+            options += [*again, left.pop(0)]
+    return named, options
+
+
+def _spelt_out(given: str, options: Sequence[str]) -> list[str]:
+    """Returns a world written as `lock/10,seed=3` as `lock --horizon 10 --world-seed 3`; `gym:ID` as `gym ID`."""
+    if is_gymnasium_id(given):
+        return [GYMNASIUM, given.removeprefix(PREFIX)]
+    if given == GYMNASIUM:
+        return [given]
+    world = _world_in(given) or given
+    fields = dataclasses.fields(config_class(world))  # refuses a world that does not exist, and lists those that do
+    if world == given:
+        return [given]
+    config = configure(given)
+    typed = {_dashed(word.partition("=")[0]) for word in options}
+    in_name = {pair.partition("=")[0] for pair in given.split(",")[1:]} | ({"horizon"} if "/" in given else set())
+    result = [world]
+    for f in fields:
+        value = getattr(config, f.name)
+        if f.name in in_name and option(f.name) in typed:
+            raise InvalidInput(f"{option(f.name)}: given in {given!r} and again as an option.")
+        if value != f.default:
+            result += [option(f.name)] + ([] if value is True else [str(value)])
+    return result
+
+
+def _is_world(word: str) -> bool:
+    """Whether a word names a world."""
+    return is_gymnasium_id(word) or _world_in(word) in WORLDS
+
+
+def _world_in(word: str) -> str:
+    """Returns the part of an id that names the world."""
+    return word.partition(",")[0].partition("/")[0]
+
+
+def _dashed(flag: str) -> str:
+    return flag.replace("_", "-")

@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from richobs.cli.options import World, build
 from richobs.cli.printing import Trimmed, headline, widened
-from richobs.cli.world_options import World, build
 from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings
 from richobs.learners import Plan, learner

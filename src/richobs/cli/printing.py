@@ -13,7 +13,7 @@ from richobs.core.problem import Problem
 from richobs.runs.store import POLICY, StoredRun
 from richobs.show import words
 from richobs.show.summary import summary
-from richobs.worlds.gymnasium_ids import is_gymnasium_id
+from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
 from richobs.worlds.registry import make
 
 WIDE = 200  # columns of a table that is not printed on a terminal

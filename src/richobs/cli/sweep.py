@@ -1,5 +1,6 @@
 """`richobs sweep`: settings times seeds, each a run in its own folder."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -7,23 +8,51 @@ import pathlib
 import re
 import types
 import typing
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
 from rich.text import Text
 
+from richobs.cli.options import WorkOptions, option_name
 from richobs.cli.printing import Trimmed, widened
-from richobs.cli.work_options import ManyRunsOptions
-from richobs.cli.world_options import option_name
 from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings, field_docs
-from richobs.runs.sweep import FIXED, RESULTS, plan_cells, seed_list
-from richobs.show.sweep import PAGE, sweep_plain, sweep_table
+from richobs.runs.sweep import FIXED, MAX_RUNS, RESULTS, plan_cells, seed_list
+from richobs.show.summary import plain_console
+from richobs.show.sweep import PAGE, sweep_plain, sweep_table, sweep_watched
 from richobs.sweeping import sweep_cells
 from richobs.worlds.registry import WORLDS, config_class
 
 LONGEST = 120  # characters of a folder's name
+
+
+@dataclasses.dataclass(frozen=True)
+class ManyRunsOptions(WorkOptions):
+    """Who does the runs, how many there may be, where they are kept, and what is printed."""
+
+    workers: int | None = None
+    """Processes, one run each at a time; by default as many as there are CPUs."""
+    max_runs: int = MAX_RUNS
+    """Refuse more runs than this."""
+    out: pathlib.Path | None = None
+    """Folder of all runs; by default one under `runs/` named after them. What is finished there is not run again."""
+    quiet: bool = False
+    """Print nothing while it runs, and only the table at the end."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    @contextlib.contextmanager
+    def running(self, name: str, folder: pathlib.Path) -> Iterator[dict[str, Any]]:
+        """Yields what `run_cells` is given to do the runs; says where they are kept if they are interrupted."""
+        try:
+            with self.executor() as executor, sweep_watched(name, quiet=self.quiet or self.json) as watch:
+                yield {"workers": self.workers, "executor": executor, "watch": watch}
+        except KeyboardInterrupt:
+            stopped = f"stopped; what was done is kept in {folder}, and the same command goes on."
+            plain_console(stderr=True).print(Text(stopped))
+            raise
 
 
 def _parameters() -> type[Any]:

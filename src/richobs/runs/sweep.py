@@ -65,7 +65,7 @@ from richobs.learners import learner
 from richobs.runs import session
 from richobs.runs.certificate import Certificate
 from richobs.runs.store import CERTIFICATE, LOCK
-from richobs.worlds.gymnasium_ids import is_gymnasium_id
+from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
 from richobs.worlds.registry import config_class, configure, full_id, make
 
 FORMAT, VERSION = "richobs-sweep", 1

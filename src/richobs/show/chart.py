@@ -2,14 +2,16 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from richobs.core.events import ChartKind, Progress
 from richobs.show import words
-from richobs.show.readings import Series
+from richobs.show.candidates import Candidates, Tenure
 
 Points = Sequence[tuple[float, float]]
+Drawn = list[tuple[float, float]]  # points that are still added to: episodes, natural logarithm
 LOG_10 = math.log(10)
 SCALE = 1000  # the drawing is a square of this size, stretched to what the page has room for
 MOST_POINTS = 500
@@ -17,6 +19,65 @@ MOST_IN_ALL = 8000  # points of all curves of one chart together
 MOST_DOTS = 1500
 NARROWEST = 0.8  # percent: narrower bands would only be stripes
 ROOM = 1.3  # percent that a digit of a band's number takes; the number has no room in a narrower band
+
+
+@dataclass
+class Series:
+    """All numbers of one chart."""
+
+    kind: ChartKind
+    curves: list[list[Drawn]] = field(default_factory=list)  # per curve, parts between which it is interrupted
+    limit: Drawn = field(default_factory=list)
+    ended: Drawn = field(default_factory=list)  # where curves ended, at the limit
+    tenures: list[Tenure] = field(default_factory=list)  # of candidates, where curves are cut between them
+
+    @property
+    def title(self) -> str:
+        """What is drawn, and by what its curves are numbered where there are several."""
+        return f"{self.kind.title} by {self.kind.curves}" if len(self.curves) > 1 else self.kind.title
+
+    @property
+    def largest(self) -> list[Drawn]:
+        """The largest value of all curves, with the same parts."""
+        return [
+            [max(same, key=lambda p: p[1]) for same in zip(*parts, strict=True)]
+            for parts in zip(*self.curves, strict=True)
+        ]
+
+    def name(self, curve: int) -> str:
+        """Returns the name of a curve; empty where there is only one."""
+        return f"{self.kind.curves} {curve}" if len(self.curves) > 1 else ""
+
+
+def series(steps: Iterable[Progress]) -> list[Series]:
+    """Returns what the events of a run draw, charts in the order in which they first occur.
+
+    Numbers that are not finite are left out.
+    """
+    found: dict[str, Series] = {}
+    candidates = Candidates()
+    last: dict[str, int] = {}  # per chart, the tenure of its last numbers
+    for step in steps:
+        candidates.absorb(step)
+        for reading in step.event.readings:
+            kind, at = reading.chart, float(step.episodes)
+            one = found.setdefault(kind.name, Series(kind, [[] for _ in reading.logs]))
+            if math.isfinite(reading.limit):
+                one.limit.append((at, reading.limit))
+                if not reading.logs:
+                    one.ended.append((at, reading.limit))
+            if not reading.logs or not all(map(math.isfinite, reading.logs)):
+                continue
+            one.curves = one.curves or [[] for _ in reading.logs]
+            tenure = len(candidates.tenures) if kind.by_candidate else 0
+            for curve, log in zip(one.curves, reading.logs, strict=True):
+                if last.get(kind.name) != tenure:
+                    curve.append([])
+                curve[-1].append((at, log))
+            last[kind.name] = tenure
+    for one in found.values():
+        one.tenures = candidates.tenures if one.kind.by_candidate else []
+    return list(found.values())
 
 
 class Tick(NamedTuple):

@@ -3,9 +3,10 @@
 import functools
 import math
 import pathlib
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Event
@@ -14,14 +15,16 @@ from richobs.core.types import Path
 from richobs.core.version import __version__
 from richobs.learners import learner
 from richobs.runs.store import StoredRun
-from richobs.show import templates, words
+from richobs.show import words
 from richobs.show.candidates import Candidates
-from richobs.show.chart import Chart, Tick, episodes_axis, log_chart, step_chart
-from richobs.show.marks import mark_rules
-from richobs.show.palette import theme_rules
-from richobs.show.readings import Series, series
+from richobs.show.chart import Chart, Series, Tick, episodes_axis, log_chart, series, step_chart
+from richobs.show.palette import mark_rules, theme_rules
 from richobs.show.seeds import groups, median, repeats
 from richobs.show.tree import SearchTree, search_tree
+
+if TYPE_CHECKING:
+    import jinja2
+    import markupsafe
 
 HERE = pathlib.Path(__file__).parent
 WRITTEN_OUT = 6  # actions of a path that is no longer written out than its place
@@ -47,10 +50,14 @@ def write_report(runs: Sequence[StoredRun], target: pathlib.Path, figures: bool 
         from richobs.show.figures import write_figures  # matplotlib is slow to load, and needed here only
 
         beside = write_figures(runs, file)
+    return [write_html(page(runs, [f.name for f in beside]), file), *beside]
+
+
+def write_html(html: str, file: pathlib.Path) -> pathlib.Path:
+    """Writes a page, and returns its file."""
     with write_atomically(file) as stream:
-        text = page(runs, [f.name for f in beside])
-        stream.write(text.encode(errors="backslashreplace"))  # the name of a folder may be any bytes
-    return [file, *beside]
+        stream.write(html.encode(errors="backslashreplace"))  # the name of a folder may be any bytes
+    return file
 
 
 def page(runs: Sequence[StoredRun], figures: Sequence[str] = ()) -> str:
@@ -61,19 +68,46 @@ def page(runs: Sequence[StoredRun], figures: Sequence[str] = ()) -> str:
         figures: names of files beside the page, to link to.
     """
     views = [RunView(run, i + 1) for i, run in enumerate(runs)]
-    html = (
-        templates.environment(HERE)
-        .get_template("page.html")
-        .render(
-            runs=views,
-            comparison=Comparison(views) if len(views) > 1 else None,
-            figures=figures,
-            version=__version__,
-            style=theme_rules() + mark_rules() + (HERE / "page.css").read_text(encoding="utf-8"),
-            script=(HERE / "page.js").read_text(encoding="utf-8"),
-        )
+    return rendered(
+        HERE / "page.html",
+        runs=views,
+        comparison=Comparison(views) if len(views) > 1 else None,
+        figures=figures,
+        style=theme_rules() + mark_rules() + (HERE / "page.css").read_text(encoding="utf-8"),
+        script=(HERE / "page.js").read_text(encoding="utf-8"),
     )
+
+
+def rendered(template: pathlib.Path, **values: Any) -> str:
+    """Returns a page: a template with values filled in, in which everything is escaped and nothing may be missing."""
+    html = _templates(template.parent).get_template(template.name).render(version=__version__, **values)
     return html.lstrip() + "\n"
+
+
+@functools.cache  # compiling a template takes longer than filling it in
+def _templates(folder: pathlib.Path) -> "jinja2.Environment":
+    """Returns what loads the templates of a folder, and those beside this file, with filters for numbers and bounds."""
+    import jinja2  # slow to load, and needed only where a page is written
+
+    loaded = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([folder, pathlib.Path(__file__).parent]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    loaded.filters.update(
+        raised=raised, count=words.count, value=words.value, at_least=words.at_least, at_most=words.at_most
+    )
+    loaded.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
+    return loaded
+
+
+def raised(text: str) -> "markupsafe.Markup":
+    """Returns a text as HTML, with what stands behind `10^` raised."""
+    import markupsafe
+
+    return markupsafe.Markup(re.sub(r"10\^(-?[\d.]*\d)", r"10<sup>\1</sup>", str(markupsafe.escape(text))))
 
 
 class Fact(NamedTuple):

@@ -9,18 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from richobs.core.files import write_atomically
-from richobs.core.version import __version__
 from richobs.runs.store import REPORT
 from richobs.runs.sweep import Cell, CellResult, Sweep, SweepProgress, Watch
-from richobs.show import templates, words
+from richobs.show import words
+from richobs.show.page import HERE, rendered, write_html
 from richobs.show.palette import theme_rules
 from richobs.show.seeds import median
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-HERE = pathlib.Path(__file__).parent
 PAGE, FIGURE = "sweep.html", "sweep"
 
 
@@ -142,32 +140,26 @@ def sweep_table(sweep: Sweep) -> "Table":
 
 def write_sweep(sweep: Sweep) -> list[pathlib.Path]:
     """Writes the page about a sweep into its folder, with its figure beside it; returns the files, the page first."""
-    from richobs.show.sweep_figure import write_sweep_figure  # matplotlib is slow to load, and needed here only
+    from richobs.show.figures import write_sweep_figure  # matplotlib is slow to load, and needed here only
 
     rows = setting_rows(sweep)
     drawn = write_sweep_figure(rows, sweep.folder / FIGURE)
     figure = next((file.read_text(encoding="utf-8") for file in drawn if file.suffix == ".svg"), "")
-    html = (
-        templates.environment(HERE)
-        .get_template(PAGE)
-        .render(
-            rows=rows,
-            world=_common_world(sweep.cells),
-            total=len(sweep.cells),
-            finished=sum(len(row.finished) for row in rows),
-            failed=sum(len(row.failed) for row in rows),
-            cpu_seconds=math.fsum(r.cpu_seconds for r in sweep.results.values()),
-            pages={cell.run for cell in sweep.cells if (sweep.folder / cell.run / REPORT).exists()},
-            report=REPORT,
-            figure=figure[figure.find("<svg") :],
-            files=[file.name for file in drawn],
-            version=__version__,
-            theme=theme_rules(),
-        )
+    html = rendered(
+        HERE / PAGE,
+        rows=rows,
+        world=_common_world(sweep.cells),
+        total=len(sweep.cells),
+        finished=sum(len(row.finished) for row in rows),
+        failed=sum(len(row.failed) for row in rows),
+        cpu_seconds=math.fsum(r.cpu_seconds for r in sweep.results.values()),
+        pages={cell.run for cell in sweep.cells if (sweep.folder / cell.run / REPORT).exists()},
+        report=REPORT,
+        figure=figure[figure.find("<svg") :],
+        files=[file.name for file in drawn],
+        theme=theme_rules(),
     )
-    with write_atomically(sweep.folder / PAGE) as stream:
-        stream.write((html.lstrip() + "\n").encode(errors="backslashreplace"))
-    return [sweep.folder / PAGE, *drawn]
+    return [write_html(html, sweep.folder / PAGE), *drawn]
 
 
 def _common_world(cells: Sequence[Cell]) -> str:
@@ -187,7 +179,7 @@ def sweep_watched(title: str, *, quiet: bool = False) -> Iterator[Watch]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from richobs.show.live import EVERY, can_draw
+    from richobs.show.terminal import EVERY, can_draw
 
     console = Console(stderr=True, highlight=False, emoji=False)
     if can_draw(console):

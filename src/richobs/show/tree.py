@@ -12,7 +12,7 @@ from richobs.core.events import PASSED, Event, Mark, path_words
 from richobs.core.ledger import Entry
 from richobs.core.types import Path
 from richobs.show import words
-from richobs.show.marks import Look, look
+from richobs.show.palette import Look, look
 
 MOST_ACTIONS = 30_000_000  # in the paths of all nodes together, which take 240 MB; a deeper tree is cut
 MOST_UNVISITED = 1_000  # actions that are listed as never played at a node

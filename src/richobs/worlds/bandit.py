@@ -7,8 +7,7 @@ import numpy as np
 from richobs.core.problem import Problem
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
-from richobs.worlds.checks import require_range, require_size
-from richobs.worlds.simulator import tabular_problem
+from richobs.worlds.simulator import require_range, require_size, tabular_problem
 
 
 @dataclass(frozen=True)

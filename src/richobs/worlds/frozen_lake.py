@@ -16,8 +16,7 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask
-from richobs.worlds.checks import require_range, require_size
-from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs.worlds.simulator import TabularWorld, WorldEnvironment, require_range, require_size
 
 MAPS = {  # S start, F frozen, H hole, G goal
     "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),

@@ -14,11 +14,12 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
-from richobs.worlds.checks import require_range, require_size
 from richobs.worlds.simulator import (
     WorldEnvironment,
     all_patterns,
     reads_right,
+    require_range,
+    require_size,
     tabular_problem,
     value_by_reading,
 )

@@ -11,8 +11,7 @@ from richobs.core.problem import Problem
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Mask
-from richobs.worlds.checks import require_range, require_size
-from richobs.worlds.simulator import hidden_tables, table_problem
+from richobs.worlds.simulator import hidden_tables, require_range, require_size, table_problem
 
 Violation = Literal["none", "layered", "reactive", "realizable", "deterministic", "reward range"]
 

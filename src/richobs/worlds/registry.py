@@ -9,16 +9,14 @@ import dataclasses
 import math
 import operator
 import typing
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from richobs.core.errors import InvalidInput, UnknownWorld
 from richobs.core.problem import Problem
 from richobs.core.registry import Registry
-from richobs.worlds.gymnasium_ids import is_gymnasium_id, read_id, spec_of, write_id
-from richobs.worlds.gymnasium_in.environment import GymnasiumEnvironment
-from richobs.worlds.gymnasium_in.specs import environment_from_spec, problem_from_spec
+from richobs.worlds.gymnasium_in.environment import problem_from_spec
+from richobs.worlds.gymnasium_in.spec import GymnasiumSpec, is_gymnasium_id
 
 WORLDS = Registry(  # world -> the module that defines it
     "richobs.worlds",
@@ -108,30 +106,10 @@ def make(id: str, **params: Any) -> Problem:
     """
     _require_text(id)
     if is_gymnasium_id(id):
-        spec = gymnasium_spec(id, **params)
-        own = write_id(spec)  # refuses what cannot be written down before anything is made
+        spec = GymnasiumSpec.read(id, params)
+        own = spec.id  # refuses what cannot be written down before anything is made
         return dataclasses.replace(problem_from_spec(spec), id=own)
     return build(configure(id, **params))
-
-
-def gymnasium_spec(id: str, **params: Any) -> dict[str, Any]:
-    """Returns the spec of a Gymnasium problem from its id and what else is given; nothing is imported.
-
-    Args:
-        id: begins with `gym:`.
-        **params: entries of the spec, and arguments of the environment; they may not repeat what the id says.
-    """
-    spec = read_id(id)
-    more = spec_of(spec["id"], {name: value for name, value in params.items() if value is not None})
-    repeated = sorted((spec.keys() & more.keys()) - {"id", "kwargs"} | (spec["kwargs"].keys() & more["kwargs"].keys()))
-    if repeated:
-        raise InvalidInput(f"{', '.join(repeated)}: given in the id {id!r} and again.")
-    return {**spec, **more, "kwargs": {**spec["kwargs"], **more["kwargs"]}}
-
-
-def gymnasium_environment(spec: Mapping[str, Any]) -> GymnasiumEnvironment:
-    """Returns the environment of a spec alone, without a class."""
-    return environment_from_spec({name: value for name, value in spec.items() if name != "functions"})
 
 
 @lru_cache(maxsize=64)

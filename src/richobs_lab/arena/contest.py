@@ -61,7 +61,7 @@ from richobs.runs.sweep import (
     folder_name,
     run_cells,
 )
-from richobs.worlds.gymnasium_ids import is_gymnasium_id
+from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
 from richobs.worlds.registry import configure, full_id
 
 FORMAT, VERSION = "richobs-arena", 1

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from richobs.core.files import write_atomically
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
-from richobs.core.version import __version__
-from richobs.show import templates, words
+from richobs.show import words
+from richobs.show.page import rendered, write_html
 from richobs.show.palette import theme_rules
 from richobs_lab.arena.aggregates import (
     Estimate,
@@ -296,26 +295,19 @@ def write_arena(arena: Arena, folder: pathlib.Path) -> list[pathlib.Path]:
         if file.suffix == ".svg"
         for text in [file.read_text(encoding="utf-8")]
     }
-    html = (
-        templates.environment(HERE)
-        .get_template(PAGE)
-        .render(
-            view=view,
-            arena=arena,
-            pictures=pictures,
-            files=[file.name for file in drawn],
-            episodes_words=episodes_words,
-            interval_words=interval_words,
-            cpu_hours=math.fsum(r.cpu_seconds for r in arena.runs) / 3600,
-            names={"episodes": EPISODES, "cpu": CPU, "profiles": PROFILES},
-            looks=(LOOK, LAST),
-            several=words.several,
-            infinity=math.inf,
-            version=__version__,
-            theme=theme_rules(),
-        )
+    html = rendered(
+        HERE / PAGE,
+        view=view,
+        arena=arena,
+        pictures=pictures,
+        files=[file.name for file in drawn],
+        episodes_words=episodes_words,
+        interval_words=interval_words,
+        cpu_hours=math.fsum(r.cpu_seconds for r in arena.runs) / 3600,
+        names={"episodes": EPISODES, "cpu": CPU, "profiles": PROFILES},
+        looks=(LOOK, LAST),
+        several=words.several,
+        infinity=math.inf,
+        theme=theme_rules(),
     )
-    page = folder / PAGE
-    with write_atomically(page) as stream:
-        stream.write((html.lstrip() + "\n").encode(errors="backslashreplace"))
-    return [page, *drawn]
+    return [write_html(html, folder / PAGE), *drawn]

@@ -16,8 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from richobs.core.executors import checked_workers
-from richobs.show.live import EVERY
 from richobs.show.summary import plain_console
+from richobs.show.terminal import EVERY
 from richobs.show.words import number
 
 if TYPE_CHECKING:

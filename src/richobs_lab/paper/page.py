@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from richobs.core.version import __version__
+from richobs.show.page import rendered
 from richobs.show.palette import theme_rules
-from richobs.show.templates import environment
 from richobs.show.words import number
 from richobs_lab.paper import STATEMENTS
 from richobs_lab.paper.base import JUDGEMENTS, Judgement, Plain, Scale
@@ -36,29 +35,25 @@ def render(reports: Sequence[tuple[Plain, str]], scale: Scale) -> str:
     """Returns the page of reports, each with its drawing as SVG."""
     shown = [_section(report, svg) for report, svg in reports]
     verdicts = {report["name"]: report for report, _ in reports}
-    return (
-        environment(Path(__file__).parent)
-        .get_template("page.html")
-        .render(
-            reports=shown,
-            contents=[e for e in CATALOGUE if e.statement in verdicts],
-            elsewhere=[e for e in CATALOGUE if not e.statement],
-            judgement_of=lambda entry: judgement(entry, verdicts[entry.statement]),
-            counts=[(j, n) for j in JUDGEMENTS if (n := Counter(r["verdict"] for r, _ in reports)[j])],
-            marks=MARKS,
-            plurals=PLURALS,
-            kills=kills(),
-            scale=scale,
-            version=__version__,
-            most=ROWS,
-            theme=theme_rules(),
-            cell_words=cell_words,
-            class_of=lambda words: words.replace(" ", "-"),
-            mathml=mathml,
-            is_numbered=is_numbered,
-            takes=TAKES[scale],
-            labels=LABELS,
-        )
+    return rendered(
+        Path(__file__).parent / "page.html",
+        reports=shown,
+        contents=[e for e in CATALOGUE if e.statement in verdicts],
+        elsewhere=[e for e in CATALOGUE if not e.statement],
+        judgement_of=lambda entry: judgement(entry, verdicts[entry.statement]),
+        counts=[(j, n) for j in JUDGEMENTS if (n := Counter(r["verdict"] for r, _ in reports)[j])],
+        marks=MARKS,
+        plurals=PLURALS,
+        kills=kills(),
+        scale=scale,
+        most=ROWS,
+        theme=theme_rules(),
+        cell_words=cell_words,
+        class_of=lambda words: words.replace(" ", "-"),
+        mathml=mathml,
+        is_numbered=is_numbered,
+        takes=TAKES[scale],
+        labels=LABELS,
     )
 
 

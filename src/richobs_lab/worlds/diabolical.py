@@ -12,8 +12,14 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
-from richobs.worlds.checks import require_range, require_size
-from richobs.worlds.simulator import TabularWorld, WorldEnvironment, reads_right, value_by_reading
+from richobs.worlds.simulator import (
+    TabularWorld,
+    WorldEnvironment,
+    reads_right,
+    require_range,
+    require_size,
+    value_by_reading,
+)
 
 if TYPE_CHECKING:
     import gymnasium

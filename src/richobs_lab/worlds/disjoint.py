@@ -11,8 +11,14 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
-from richobs.worlds.checks import require_range, require_size
-from richobs.worlds.simulator import TabularWorld, WorldEnvironment, hidden_tables, tabular_problem
+from richobs.worlds.simulator import (
+    TabularWorld,
+    WorldEnvironment,
+    hidden_tables,
+    require_range,
+    require_size,
+    tabular_problem,
+)
 
 if TYPE_CHECKING:
     import gymnasium

@@ -11,8 +11,7 @@ from richobs.core.environment import checked_path
 from richobs.core.errors import InvalidPath
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Path
-from richobs.worlds.checks import require_range, require_size
-from richobs.worlds.simulator import table_problem
+from richobs.worlds.simulator import require_range, require_size, table_problem
 
 GOOD, BAD = 0, 1
 

@@ -3,12 +3,18 @@
 Only what an environment publishes is used: its spaces, `reset`, `step`, `close` and its id.
 """
 
-from richobs.worlds.gymnasium_in.determinism import looks_deterministic
-from richobs.worlds.gymnasium_in.environment import GymnasiumEnvironment, from_gymnasium
-from richobs.worlds.gymnasium_in.specs import environment_from_spec, problem_from_spec
+from richobs.worlds.gymnasium_in.environment import (
+    GymnasiumEnvironment,
+    environment_from_spec,
+    from_gymnasium,
+    looks_deterministic,
+    problem_from_spec,
+)
+from richobs.worlds.gymnasium_in.spec import GymnasiumSpec
 
 __all__ = [
     "GymnasiumEnvironment",
+    "GymnasiumSpec",
     "environment_from_spec",
     "from_gymnasium",
     "looks_deterministic",

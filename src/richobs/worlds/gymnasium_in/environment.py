@@ -1,55 +1,39 @@
 """`from_gymnasium`: a Gymnasium environment as an environment of richobs. Shapes: n episodes, K actions."""
 
+import dataclasses
 import functools
 import importlib
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from richobs.core.arguments import LEVELS, whole_number
-from richobs.core.environment import Declared, Episodes, checked_range, implied_step_range, random_steps_words
+from richobs.core.environment import Declared, Environment, Episodes, implied_step_range, random_steps_words
 from richobs.core.errors import InvalidInput
 from richobs.core.executors import MOST_WORKERS
-from richobs.core.policies import Policy, live_actions
+from richobs.core.policies import OpenLoop, Policy, live_actions
+from richobs.core.problem import Problem
+from richobs.core.randomness import keyed_generator
 from richobs.core.types import Mask
 from richobs.worlds.gymnasium_in.arrays import Actions, Rows
-from richobs.worlds.gymnasium_in.copies import Copies, Env, LocalCopies, NativeCopies
-from richobs.worlds.gymnasium_in.names import importable_name, plain_text, qualified_name
-from richobs.worlds.gymnasium_in.probes import EPISODES, noise_behind_a_start, rewards_seen
+from richobs.worlds.gymnasium_in.copies import (
+    EPISODES,
+    Copies,
+    Env,
+    LocalCopies,
+    NativeCopies,
+    noise_behind_a_start,
+    rewards_seen,
+)
 from richobs.worlds.gymnasium_in.replay import KnownPaths
+from richobs.worlds.gymnasium_in.spec import GymnasiumSpec, Range, Vector, find_named, plain_text, qualified_name, whole
 
 # Calls of a policy that a worker must make again with the same result before it shares them: that episodes follow from
 # their seeds is a guess. Environments that ignore seeds agree with probability 1/256.
 REPLAYS_FIRST = 8
-
-Vector = int | Literal["native"] | None
-Range = tuple[float, float]
-
-
-class Options(NamedTuple):
-    """What the caller of `from_gymnasium` said about an environment."""
-
-    env: Any  # an id, an environment, or a callable that makes one
-    kwargs: Mapping[str, Any]
-    horizon: int
-    reward_range: Range | None
-    step_range: Range | None
-    seed: int | None
-    observation: Callable[[Any], Any] | None
-    end_observation: Any
-    deterministic: bool
-    vector: Vector
-
-    @property
-    def name(self) -> str:
-        """The id, the maker's name, or the environment's own words for itself."""
-        if isinstance(self.env, str):
-            return self.env
-        return str(self.env) if isinstance(self.env, gymnasium.Env) else qualified_name(self.env)
 
 
 def from_gymnasium(
@@ -102,28 +86,48 @@ def from_gymnasium(
         InvalidInput: a range was not declared (the message has a suggestion), the spaces cannot be used, or the arguments
             contradict each other.
     """
-    options = Options(
+    spec = GymnasiumSpec(
         _from_dm_env(env) if _is_dm_env(env) else env,
-        kwargs,
-        _whole("horizon", horizon, 1, LEVELS),
-        None if reward_range is None else checked_range("reward_range", reward_range),
-        None if step_range is None else checked_range("step_range", step_range),
-        None if seed is None else _whole("seed", seed, 0),
+        horizon,
+        reward_range,
+        step_range,
+        seed,
         observation,
         end_observation,
-        _yes_or_no("deterministic", deterministic),
+        deterministic,
         vector,
+        kwargs=kwargs,
     )
-    if observation is not None and not callable(observation):
-        raise InvalidInput(f"observation must be a function of one observation; got {observation!r:.80}.")
-    _check_vector(options)
-    copies, actions, rows = _opened(options)
+    return environment_from_spec(spec)
+
+
+def environment_from_spec(spec: GymnasiumSpec) -> "GymnasiumEnvironment":
+    """Makes the environment that a spec describes; a function that it names is imported, so use specs that you trust."""
+    spec = spec.checked()
+    _check_vector(spec)
+    copies, actions, rows = _opened(spec)
     try:
-        ranges = _ranges(options, copies, actions.n)
-        _check_seed(options, copies, rows, actions.n)
-        return GymnasiumEnvironment(options, copies, actions, rows, ranges)
+        ranges = _ranges(spec, copies, actions.n)
+        _check_seed(spec, copies, rows, actions.n)
+        return GymnasiumEnvironment(spec, copies, actions, rows, ranges)
     except BaseException:
         copies.close()
+        raise
+
+
+def problem_from_spec(spec: GymnasiumSpec) -> Problem:
+    """Makes the problem of a spec: its environment, and the class that its `functions` make for it."""
+    if not isinstance(spec.functions, str):
+        raise InvalidInput(
+            "a problem needs `functions`, module:name of a function that takes the environment and returns a function "
+            f"class; got {spec.functions!r}."
+        )
+    make = find_named(spec.functions, "functions")
+    env = environment_from_spec(spec)
+    try:
+        return Problem(env, make(env))
+    except BaseException:
+        env.close()
         raise
 
 
@@ -136,7 +140,7 @@ class GymnasiumEnvironment:
 
     def __init__(
         self,
-        options: Options,
+        spec: GymnasiumSpec,
         copies: Copies,
         actions: Actions,
         rows: Rows,
@@ -145,31 +149,31 @@ class GymnasiumEnvironment:
         """Takes what plays.
 
         Args:
-            options: what was said about the environment.
+            spec: what was said about the environment.
             copies: of it.
             actions: numbers its actions.
             rows: turns its observations into rows.
             ranges: of an episode's total, and of one reward.
         """
-        self.horizon, self.n_actions = options.horizon, actions.n
+        self.horizon, self.n_actions = spec.levels, actions.n
         self.reward_range, self._ranges = ranges[0], ranges
-        self._options, self._copies, self._rows = options, copies, rows
+        self._spec, self._copies, self._rows = spec, copies, rows
         self.declared = Declared(
             step_range=ranges[1],
             identity=self._identity(),
-            deterministic=options.deterministic,
-            frozen_seed=options.seed,
+            deterministic=bool(spec.deterministic),
+            frozen_seed=spec.seed,
             # Copies elsewhere may play the same where every episode is reset with a seed that the generator gives.
-            replayable=not (options.vector == "native" or isinstance(options.env, gymnasium.Env)),
+            replayable=not (spec.vector == "native" or isinstance(spec.env, gymnasium.Env)),
             replays_first=REPLAYS_FIRST,
-            processes=1 if options.vector in (None, "native") else int(options.vector),
+            processes=1 if spec.vector in (None, "native") else int(spec.vector),
         )
         self._played = 0
         self._known: KnownPaths | None = None
-        if options.deterministic:
+        if spec.deterministic:
             if not isinstance(copies, LocalCopies):
                 raise InvalidInput("paths are remembered in this process alone: leave vector= out.")
-            self._known = KnownPaths(options.name, copies, rows, actions.n, options.seed)
+            self._known = KnownPaths(spec.name, copies, rows, actions.n, spec.seed)
         self._finalizer = weakref.finalize(self, copies.close)
 
     @property
@@ -178,14 +182,14 @@ class GymnasiumEnvironment:
         return self._played if self._known is None else self._known.real_episodes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made_again, (self._options, self._ranges)
+        return _made_again, (self._spec, self._ranges)
 
     def _identity(self) -> str:
         """Returns what the environment is, in one line: id, arguments, horizon, seed, name of the observation function."""
-        d = self._options
+        d = self._spec
         parts = {
             "kwargs": dict(d.kwargs) or None,
-            "horizon": d.horizon,
+            "horizon": d.levels,
             "reward_range": list(self._ranges[0]),
             "step_range": list(self._ranges[1]),
             "seed": d.seed,
@@ -197,36 +201,9 @@ class GymnasiumEnvironment:
         words = [f"{name}={plain_text(value)}" for name, value in parts.items() if value is not None]
         return ", ".join([f"gym:{d.name}", *words])
 
-    def spec(self) -> dict[str, Any]:
-        """Returns plain values from which `environment_from_spec` makes the environment again.
-
-        Raises:
-            InvalidInput: it was not made from an id, or an argument is not a plain value or an importable function.
-        """
-        d = self._options
-        if not isinstance(d.env, str):
-            raise InvalidInput(
-                f"{d.name} was not made from an id of Gymnasium, so it cannot be written down. Register it "
-                "(gymnasium.register) and give its id."
-            )
-        kwargs = dict(d.kwargs)
-        if unknown := [name for name, value in kwargs.items() if not _is_plain(value)]:
-            raise InvalidInput(
-                f"the argument {unknown[0]} of {d.name} is a {type(kwargs[unknown[0]]).__name__}; only numbers, texts, "
-                "True, False, None and lists or dictionaries of them can be written down."
-            )
-        return {
-            "id": d.env,
-            "kwargs": kwargs,
-            "horizon": d.horizon,
-            "reward_range": list(self._ranges[0]),
-            "step_range": list(self._ranges[1]),
-            "seed": d.seed,
-            "observation": None if d.observation is None else importable_name(d.observation, "observation="),
-            "end_observation": None if d.end_observation is None else np.asarray(d.end_observation).tolist(),
-            "deterministic": d.deterministic,
-            "vector": d.vector,
-        }
+    def spec(self) -> GymnasiumSpec:
+        """Returns what is declared, with both ranges; `environment_from_spec` makes the environment again from it."""
+        return dataclasses.replace(self._spec, reward_range=self._ranges[0], step_range=self._ranges[1])
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
         """Plays n whole episodes, one after the other; copies of a native vector environment at the same time.
@@ -238,7 +215,7 @@ class GymnasiumEnvironment:
             levels: stop after so many levels, where no more is wanted; by default after all.
         """
         if not self._finalizer.alive:
-            raise InvalidInput(f"{self._options.name} was closed; make a new environment with from_gymnasium.")
+            raise InvalidInput(f"{self._spec.name} was closed; make a new environment with from_gymnasium.")
         depth = self.horizon if levels is None else levels
         if n < 1 or not 1 <= depth <= self.horizon:
             raise InvalidInput(
@@ -247,7 +224,7 @@ class GymnasiumEnvironment:
         if self._known is not None:
             return self._known.play(policy, n, rng, depth)
         drawn = rng.integers(2**31, size=n)  # also with a seed of its own, so that `rng` is used alike
-        fixed = self._options.seed
+        fixed = self._spec.seed
         seeds = [int(s) if fixed is None else fixed for s in drawn]
         self._played += n
         size = self._copies.size
@@ -291,95 +268,70 @@ class GymnasiumEnvironment:
         return f"from_gymnasium({self.declared.identity})"
 
 
-def _made_again(options: Options, ranges: tuple[Range, Range]) -> GymnasiumEnvironment:
+def _made_again(spec: GymnasiumSpec, ranges: tuple[Range, Range]) -> GymnasiumEnvironment:
     """Returns a copy of an environment, for a worker; what was found out about it is not found out again."""
-    return GymnasiumEnvironment(options, *_opened(options), ranges)
+    return GymnasiumEnvironment(spec, *_opened(spec), ranges)
 
 
-def _whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """Returns a whole number of at least `least` and at most `most`."""
-    if isinstance(value, bool):
-        raise InvalidInput(f"{name} must be a whole number, at least {least}; got {value}.")
-    return whole_number(name, value, least, most)
-
-
-def _yes_or_no(name: str, value: Any) -> bool:
-    """Returns whether something is declared; None declares nothing."""
-    if value is not None and not isinstance(value, bool | np.bool):
-        raise InvalidInput(f"{name} must be True or False; got {value!r:.80}.")
-    return bool(value)
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether JSON gives a value back as it is."""
-    if isinstance(value, list):
-        return all(_is_plain(v) for v in value)
-    if isinstance(value, dict):
-        return all(isinstance(k, str) and _is_plain(v) for k, v in value.items())
-    return value is None or type(value) in (bool, int, float, str)
-
-
-def _check_vector(options: Options) -> None:
+def _check_vector(spec: GymnasiumSpec) -> None:
     """Refuses ways to play copies together that this environment does not allow."""
-    vector, given = options.vector, options.env
+    vector, given = spec.vector, spec.env
     if vector is None:
         return
-    if options.deterministic:
+    if spec.deterministic:
         raise InvalidInput("deterministic=True plays each path once, in this process: leave vector= out.")
     if vector == "native":
         if not isinstance(given, str):
             raise InvalidInput('vector="native" needs an id: Gymnasium has vector environments for some of its ids.')
-        if options.seed is not None:
+        if spec.seed is not None:
             raise InvalidInput(
                 'vector="native" starts all copies from one seed, each at another place: leave seed= out, or vector=.'
             )
         return
-    _whole("vector", vector, 1, MOST_WORKERS)
+    whole("vector", vector, 1, MOST_WORKERS)
     if isinstance(given, gymnasium.Env):
         raise InvalidInput("vector= needs copies of the environment: give an id, or a callable that makes one.")
 
 
-def _opened(options: Options) -> tuple[Copies, Actions, Rows]:
+def _opened(spec: GymnasiumSpec) -> tuple[Copies, Actions, Rows]:
     """Makes the environment, and decides how its actions and observations are read."""
-    given, vector = options.env, options.vector
+    given, vector = spec.env, spec.vector
     if vector == "native":
-        many = _made(
-            lambda: gymnasium.make_vec(given, Declared.at_once, "vector_entry_point", **options.kwargs), options
-        )
+        many = _made(lambda: gymnasium.make_vec(given, Declared.at_once, "vector_entry_point", **spec.kwargs), spec)
         try:
             actions = Actions(many.single_action_space)
-            return NativeCopies(many, actions), actions, _rows(options, many.single_observation_space)
+            return NativeCopies(many, actions), actions, _rows(spec, many.single_observation_space)
         except BaseException:
             many.close()
             raise
-    make = _maker(options)
-    first = given if make is None else _made(make, options)
+    make = _maker(spec)
+    first = given if make is None else _made(make, spec)
     try:
-        actions, rows = Actions(first.action_space), _rows(options, first.observation_space)
+        actions, rows = Actions(first.action_space), _rows(spec, first.observation_space)
     except BaseException:
         if make is not None:
             first.close()
         raise
-    return LocalCopies(first, actions, make, Declared.at_once if options.deterministic else 1), actions, rows
+    return LocalCopies(first, actions, make, Declared.at_once if spec.deterministic else 1), actions, rows
 
 
-def _rows(options: Options, space: gymnasium.Space[Any]) -> Rows:
-    return Rows(space, options.observation, options.end_observation)
+def _rows(spec: GymnasiumSpec, space: gymnasium.Space[Any]) -> Rows:
+    return Rows(space, spec.observation, spec.end_observation)
 
 
-def _maker(options: Options) -> Callable[[], Env] | None:
+def _maker(spec: GymnasiumSpec) -> Callable[[], Env] | None:
     """Returns a function that makes a copy; None where an environment was given."""
-    given = options.env
+    given = spec.env
     if isinstance(given, str):
-        return functools.partial(gymnasium.make, given, **options.kwargs)
+        return functools.partial(gymnasium.make, given, **spec.kwargs)
     if isinstance(given, VectorEnv):
         raise InvalidInput(
             "from_gymnasium makes its own copies: give one environment, an id, or a callable, not a VectorEnv."
         )
     if isinstance(given, gymnasium.Env):
-        if options.kwargs:
+        if spec.kwargs:
             raise InvalidInput(
-                f"{', '.join(sorted(options.kwargs))}: arguments make an environment, and this one is made already. Give "
+                f"{', '.join(sorted(spec.kwargs))}: arguments make an environment, and this one is made already. Give "
                 "an id, or a callable that makes it."
             )
         return None
@@ -387,7 +339,7 @@ def _maker(options: Options) -> Callable[[], Env] | None:
         raise InvalidInput(
             f"from_gymnasium takes an id, a gymnasium.Env, or a callable that makes one; got a {type(given).__name__}."
         )
-    return functools.partial(_called, given, dict(options.kwargs))
+    return functools.partial(_called, given, dict(spec.kwargs))
 
 
 def _called(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Env:
@@ -403,16 +355,16 @@ def _called(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Env:
     return made
 
 
-def _made(make: Callable[[], Any], options: Options) -> Any:
+def _made(make: Callable[[], Any], spec: GymnasiumSpec) -> Any:
     """Makes an environment; what Gymnasium says against it becomes part of a sentence."""
     try:
         return make()
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        raise InvalidInput(f"Gymnasium cannot make {options.name!r}: {error}") from error
+        raise InvalidInput(f"Gymnasium cannot make {spec.name!r}: {error}") from error
     except TypeError as error:
-        if not isinstance(options.env, str):
+        if not isinstance(spec.env, str):
             raise
-        raise InvalidInput(f"Gymnasium cannot make {options.name!r} with these arguments: {error}") from error
+        raise InvalidInput(f"Gymnasium cannot make {spec.name!r} with these arguments: {error}") from error
 
 
 def _is_dm_env(given: object) -> bool:
@@ -432,20 +384,20 @@ def _from_dm_env(env: Any) -> Env:
     return made
 
 
-def _ranges(options: Options, copies: Copies, n_actions: int) -> tuple[Range, Range]:
+def _ranges(spec: GymnasiumSpec, copies: Copies, n_actions: int) -> tuple[Range, Range]:
     """Returns the ranges of an episode's total and of one reward, of which at least one was declared."""
-    total, step = _declared_ranges(options, copies, n_actions)
+    total, step = _declared_ranges(spec, copies, n_actions)
     if total[0] == total[1]:
         raise InvalidInput(
-            f"by what was declared every episode of {options.name} earns {total[0]:g}, so there is nothing to learn. "
+            f"by what was declared every episode of {spec.name} earns {total[0]:g}, so there is nothing to learn. "
             "Declare the smallest and the largest total that an episode can have: reward_range=(low, high)."
         )
     return total, step
 
 
-def _declared_ranges(options: Options, copies: Copies, n_actions: int) -> tuple[Range, Range]:
+def _declared_ranges(spec: GymnasiumSpec, copies: Copies, n_actions: int) -> tuple[Range, Range]:
     """Returns both ranges; where only that of one reward was declared, that of the total follows from it."""
-    total, step, horizon = options.reward_range, options.step_range, options.horizon
+    total, step, horizon = spec.reward_range, spec.step_range, spec.levels
     if step is None:
         if total is not None:
             return total, implied_step_range(total)
@@ -457,7 +409,7 @@ def _declared_ranges(options: Options, copies: Copies, n_actions: int) -> tuple[
                 "all earned the same, so they do not show the range. Look for it in the environment's documentation."
             )
         raise InvalidInput(
-            f"{options.name} does not say which rewards it can pay, and a guarantee needs their range. Declare "
+            f"{spec.name} does not say which rewards it can pay, and a guarantee needs their range. Declare "
             "step_range=(low, high) of one reward, reward_range=(low, high) of an episode's total, or both. In "
             f"{EPISODES} episodes of random actions rewards lay in [{low:g}, {high:g}] and totals in [{least:g}, {most:g}]: "
             f"{advice}"
@@ -474,14 +426,42 @@ def _declared_ranges(options: Options, copies: Copies, n_actions: int) -> tuple[
     return total, step
 
 
-def _check_seed(options: Options, copies: Copies, rows: Rows, n_actions: int) -> None:
+def _check_seed(spec: GymnasiumSpec, copies: Copies, rows: Rows, n_actions: int) -> None:
     """Refuses a seed that would freeze the randomness of steps without a word about it."""
-    if options.seed is None or options.deterministic:
+    if spec.seed is None or spec.deterministic:
         return
-    actions = noise_behind_a_start(copies, rows, n_actions, options.horizon)
+    actions = noise_behind_a_start(copies, rows, n_actions, spec.levels)
     if actions is not None:
         raise InvalidInput(
-            f"{random_steps_words(options.name, actions)} With seed={options.seed} the random steps would be the same in "
+            f"{random_steps_words(spec.name, actions)} With seed={spec.seed} the random steps would be the same in "
             "every episode, and a claim would hold for these random numbers alone. Leave seed= out; or give "
             "deterministic=True, if the environment with these random numbers fixed is what you want."
         )
+
+
+def looks_deterministic(env: Environment, *, sequences: int = 16, seed: int = 0) -> bool:
+    """Whether random action sequences, each played twice, showed and paid the same both times.
+
+    "True" is no proof: what is random may be rare, or lie behind other actions.
+
+    Args:
+        env: any environment; not one that was made with `deterministic=True`, which answers from memory.
+        sequences: number of action sequences; twice as many episodes are played.
+        seed: of the sequences and the plays.
+    """
+    if sequences < 1:
+        raise InvalidInput(f"looks_deterministic needs at least one sequence; got {sequences}.")
+    if isinstance(env, GymnasiumEnvironment) and env.declared.deterministic:
+        raise InvalidInput(
+            "looks_deterministic was given an environment made with deterministic=True, which answers from memory. Make it "
+            "without that."
+        )
+    rng = keyed_generator(seed, "looks deterministic")
+    for _ in range(sequences):
+        path = tuple(int(a) for a in rng.integers(env.n_actions, size=env.horizon))
+        played = env.play(OpenLoop(path), 2, rng)
+        over = played.ended or [np.zeros(2, dtype=bool)] * played.levels
+        for x, reward, ended in zip(played.observations, played.rewards, over, strict=True):
+            if reward[0] != reward[1] or ended[0] != ended[1] or not np.array_equal(x[0], x[1]):
+                return False
+    return True

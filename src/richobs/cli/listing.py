@@ -1,6 +1,7 @@
-"""`richobs learners`: which learners there are, and what one of them needs, promises and costs."""
+"""`richobs worlds` and `richobs learners`: what there is to choose from."""
 
 import dataclasses
+import inspect
 import json
 from typing import Annotated, Any
 
@@ -9,8 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from richobs.cli.options import GymnasiumOptions, about, option
 from richobs.cli.printing import Trimmed, widened
+from richobs.core.settings import field_docs
 from richobs.learners import LEARNERS, Learner, learner, tuning_fields
+from richobs.worlds.gymnasium_in.spec import PREFIX
+from richobs.worlds.registry import WORLDS, config_class
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,3 +88,33 @@ def _as_plain(each: Learner) -> dict[str, Any]:
         "costs": each.costs,
         "tuning": {name: {"default": default, "meaning": meaning} for name, default, meaning in tuning_fields(each)},
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class WorldsCommand:
+    """List the worlds and their parameters."""
+
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self, console: Console) -> int:
+        """Prints every world with its parameters, their defaults and what they mean."""
+        if self.json:
+            content = {
+                w: {"about": about(w), "parameters": {f.name: f.default for f in dataclasses.fields(config_class(w))}}
+                for w, _ in WORLDS.loadable()
+            }
+            console.print_json(json.dumps(content))
+            return 0
+        for world, _ in WORLDS.loadable():
+            console.print(Text.assemble((world, "bold"), f": {about(world)}"))
+            table = Table(box=None, pad_edge=False)
+            for heading in ("  parameter", "default", "meaning"):
+                table.add_column(heading, style="dim" if heading == "default" else "")
+            meanings = field_docs(config_class(world))
+            for f in dataclasses.fields(config_class(world)):
+                table.add_row(f"  {option(f.name)}", Text(str(f.default)), Text(meanings.get(f.name, "")))
+            widened(console).print(Trimmed(table))
+            console.print()
+        console.print(Text.assemble((f"{PREFIX}ID", "bold"), f": {inspect.getdoc(GymnasiumOptions)}"))
+        return 0
