@@ -142,7 +142,6 @@ class TestPlan:
         assert tuned.tuning(make("lock/2"), 9) == ("samples=40", "least=2")
         assert tuned.given()[-1] == "tuned: samples=40, least=2"
         assert contestant("pcid-small").tuning(make("lock/5"), 9) == ("samples=40",)
-        assert contestant("paper").name == "lsvee"
         assert {"betting", "pcid", "pcid-small"} <= set(contestants())
         with pytest.raises(InvalidInput, match="no learner"):
             contestant("nobody")
