@@ -147,9 +147,14 @@ class TestBestArm:
 
         assert rate_of_failure(attempt, 50) <= 0.1
 
-    def test_a_budget_that_does_not_divide_is_spent_to_the_last_pull(self):
-        choice = uniform_allocation(self.coins, 13, keyed_generator(0, "odd"))
-        assert choice.pulls == 13
+    def test_a_budget_is_spent_to_the_last_pull_and_not_called_finished(self):
+        rng = keyed_generator(0, "budget")
+        assert uniform_allocation(self.coins, 13, rng).pulls == 13  # it does not divide by 5
+        for choice in (
+            successive_elimination(self.coins, 0.1, rng, budget=12),
+            median_elimination(self.coins, 0.1, 0.1, rng, budget=12),
+        ):
+            assert (choice.pulls, choice.finished) == (12, False)
 
     def test_rounds_that_grow_add_up(self):
         scores = Scores(self.coins, None, keyed_generator(0, "rounds"))
@@ -182,10 +187,6 @@ class TestBestArm:
 
         assert rate_of_failure(attempt, 200) > 0.01
 
-    def test_successive_elimination_stops_at_its_budget(self):
-        choice = successive_elimination(self.coins, 0.1, keyed_generator(0, "se"), budget=12)
-        assert (choice.pulls, choice.finished) == (12, False)
-
     def test_successive_elimination_ends_among_equal_arms_when_they_are_good_enough(self):
         equal = Coins([0.5, 0.5])
         choice = successive_elimination(equal, 0.1, keyed_generator(0, "se"), epsilon=0.5)
@@ -202,10 +203,6 @@ class TestBestArm:
             return choice.arm == 1
 
         assert rate_of_failure(attempt, 30) <= 0.2
-
-    def test_median_elimination_stops_at_its_budget(self):
-        choice = median_elimination(self.coins, 0.1, 0.1, keyed_generator(0, "me"), budget=50)
-        assert (choice.pulls, choice.finished) == (50, False)
 
     def test_median_elimination_that_ends_between_rounds_answers_with_the_last_round(self):
         coins = Coins([0.0, 1.0, 0.0, 0.0, 0.0])
@@ -271,17 +268,7 @@ class TestRegressorElimination:
             value = problem.process.value(table_policy(problem.process.codebooks, [end.policy], n_actions=3))
             return end.survivors[problem.optimal_function[0]] and problem.optimal_value - value <= 0.1
 
-        assert rate_of_failure(attempt, 4) <= 0.1
-
-    def test_the_true_function_survives_near_misses(self):
-        process = bandit([[0.5, 0.45]])
-        tables = np.array([[[0.5, 0.45]], [[0.6, 0.45]], [[0.4, 0.45]]])
-
-        for seed in range(8):  # the paper's margin is wide: not one should go
-            end = regressor_elimination(
-                counting(process, seed), process, tables, epsilon=1e-6, delta=0.1, max_rounds=300
-            )
-            assert end.survivors[0]
+        assert all(map(attempt, range(4)))
 
     @pytest.mark.parametrize(("margin", "least", "most"), [(None, 0, 0), (0.05, 6, 8)])
     def test_the_margin_keeps_the_truth_in_a_class_that_can_fit_the_noise(self, monkeypatch, margin, least, most):
@@ -362,15 +349,13 @@ class TestTabular:
         assert epsilon_1 == pytest.approx(0.05)
         assert m == 1837  # log(3 * 4 * 81 / 0.1) / 0.005 = 1836.4
 
-    @pytest.mark.parametrize(("stochastic", "runs"), [(False, 20), (True, 3)])
+    @pytest.mark.parametrize(("stochastic", "runs"), [(False, 8), (True, 3)])
     def test_rmax_learns(self, stochastic, runs):
-        def attempt(seed):
+        for seed in range(runs):
             problem = richobs.make("mdp/3", seed=seed, stochastic=stochastic, n_states=3, n_actions=2)
             learned = rmax(counting(problem.process, seed), problem.process, printed_visits(7, 2, 3, 0.1, 0.05))
             assert learned.finished
-            return gap(problem, learned) <= 0.1
-
-        assert rate_of_failure(attempt, runs) <= 0.05
+            assert gap(problem, learned) <= 0.1
 
     def test_rmax_visits_every_pair_as_often_as_it_says(self):
         process = richobs.make("mdp/1", n_actions=4).process
@@ -384,14 +369,6 @@ class TestTabular:
         assert (learned.policy[0].tolist(), learned.episodes, learned.finished) == ([1], 20, True)
         np.testing.assert_allclose(learned.values[0], [[0.3, 0.6]])
         assert learned.value_hat == pytest.approx(0.6)
-
-    def test_rmax_streams_what_it_counts(self):
-        problem = richobs.make("mdp/3", n_states=3, n_actions=2)
-        visits = enough_visits(n_pairs(problem.process), 3, 0.3, 0.1)
-        engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), process=problem.process)
-        learned = rmax(engine, problem.process, visits)
-        assert learned.finished
-        assert gap(problem, learned) <= 0.3
 
     def test_rmax_that_trusts_one_visit_errs(self):
         def attempt(seed):
@@ -407,14 +384,12 @@ class TestTabular:
         assert "asks for 9 episodes; 4 remain of the 15" in learned.remarks[0]
 
     def test_delayed_q_learns(self):
-        def attempt(seed):
+        for seed in range(8):
             problem = richobs.make("mdp/3", seed=seed, n_states=3, n_actions=2)
             sizes = delayed_q_visits(n_pairs(problem.process), 3, 0.1, 0.05)
             learned = delayed_q(counting(problem.process, seed), problem.process, *sizes)
             assert learned.finished
-            return gap(problem, learned) <= 0.1
-
-        assert rate_of_failure(attempt, 20) <= 0.05
+            assert gap(problem, learned) <= 0.1
 
     def test_delayed_q_by_hand(self):
         process = bandit([[0.3, 0.6]], deterministic=True)
@@ -653,7 +628,7 @@ class TestBpiUcrl:
 
     @pytest.mark.parametrize("stochastic", [False, True])
     def test_bounds_hold_and_meet(self, stochastic):
-        for seed in range(4):
+        for seed in range(2):
             problem = richobs.make(MDP, stochastic=stochastic, seed=seed)
             learned, bounds = bpi_ucrl(counting(problem.process, seed), problem.process, epsilon=0.3, delta=0.05)
             assert learned.finished
