@@ -9,18 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import richobs
-from richobs.core.outcome import StopReason
-from richobs.runs.certificate import Certificate
-from richobs.runs.store import RunFolder
-
-sys.path.append(str(Path(__file__).parents[1]))
 from attack import killed, promises
 from attack.children import CRASHED, INTERRUPTED, in_child
 from attack.killed import PLAYS, RUN, Fate, Recovery, Target
 from attack.powercuts import Disk, states
 from attack.shim import Call
+
+import richobs
+from richobs.core.outcome import StopReason
+from richobs.runs.certificate import Certificate
+from richobs.runs.store import RunFolder
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the attack needs Linux")
