@@ -1,11 +1,14 @@
-"""What all tests share: processes that tests start may keep what they compiled, and statements of the paper have a mark."""
+"""What all tests share: attacks can be imported, and statements of the paper have a mark."""
 
 import gc
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start may keep what they compiled
+sys.path.append(str(Path(__file__).parents[1]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

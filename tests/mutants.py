@@ -154,15 +154,18 @@ def judge(mutant: Mutant, copy: Path) -> Verdict:
     return Verdict(mutant, failed[1], seconds)
 
 
+def make_copies(folder: Path, jobs: int) -> "queue.Queue[Path]":
+    """Returns `jobs` copies of what tests need; times of files are copied too, so compiled files stay valid."""
+    copies: queue.Queue[Path] = queue.Queue()
+    copies.put(make_copy(folder / "0"))
+    for i in range(1, jobs):
+        copies.put(Path(shutil.copytree(folder / "0", folder / str(i))))
+    return copies
+
+
 def judged(given: list[Mutant], jobs: int, folder: Path) -> Iterator[Verdict]:
     """Yields the verdict on every mutant, in order; `jobs` of them run at a time, each in a copy of its own."""
-    copies: queue.Queue[Path] = queue.Queue()
-    first = make_copy(folder / "0")
-    copies.put(first)
-    for i in range(1, jobs):
-        copies.put(
-            Path(shutil.copytree(first, folder / str(i)))
-        )  # times of files included, so compiled files stay valid
+    copies = make_copies(folder, jobs)
 
     def one(mutant: Mutant) -> Verdict:
         copy = copies.get()
@@ -175,9 +178,9 @@ def judged(given: list[Mutant], jobs: int, folder: Path) -> Iterator[Verdict]:
         yield from pool.map(one, given)
 
 
-def red_without_mutants(given: list[Mutant], folder: Path) -> str | None:
-    """Returns what pytest says of the named tests without any mutant, where they are not all green."""
-    code, printed = run_tests(make_copy(folder), sorted({test for mutant in given for test in mutant.test}))
+def red_without_mutants(given: list[Mutant], copy: Path) -> str | None:
+    """Returns what pytest says of the named tests in a copy without any mutant, where they are not all green."""
+    code, printed = run_tests(copy, sorted({test for mutant in given for test in mutant.test}))
     return None if code == GREEN else printed
 
 
@@ -197,7 +200,7 @@ def main() -> int:
         return 1
     verdicts = []
     with tempfile.TemporaryDirectory() as place:
-        if printed := red_without_mutants(given, Path(place) / "green"):
+        if printed := red_without_mutants(given, make_copy(Path(place) / "green")):
             print(f"a named test is red without any mutant:\n{printed}")
             return 1
         for verdict in judged(given, asked.jobs, Path(place)):

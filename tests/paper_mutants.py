@@ -14,8 +14,6 @@ import functools
 import hashlib
 import json
 import os
-import queue
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.mutants import Mutant, applied, make_copy
+from tests.mutants import Mutant, applied, make_copies
 
 from richobs_lab.paper import STATEMENTS
 from richobs_lab.paper.sources import SOURCE, source_digest, source_files
@@ -156,14 +154,10 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as place:
         digests = {name: _digest_of(name) for name in STATEMENTS}
-        first = make_copy(Path(place) / "0")
+        copies = make_copies(Path(place), asked.jobs)
         if any(source_digest(module) != digests[name] for name, module in STATEMENTS.items()):
             raise SystemExit("source files changed while they were copied; run the command again")
-        copies: queue.Queue[Path] = queue.Queue()
-        copies.put(first)
-        for i in range(1, asked.jobs):
-            copies.put(Path(shutil.copytree(first, Path(place) / str(i))))
-        green = evaluated(first, list(STATEMENTS), every=True)
+        green = evaluated(Path(place) / "0", list(STATEMENTS), every=True)
         print("CPU seconds without a mutant:", {name: seconds for name, _, seconds in green}, flush=True)
         if red := {name: failed for name, failed, _ in green if failed}:
             print(f"these fail without any mutant and are left out: {json.dumps(red, indent=1)}", flush=True)

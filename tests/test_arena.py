@@ -173,24 +173,18 @@ class TestJudge:
         self.outcome = session.run(self.problem, Settings(epsilon=0.3))
         self.begun = ArenaRun("betting", "lock", 3, "lock/3", 0, None, "")
 
-    def test_solved_for_good_is_since_the_last_bad_policy(self):
-        judge = Judge(self.problem, 0.1, self.clock)
-        for episodes, policy in [(10, self.good), (20, self.bad), (30, self.good), (40, None), (50, self.good)]:
-            judge.look(told(episodes, policy))
-        assert judge.since == 30
+    @pytest.mark.parametrize(
+        ("policies", "solved"), [("gbg-g", 30), ("b", None), ("", None)], ids=["good since 30", "bad before", "untold"]
+    )
+    def test_solved_for_good_is_since_the_last_bad_policy_or_at_the_end(self, policies, solved):
+        judge = Judge(self.problem, 0.3, self.clock)
+        for i, policy in enumerate(policies):
+            judge.look(told(10 * (i + 1), {"g": self.good, "b": self.bad, "-": None}[policy]))
         found = judge.verdict(self.begun, self.outcome, learner("betting"))
-        assert (found.solved, found.over_time, found.exact) == (30, True, True)
+        assert found.solved == (solved or self.outcome.episodes)
+        assert (found.over_time, found.exact) == (bool(policies), True)
+        assert (found.said, found.fate, found.is_false) == (self.outcome.episodes, arenas.SAID, False)
         assert found.gap == pytest.approx(0.0)
-
-    def test_a_good_answer_after_a_bad_policy_is_solved_at_the_end(self):
-        judge = Judge(self.problem, 0.1, self.clock)
-        judge.look(told(10, self.bad))
-        assert judge.verdict(self.begun, self.outcome, learner("betting")).solved == self.outcome.episodes
-
-    def test_without_policies_before_the_end_the_whole_run_counts(self):
-        found = Judge(self.problem, 0.3, self.clock).verdict(self.begun, self.outcome, learner("betting"))
-        assert (found.solved, found.said, found.over_time) == (self.outcome.episodes, self.outcome.episodes, False)
-        assert (found.fate, found.is_false) == (arenas.SAID, False)
 
     def test_a_claim_wider_than_asked_is_none(self):
         found = Judge(self.problem, 0.1, self.clock).verdict(self.begun, self.outcome, learner("betting"))
@@ -216,16 +210,12 @@ class TestJudge:
         assert found.is_false is (True if fate == arenas.FALSE else None)
         assert found.said == (failed.episodes if fate == arenas.FALSE else None)
 
-    def test_the_time_of_the_judge_is_not_the_learners(self):
-        clock = iter([0.0, 5.0, 8.0, 9.0]).__next__
-        judge = Judge(self.problem, 0.1, clock)
+    def test_the_time_of_the_judge_is_not_the_learners_and_a_run_over_its_time_is_stopped(self):
+        judge = Judge(self.problem, 0.1, iter([0.0, 5.0, 8.0, 9.0]).__next__)
         judge.look(told(10, self.good))  # from 5 to 8
         assert judge.cpu_seconds == 6.0
-
-    def test_a_run_over_its_time_is_stopped(self):
-        clock = iter([0.0, 5.0, 8.0, 9.0]).__next__
         with pytest.raises(arenas.RunStopped, match="more than 2 CPU seconds"):
-            Judge(self.problem, 0.1, clock, seconds=2.0).look(told(10, None))
+            Judge(self.problem, 0.1, iter([0.0, 5.0, 8.0, 9.0]).__next__, seconds=2.0).look(told(10, None))
 
     def test_the_time_is_not_up_while_the_judge_looks(self):
         times = iter([0.0, 1.0, 3.0, 4.0, 6.5])
@@ -356,25 +346,12 @@ class TestRuns:
             run_cells(cells, tmp_path / "slow", executor=threads, work=work, watch=watch)
         assert told[1:5] == [1] * 4
 
-    def test_a_damaged_result_is_said(self, small, tmp_path):
-        contest, folder, _ = small
-        assert len(read_runs(contest, folder).runs) == 12
-        (tmp_path / "arena.json").write_text("{}")
-        with pytest.raises(InvalidFile, match="is damaged"):
-            Arena.read(tmp_path / "arena.json")
-
     @pytest.mark.parametrize(
-        "change",
-        [
-            {"horizon": "x"},
-            {"fate": "x"},
-            {"gap": float("nan")},
-            {"seed": None},
-            {"more": 1},
-        ],
+        "change", [{"horizon": "x"}, {"fate": "x"}, {"gap": float("nan")}, {"seed": None}, {"more": 1}]
     )
     def test_a_run_with_a_value_of_another_type_is_said(self, small, tmp_path, change):
         contest, folder, _ = small
+        assert len(read_runs(contest, folder).runs) == 12
         shutil.copytree(folder, tmp_path / "copy")
         file = tmp_path / "copy" / contest.cells[0].run / "arena.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
@@ -382,11 +359,12 @@ class TestRuns:
             read_runs(contest, tmp_path / "copy")
 
     @pytest.mark.parametrize(
-        "change", [{"runs": [3]}, {"epsilon": "x"}, {"budget": 1e400}, {"given": []}, {"silent": 3}, {"absent": [[]]}]
+        "change",
+        [None, {"runs": [3]}, {"epsilon": "x"}, {"budget": 1e400}, {"given": []}, {"silent": 3}, {"absent": [[]]}],
     )
-    def test_an_arena_with_values_of_other_types_is_said(self, small, tmp_path, change):
+    def test_an_arena_without_its_values_or_with_other_types_is_said(self, small, tmp_path, change):
         content = json.loads((small[1] / "arena.json").read_text())
-        (tmp_path / "arena.json").write_text(json.dumps({**content, **change}))
+        (tmp_path / "arena.json").write_text("{}" if change is None else json.dumps({**content, **change}))
         with pytest.raises(InvalidFile, match="is damaged"):
             Arena.read(tmp_path / "arena.json")
 

@@ -17,63 +17,44 @@ from richobs_lab.assumptions.statistical import audit
 VIOLATIONS = ["layered", "reactive", "realizable", "deterministic", "reward range"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     violate=st.sampled_from(["none", *VIOLATIONS]),
+    stochastic=st.booleans(),
     horizon=st.integers(2, 5),
     n_states=st.integers(2, 4),
     n_actions=st.integers(2, 4),
     overlap=st.sampled_from([0.0, 0.3, 1.0]),
     seed=st.integers(0, 10**6),
 )
-def test_exactly_the_broken_assumption_is_reported(violate, horizon, n_states, n_actions, overlap, seed):
-    problem = make(
-        "random",
-        violate=violate,
-        horizon=horizon,
-        n_states=n_states,
-        n_actions=n_actions,
-        overlap=overlap,
-        seed=seed,
-    )
-    report = check_assumptions(problem.process, problem.functions)
-    assert report.failures == (() if violate == "none" else (violate,))
+def test_exactly_the_broken_assumption_is_reported(violate, stochastic, **params):
+    assert_reported(violate, stochastic=stochastic and violate != "deterministic", **params)
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    violate=st.sampled_from(["none", "layered", "reactive", "realizable", "reward range"]),
-    horizon=st.integers(1, 5),
-    n_states=st.integers(2, 4),
-    n_actions=st.integers(1, 4),
-    overlap=st.sampled_from([0.0, 0.3, 1.0]),
-    seed=st.integers(0, 10**6),
-)
-def test_random_transitions_break_one_assumption_alone(violate, horizon, n_states, n_actions, overlap, seed):
-    if violate == "layered":
-        horizon = max(horizon, 2)
-    params = {"horizon": horizon, "n_states": n_states, "n_actions": n_actions, "overlap": overlap, "seed": seed}
-    problem = make("random", stochastic=True, violate=violate, **params)
+def assert_reported(violate, stochastic=False, **params):
+    problem = make("random", violate=violate, stochastic=stochastic, **params)
     report = check_assumptions(problem.process, problem.functions)
-    assert set(report.failures) == {"deterministic", violate} - {"none"}
+    broken = {violate, "deterministic"} if stochastic else {violate}
+    assert set(report.failures) == broken - {"none"}
 
 
 @pytest.mark.parametrize("violate", ["none", "realizable", "deterministic", "reward range"])
 @pytest.mark.parametrize("params", [{"horizon": 1}, {"n_actions": 1}, {"n_states": 1}, {"n_observations": 0}])
 def test_the_smallest_worlds_can_be_broken_too(violate, params):
-    for seed in range(20):
-        problem = make("random", violate=violate, seed=seed, **params)
-        report = check_assumptions(problem.process, problem.functions)
-        assert report.failures == (() if violate == "none" else (violate,)), seed
+    for seed in range(10):
+        assert_reported(violate, seed=seed, **params)
+        if violate != "deterministic" and "n_states" not in params:
+            assert_reported(violate, stochastic=True, seed=seed, **params)
 
 
 def test_random_worlds_share_observations_between_states_that_differ():
     shared = 0
-    for seed in range(100):
+    sizes = set()
+    for seed in range(40):
         process = make("random", seed=seed).process
         shared += any((seen.sum(axis=0) > 1).any() for seen in process.seen)
-    assert shared >= 60
-    sizes = {tuple(len(e) for e in make("random", seed=s).process.emissions) for s in range(50)}
+        sizes.add(tuple(len(e) for e in process.emissions))
+    assert shared >= 24
     assert len(sizes) > 10
 
 
@@ -170,7 +151,7 @@ def test_a_class_of_another_shape_is_refused():
         check_assumptions(make("random").process, make("lock").functions)
 
 
-QUICK = {"sequences": 16, "episodes": 128}
+QUICK = {"sequences": 8, "episodes": 64}
 
 
 @pytest.mark.parametrize(
@@ -241,7 +222,7 @@ def test_audit_spends_what_it_says():
 def test_audit_notices_a_world_that_changes_between_the_passes():
     class Drifting(Changed):
         def change(self, seen, actions, rewards):
-            late = self.played > 16 * 64
+            late = self.played > 8 * 32
             return [np.zeros_like(x) if late else x for x in seen], actions, rewards
 
     report = audit(Drifting(make("bandit").truth.world), **QUICK)
@@ -324,9 +305,9 @@ def words(rng, n):
     ids=["list", "real", "picture", "shapes", "ragged", "nothing", "text", "texts", "mixed", "many"],
 )
 def test_any_observation_can_be_compared(see):
-    """Fresh noise at every level raises no alarm; 10 audits at rate 0.01 raise more than one once in 200."""
+    """Fresh noise at every level raises no alarm; 4 audits at rate 0.01 raise more than one once in 1,700."""
     env = Corridor(see)
-    alarms = sum(not audit(env, sequences=4, episodes=120, seed=s).holds for s in range(10))
+    alarms = sum(not audit(env, sequences=4, episodes=120, seed=s).holds for s in range(4))
     assert alarms <= 1
     assert env.calls[:3] == [50, 10, 50]
 
@@ -361,11 +342,6 @@ def test_noise_that_persists_is_noticed_whatever_it_looks_like(show):
     assert audit(env, sequences=4, episodes=120).failures == ("independent levels",)
 
 
-def test_audit_takes_a_problem_too():
-    problem = make("lock/3,swap=0.5")
-    assert str(audit(problem, sequences=2, episodes=16)) == str(audit(problem.env, sequences=2, episodes=16))
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -394,8 +370,8 @@ def test_rare_events_raise_no_false_alarm(rare):
         emissions=(np.array([[1 - rare, rare]]),),
         rewards=(Rewards.bernoulli(np.full((1, 1, 2), rare)),),
     )
-    alarms = sum(not audit(WorldEnvironment(TabularWorld(process)), seed=s).holds for s in range(20))
-    assert alarms <= 2  # more than 2 of 20 at rate 0.01 happens once in 1,000
+    alarms = sum(not audit(WorldEnvironment(TabularWorld(process)), seed=s).holds for s in range(8))
+    assert alarms <= 1  # more than 1 of 8 at rate 0.01 happens once in 370
 
 
 @pytest.mark.parametrize("error_rate", [0.05, 0.075, 0.15, 0.3, 1 / 53])

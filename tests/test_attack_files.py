@@ -1,15 +1,11 @@
 """A small share of `python -m attack.files`: damaged and forged files are refused, or change nothing that is claimed."""
 
 import json
-import pathlib
 import sys
 import time
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-
 from attack import hostile
 from attack.damage import Case, altered_fields, altered_rows, damaged_bytes, database_changed, fitted, sampled
 from attack.files import attempts

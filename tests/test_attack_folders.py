@@ -4,8 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1]))
 from attack import pairs, strangers
 from attack.isolation import Kind
 from attack.killed import REFUSED

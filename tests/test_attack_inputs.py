@@ -1,13 +1,9 @@
 """A small share of `python -m attack.inputs`: every answer is a value or a sentence; and the sentences that it led to."""
 
 import pathlib
-import sys
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-
 from attack.inputs import Call, attack, tried
 from attack.isolation import Kind, is_supported
 from attack.strategies import Faulty

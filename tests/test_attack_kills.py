@@ -9,18 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import richobs
-from richobs.core.outcome import StopReason
-from richobs.runs.certificate import Certificate
-from richobs.runs.store import RunFolder
-
-sys.path.append(str(Path(__file__).parents[1]))
 from attack import killed, promises
 from attack.children import CRASHED, INTERRUPTED, in_child
 from attack.killed import PLAYS, RUN, Fate, Recovery, Target
 from attack.powercuts import Disk, states
 from attack.shim import Call
+
+import richobs
+from richobs.core.outcome import StopReason
+from richobs.runs.certificate import Certificate
+from richobs.runs.store import RunFolder
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the attack needs Linux")
@@ -35,25 +33,25 @@ def attacked(module, folder, *arguments):
 
 
 def test_killed_runs_end_with_the_same_bytes(tmp_path):
-    """6 kills at random moments, every 60th file-system call of a short run, 10 power cuts."""
+    """4 kills at random moments, every 100th file-system call of a short run, 6 power cuts."""
     found = attacked(
-        "kills", tmp_path, "--n", "6", "--every", "60", "--cuts", "10", "--orders", "1", "--only", "Python functions"
+        "kills", tmp_path, "--n", "4", "--every", "100", "--cuts", "6", "--orders", "1", "--only", "Python functions"
     )
     assert found["failures"] == 0
     by_part = {
         part: [row for row in found["rows"] if row["part"] == part] for part in {r["part"] for r in found["rows"]}
     }
-    assert sum(row["kills or refusals"] for row in by_part["random moments"]) >= 6
+    assert sum(row["kills or refusals"] for row in by_part["random moments"]) >= 4
     if not found["not_done"]:
-        assert by_part["every call"][0]["identical"] >= 3
-        assert by_part["power cut"][0]["cases"] >= 8
+        assert by_part["every call"][0]["identical"] >= 2
+        assert by_part["power cut"][0]["cases"] >= 5
     assert {"richobs", "date", "python", "sqlite"} <= found.keys()
 
 
 def test_promises_are_kept(tmp_path):
-    """30 random problems, half of them with a violated assumption."""
-    found = attacked("promises", tmp_path, "--n", "30", "--seed", "1")
-    assert (found["kept_runs"], found["violated_runs"], found["failures"]) == (15, 15, 0)
+    """16 random problems, half of them with a violated assumption."""
+    found = attacked("promises", tmp_path, "--n", "16", "--seed", "1")
+    assert (found["kept_runs"], found["violated_runs"], found["failures"]) == (8, 8, 0)
 
 
 # what the attack found

@@ -1,12 +1,9 @@
 """A small share of `python -m attack.workers`: faulty workers end a run with a sentence; and that the attack notices."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1]))
 from attack import workers
 from attack.workers import HERE, IN_PROCESSES, IN_THREADS, Case, Fate, attacked, chosen, undisturbed
 

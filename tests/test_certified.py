@@ -24,8 +24,7 @@ from richobs.learners.lsvee import SamplePlan, lsvee
 from richobs.stats.shares import SERIES, Supposed
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from richobs_lab.certified import Bounds, Certified, Tuning, bounds, certified, probing
-from richobs_lab.certified.search import NARROWER
-from richobs_lab.certified.state import RESERVE, Candidate, CertifiedSearch
+from richobs_lab.certified.state import Candidate, CertifiedSearch
 from richobs_lab.certified.survivors import ActionRisk, LayeredSurvivors
 from richobs_lab.certified.verification import is_settled, verify_candidate
 
@@ -58,7 +57,7 @@ def test_certified_runs_are_right(id):
     assert outcome.episodes < 200_000
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_claims_hold_over_random_worlds_with_tiny_batches(seed):
     """Soundness at delta 0.05 with batches far too small to be reasonable (20,000 such runs: benchmarks/soundness.py)."""
     problem = richobs.make("random", horizon=1 + seed % 3, n_states=3, n_actions=2, class_size=12, seed=seed)
@@ -78,28 +77,14 @@ def test_the_episodes_may_run_out_and_the_answer_is_still_honest():
     assert f"at most {number_words(outcome.epsilon, up=True)} above the policy's value" in outcome.claim
 
 
-def test_the_shares_that_were_claimed_sum_to_at_most_delta():
-    outcome = learn(richobs.make("random/3"), epsilon=0.2, delta=0.05)
-    assert sum(c.share for c in outcome.claims) <= 0.05
-    assert all(c.n > 0 for c in outcome.claims)
-
-
 def test_no_bound_on_states_is_needed_and_none_is_claimed():
     problem = richobs.make("lock/3")
     outcome = learn(problem.env, problem.functions)
     assert outcome.claim.endswith("Q* is in the class, and that the same actions lead to the same hidden state.")
 
 
-def test_workers_and_repeats_do_not_change_a_byte():
-    runs = [learn(richobs.make("lock/4"), seed=3, workers=w) for w in (1, 2, 4)]
-    assert runs[0].trace == runs[1].trace == runs[2].trace
-    assert runs[0].claims == runs[1].claims == runs[2].claims
-
-
-def test_the_counted_engine_can_be_searched_too():
+def test_the_counted_engine_plays_along_a_path_where_transitions_are_deterministic():
     problem = richobs.make("lock/4")
-    outcome = learn(problem, engine="counted")
-    assert problem.value(outcome.policy).value >= outcome.lower
     swapped = richobs.make("lock/4,swap=0.2")
     engine = CountedEngine(swapped.process, swapped.functions, seed=0, ledger=Ledger())
     with pytest.raises(richobs.RichObsError, match=r"Use engine='stream'"):
@@ -143,6 +128,7 @@ class TestWiring:
     """The proof speaks of shares, sizes, references and levels; here is what the search hands to each bound."""
 
     @staticmethod
+    @functools.cache  # tests share a run; those that watch more of it call `run.__wrapped__`
     def run(world_id="random/3", epsilon=0.2, delta=0.05, **tuning):
         """A whole run whose bounds write down their arguments, by name of the bound."""
         calls = {}
@@ -260,7 +246,7 @@ class TestWiring:
             return restrict(self, risk, cutoff, reach)
 
         monkeypatch.setattr("richobs_lab.certified.survivors.LayeredSurvivors.restrict", logged)
-        _, calls, _ = self.run()
+        _, calls, _ = self.run.__wrapped__()
         slacks, reaches = self.spent(calls, "elimination_slack"), self.spent(calls, "residual_radius")
         assert len(seen) == len(slacks) == len(reaches) > 5
         for (_, cutoff, reach), (_, (e, n), slack), (_, (m, _), radius) in zip(seen, slacks, reaches, strict=True):
@@ -289,7 +275,7 @@ class TestWiring:
 
         monkeypatch.setattr(probing, "_guess", logged_guess)
         monkeypatch.setattr(probing, "_eliminate", logged_eliminate)
-        outcome, _, log = self.run()
+        outcome, _, log = self.run.__wrapped__()
         tests = [e for e in outcome.trace if e.kind == "elimination"]
         assert [e.level for e in tests] == [h for h, _, _ in judged]
         np.testing.assert_allclose([e.bar for e in tests], [bar for _, bar, _ in judged], rtol=1e-12)
@@ -393,7 +379,7 @@ def test_the_upper_bound_is_that_of_the_most_promising_survivor():
     """Functions that promise 0.6 and 0.2: V* may be 0.6 as long as the first survives, and no more than 0.2 after it."""
     functions = Layered([TableLevel([[[0.6, 0.1]], [[0.2, 0.1]]])])
     engine = StreamEngine(world(bandit(Rewards.bernoulli([[[0.6, 0.1]]]))), functions, seed=0, ledger=Ledger())
-    search = CertifiedSearch(engine, functions, 0.1, 0.1, 0, lambda progress: None, Tuning(), Bounds())
+    search = CertifiedSearch(engine, functions, 0.1, 0.1, 0, nobody, Tuning(), Bounds())
     assert (search.upper, search.guess) == (0.6, 0.6)
     gone = ActionRisk(0, np.array([1.0, 0.0]), np.zeros(2), np.zeros(1), np.arange(2), np.zeros(0, dtype=int))
     search.space.restrict(gone, np.array([0.5]), np.array([1.0]))
@@ -433,13 +419,6 @@ def test_the_path_with_most_untested_pairs_is_played():
     assert probing.freshest(search, paths) == (0, 0)
 
 
-def test_the_fallback_gets_its_part_of_epsilon_and_delta():
-    """0.79 of epsilon and a hundredth of delta, and as many states as there are paths, 4^2."""
-    constants = Certified().fallback_constants(richobs.make("lock/3"), richobs.Settings(epsilon=0.1, delta=0.05))
-    assert (constants.epsilon, constants.delta) == (pytest.approx(0.079), pytest.approx(0.0005))
-    assert constants.n_states == 16
-
-
 def golden_tree(outcome):
     """A run as text, one line per event."""
     lines = []
@@ -473,14 +452,13 @@ def test_a_search_that_does_not_end_is_taken_over(after):
     assert engine.ledger.total > 10**12
 
 
-def test_the_numbers_of_the_fallback():
-    """The paper's, at 0.79 epsilon and delta/100, with as many states as paths; it waits for what one path costs."""
+def test_the_fallback_gets_its_part_of_epsilon_and_delta():
+    """The paper's numbers at 0.79 epsilon and delta/100, with as many states as paths, 4^2; it waits for what one costs."""
     problem = richobs.make("lock/3")
     constants = Certified().fallback_constants(problem, richobs.Settings(epsilon=0.1, delta=0.05))
-    expected = richobs.plan(problem, n_states=16, epsilon=NARROWER * 0.1, delta=RESERVE * 0.05).constants
-    assert constants == expected
-    assert constants.one_path == 3 * (expected.search.n_train + 4 * expected.search.n_test)
-    assert constants.max_episodes(3) < constants.max_episodes() == SamplePlan(expected).max_episodes
+    assert constants == richobs.plan(problem, n_states=16, epsilon=0.79 * 0.1, delta=0.01 * 0.05).constants
+    assert constants.one_path == 3 * (constants.search.n_train + 4 * constants.search.n_test)
+    assert constants.max_episodes(3) < constants.max_episodes() == SamplePlan(constants).max_episodes
     ahead = Certified().plan(problem, richobs.Settings())
     assert ahead.max_episodes == 4 * constants.one_path + constants.max_episodes(3)
     assert Certified().fallback_constants(richobs.make("lock/500"), richobs.Settings()) is None

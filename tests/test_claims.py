@@ -163,10 +163,3 @@ def test_without_bounds_there_is_one():
         "With probability at least 0.9 the policy's value is at most 0.2 below V*, provided that episodes are "
         "independent, and that Q* is in the class."
     )
-
-
-@pytest.mark.parametrize(("world", "learner"), [("mdp", "rmax"), ("lock/2", "uniform-allocation")])
-def test_rivals_say_that_they_need_independent_episodes(world, learner):
-    assert (
-        ", provided episodes are independent" in richobs.learn(richobs.make(world), learner=learner, epsilon=0.4).claim
-    )

@@ -13,11 +13,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-
-sys.path.append(str(pathlib.Path(__file__).parents[1]))
-
 from attack.strategies import ESCAPE, LINES, SMALL, WORLD_IDS
+from hypothesis import given, settings
 
 import richobs
 from richobs.classes.learned_policy import LearnedPolicy, open_loop_policy
@@ -384,7 +381,7 @@ class TestCommands:
         assert (status, r"wrote \udcff/certificate.json" in said) == (0, True)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=20, deadline=None, derandomize=True, database=None)
 @given(LINES)
 def test_every_command_line_is_answered(line):
     here = pathlib.Path.cwd()

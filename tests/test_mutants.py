@@ -3,6 +3,8 @@
 import dataclasses
 import re
 
+import pytest
+
 import mutants
 
 TABLE = mutants.mutants()
@@ -44,32 +46,36 @@ def test_a_sample_takes_the_rooms_in_turn():
 
 
 def test_a_sample_is_killed(tmp_path):
-    verdicts = list(mutants.judged(mutants.spread(TABLE, 8), 2, tmp_path))
+    verdicts = list(mutants.judged(mutants.spread(TABLE, 4), 1, tmp_path))
     assert [(v.mutant.why, v.complaint) for v in verdicts if v.complaint] == []
     assert all(v.killed_by.startswith(v.mutant.test) for v in verdicts)
 
 
-def test_survivors_and_entries_that_cannot_run_are_noticed(tmp_path):
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    return mutants.make_copy(tmp_path_factory.mktemp("copy") / "0")
+
+
+def test_survivors_and_entries_that_cannot_run_are_noticed(copy):
     """An edit of a comment survives; a text that is not there, and a test that is not there, kill nothing."""
     first = TABLE[0]
     harmless = dataclasses.replace(first, old="Pure functions of arrays and shares.", new="Functions of arrays.")
     absent = dataclasses.replace(first, old="this text is not there")
     no_test = dataclasses.replace(first, test=("tests/test_bounds.py::test_that_is_not_there",))
-    copy = mutants.make_copy(tmp_path / "copy")
     file = first.path(copy)
     before = file.read_text()
     assert mutants.judge(harmless, copy).complaint == "SURVIVED"
     assert mutants.judge(absent, copy).complaint == f"its text occurs 0 times in {first.file}"
     assert mutants.judge(no_test, copy).complaint.startswith("its tests did not run")
     assert file.read_text() == before  # edits are taken back
-    assert mutants.red_without_mutants([first], tmp_path / "green") is None
-    assert "not found" in mutants.red_without_mutants([no_test], tmp_path / "red")
+    assert mutants.red_without_mutants([first], copy) is None
+    assert "not found" in mutants.red_without_mutants([no_test], copy)
 
 
-def test_the_copy_is_what_is_imported(tmp_path):
+def test_the_copy_is_what_is_imported(copy):
     """A copy without a library of its own would test the installed one; its conftest refuses that."""
-    copy = mutants.make_copy(tmp_path)
     (copy / "src").rename(copy / "elsewhere")
     code, printed = mutants.run_tests(copy, TABLE[0].test)
+    (copy / "elsewhere").rename(copy / "src")
     assert code not in (mutants.GREEN, mutants.RED)
     assert "AssertionError" in printed or "ModuleNotFoundError" in printed

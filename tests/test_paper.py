@@ -1,6 +1,7 @@
 """The runner of the paper's statements, with a statement that is quick to measure."""
 
 import base64
+import io
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from queue import SimpleQueue
 
 import pytest
@@ -93,20 +94,45 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def fake(tmp_path, monkeypatch):
-    """The fake statement, the only one registered; returns the folder that its marks are in."""
-    folder = tmp_path / "fake"
+@contextmanager
+def registered(folder):
+    """Registers the fake statement, and no other, with its source in a folder."""
     folder.mkdir()
     (folder / "fake_statement.py").write_text(FAKE)
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, "fake_statement", raising=False)
     known = dict(STATEMENTS)
     STATEMENTS.clear()
     STATEMENTS["fake"] = "fake_statement"
-    yield folder
-    STATEMENTS.clear()
-    STATEMENTS.update(known)  # in their order, which is the paper's
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(str(folder))
+            patch.delitem(sys.modules, "fake_statement", raising=False)
+            yield folder
+    finally:
+        STATEMENTS.clear()
+        STATEMENTS.update(known)  # in their order, which is the paper's
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """The fake statement, the only one registered; returns the folder that its marks are in."""
+    with registered(tmp_path / "fake") as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of a run at full scale with one worker, and what it printed."""
+    folder = tmp_path_factory.mktemp("whole")
+    said, err = io.StringIO(), io.StringIO()
+    with registered(folder / "fake"), redirect_stdout(said), redirect_stderr(err):
+        assert paper("--out", folder / "out") == 0
+    return folder / "out", said.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def out(whole, tmp_path):
+    """A copy of that folder."""
+    return shutil.copytree(whole[0], tmp_path / "out")
 
 
 def paper(*options):
@@ -148,28 +174,20 @@ def stored_pieces(out):
         return sorted(json.loads(piece)["n"] for (piece,) in db.execute("SELECT piece FROM measured"))
 
 
-def test_what_is_written(fake, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert paper("--out", out) == 0
-    said = capsys.readouterr()
-    assert "holds: every square is right (8 of them)" in said.out
-    assert "fake: 8 of 8 pieces (done)" in said.err
-    assert sorted(p.name for p in out.iterdir()) == [
-        "fake.json",
-        "fake.png",
-        "fake.svg",
-        "index.html",
-        "paper.lock",
-        "paper.sqlite",
-    ]
+def test_what_is_written(whole):
+    out, said, err = whole
+    assert "holds: every square is right (8 of them)" in said
+    assert "fake: 8 of 8 pieces (done)" in err
+    names = ["fake.json", "fake.png", "fake.svg", "index.html", "paper.lock", "paper.sqlite"]
+    assert sorted(p.name for p in out.iterdir()) == names
     stored = json.loads((out / "fake.json").read_text())
     assert stored["measured"][4] == {"piece": {"n": 4}, "result": {"square": 16, "third": 4 / 3}}
     assert stored["holds"] is True
 
 
-def test_the_page_stands_alone_and_says_everything(fake, tmp_path):
-    assert paper("--out", tmp_path, "--quiet") == 0
-    page = (tmp_path / "index.html").read_text()
+def test_the_page_stands_alone_and_says_everything(whole):
+    out, *_ = whole
+    page = (out / "index.html").read_text()
     for words in (
         "Squares &lt;of numbers&gt;",
         "A square is what it is.",
@@ -182,7 +200,7 @@ def test_the_page_stands_alone_and_says_everything(fake, tmp_path):
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # nothing is fetched from elsewhere
     assert not re.search(r"url\((?!data:)", page)
     (drawing,) = re.findall(r"data:image/svg\+xml;base64,([^)]+)", page)
-    assert base64.b64decode(drawing).decode() == (tmp_path / "fake.svg").read_text()
+    assert base64.b64decode(drawing).decode() == (out / "fake.svg").read_text()
     assert 'lang="en"' in page
     assert re.search(r'role="img" [^>]*aria-label="Figure: [^"]+every square is right: holds', page)
     assert page.count('class="panel"') == 1
@@ -207,28 +225,32 @@ def test_readings_and_tightness_are_printed(fake, tmp_path, capsys, monkeypatch)
     assert (stored["verdict"], stored["tightness"], stored["holds"]) == ("holds as read", 0.5, True)
 
 
-def test_the_number_of_workers_changes_no_byte(fake, tmp_path, monkeypatch):
-    assert paper("--out", tmp_path / "1", "--quiet") == 0
-    (fake / "marks").unlink()
+def assert_same_results(out, other):
+    for name in ("fake.json", "fake.svg", "fake.png", "index.html"):
+        assert (out / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def test_the_number_of_workers_changes_no_byte(fake, whole, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_LAST", "0")  # the first piece ends last
     assert main(["paper", "--out", str(tmp_path / "3"), "--workers", "3", "--quiet"]) == 0
     assert (fake / "marks").read_text().split()[-1] == "0"
-    for name in ("fake.json", "fake.svg", "fake.png", "index.html"):
-        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "3" / name).read_bytes(), name
+    assert_same_results(tmp_path / "3", whole[0])
 
 
-def test_after_kill_9_nothing_finished_is_measured_again(halfway, fake, tmp_path):
+def test_after_kill_9_nothing_finished_is_measured_again(halfway, fake, whole, tmp_path):
     halfway.kill()
     halfway.communicate(timeout=120)  # ends when the workers have: they hold the other end of what it reads
     assert stored_pieces(tmp_path / "out") == marks(fake) == [0, 1, 2]
     (fake / "go").touch()
     assert paper("--out", tmp_path / "out", "--quiet") == 0
     assert marks(fake) == [0, 1, 2, 3, 4, 5, 6, 7]
-    assert paper("--out", tmp_path / "whole", "--quiet") == 0
-    assert (tmp_path / "out" / "fake.json").read_bytes() == (tmp_path / "whole" / "fake.json").read_bytes()
+    assert_same_results(tmp_path / "out", whole[0])
 
 
-def test_control_c_leaves_what_is_finished(halfway, tmp_path):
+def test_a_second_process_is_refused_and_control_c_leaves_what_is_finished(halfway, tmp_path, capsys):
+    assert paper("--out", tmp_path / "out") == 2
+    assert "another process is running in" in capsys.readouterr().err
+    assert halfway.poll() is None  # the first is not disturbed
     os.killpg(halfway.pid, signal.SIGINT)  # as a terminal does: to the workers too
     _, said = halfway.communicate(timeout=120)
     assert halfway.returncode == 130
@@ -237,33 +259,50 @@ def test_control_c_leaves_what_is_finished(halfway, tmp_path):
     assert stored_pieces(tmp_path / "out") == [0, 1, 2]
 
 
-def test_a_second_process_is_refused(halfway, tmp_path, capsys):
-    assert paper("--out", tmp_path / "out") == 2
-    assert "another process is running in" in capsys.readouterr().err
-    assert halfway.poll() is None  # the first is not disturbed
-
-
-def damage(file, where):
+def overwrite(file, where):
     content = bytearray(file.read_bytes())
     content[where : where + 200] = b"x" * 200
     file.write_bytes(bytes(content))
 
 
-@pytest.mark.parametrize("where", [0, 4096 + 8], ids=["its head", "a page"])
-def test_a_damaged_file_is_said_to_be(fake, tmp_path, capsys, where):
-    assert paper("--out", tmp_path, "--quiet") == 0
-    damage(tmp_path / "paper.sqlite", where)
-    capsys.readouterr()
-    assert paper("--out", tmp_path) == 2
-    assert "paper.sqlite is damaged or is no file of `richobs paper`" in capsys.readouterr().err
-
-
-def test_a_changed_number_is_noticed(fake, tmp_path, capsys):
-    assert paper("--out", tmp_path, "--quiet") == 0
-    with closing(sqlite3.connect(tmp_path / "paper.sqlite", isolation_level=None)) as db:
+def change_a_number(file):
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.execute("UPDATE measured SET result = replace(result, '49', '48')")
-    assert paper("--out", tmp_path) == 2
-    assert 'what is stored of {"n":7} was changed' in capsys.readouterr().err
+
+
+def replace(file, make):
+    """Puts something else in place of a file."""
+    file.rename(file.parent / "other.sqlite")
+    make(file)
+
+
+DAMAGED = "paper.sqlite is damaged or is no file of `richobs paper`"
+DAMAGE = {  # what is done to the database -> what is said
+    "its head": (lambda file: overwrite(file, 0), DAMAGED),
+    "a page": (lambda file: overwrite(file, 4096 + 8), DAMAGED),
+    "a number": (change_a_number, 'what is stored of {"n":7} was changed'),
+    "journal": (
+        lambda file: pathlib.Path(f"{file}-journal").write_bytes(b"something"),
+        "paper.sqlite-journal is not a file of ours",
+    ),
+    "link": (
+        lambda file: replace(file, lambda f: f.symlink_to("other.sqlite")),
+        "paper.sqlite is damaged: it is a link",
+    ),
+    "pipe": (lambda file: replace(file, os.mkfifo), "paper.sqlite is damaged: it is a link, a folder or a pipe"),
+    "second name": (lambda file: os.link(file, file.parent / "other.sqlite"), "has a second name"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_damaged_folder_or_that_of_a_stranger_is_refused(fake, out, capsys, what):
+    do, why = DAMAGE[what]
+    do(out / "paper.sqlite")
+    other = out / "other.sqlite"
+    before = other.read_bytes() if other.exists() else None
+    assert paper("--out", out) == 2
+    assert why in capsys.readouterr().err
+    assert (other.read_bytes() if other.exists() else None) == before
 
 
 def test_a_file_of_another_program_is_left_alone(fake, tmp_path, capsys):
@@ -290,30 +329,6 @@ def test_what_other_source_measured_is_measured_again(fake, tmp_path):
     assert marks(fake) == [0, 0, 1, 1, 2, 2]
 
 
-@pytest.mark.parametrize("kind", ["journal", "link", "pipe", "second name"])
-def test_a_folder_of_a_stranger_does_no_harm(fake, tmp_path, capsys, kind):
-    out, other = tmp_path / "out", tmp_path / "other.sqlite"
-    assert paper("--out", out, "--fast", "--quiet") == 0
-    file = out / "paper.sqlite"
-    if kind == "journal":
-        pathlib.Path(f"{file}-journal").write_bytes(b"something")
-    elif kind == "second name":
-        os.link(file, other)
-    else:
-        file.rename(other)
-        os.mkfifo(file) if kind == "pipe" else file.symlink_to(other)
-    before = other.read_bytes() if other.exists() else None
-    capsys.readouterr()
-    assert paper("--out", out, "--quiet") == 2
-    assert {
-        "journal": "paper.sqlite-journal is not a file of ours",
-        "link": "paper.sqlite is damaged: it is a link",
-        "pipe": "paper.sqlite is damaged: it is a link, a folder or a pipe",
-        "second name": "has a second name",
-    }[kind] in capsys.readouterr().err
-    assert (other.read_bytes() if other.exists() else None) == before
-
-
 def test_a_full_disk_is_a_sentence_and_costs_what_did_not_fit(tmp_path):
     with Store(tmp_path) as store:
         store.add("fake", {"n": 1}, "source", "{}")
@@ -335,17 +350,13 @@ class TestSources:
         return copy / "richobs"
 
     def test_consensus_is_part_of_what_whole_runs_are(self, package):
-        names = ["consensus", "dfs-learn", "v-star", "on-demand", "pac", "td-loss"]
+        names = ["consensus", "on-demand", "pac"]
         before = {name: source_digest(STATEMENTS[name]) for name in names}
+        (package / "cli/learn.py").write_text("# nothing\n")  # what is not imported is no part
+        assert source_digest(STATEMENTS["consensus"]) == before["consensus"]
         file = package / "learners/lsvee/consensus.py"
         file.write_text(file.read_text().replace("return Consensus(spread <=", "return Consensus(True or spread <="))
-        changed = [name for name in names if source_digest(STATEMENTS[name]) != before[name]]
-        assert changed[:5] == names[:5]
-
-    def test_what_is_not_imported_is_no_part(self, package):
-        before = source_digest(STATEMENTS["consensus"])
-        (package / "cli/learn.py").write_text("# nothing\n")
-        assert source_digest(STATEMENTS["consensus"]) == before
+        assert [name for name in names if source_digest(STATEMENTS[name]) != before[name]] == names
 
     def test_what_is_named_in_a_registry_is_part(self):
         assert "richobs_lab.rivals.rmax" in sources.source_files(STATEMENTS["special-cases"])
@@ -421,20 +432,6 @@ def test_a_piece_that_fails_is_named_and_what_was_finished_is_kept(fake, tmp_pat
     assert stored_pieces(tmp_path) == [0, 1, 3, 4, 5, 6, 7]
 
 
-def test_workers_are_started_while_interruptions_wait(fake, tmp_path, monkeypatch):
-    """A worker that has not yet begun would die of Control-C with a traceback."""
-    submit, waiting = runner.ProcessPoolExecutor.submit, []
-
-    def noted(pool, *given):
-        waiting.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
-        return submit(pool, *given)
-
-    monkeypatch.setattr(runner.ProcessPoolExecutor, "submit", noted)
-    runner.run(["fake"], scale="fast", out=tmp_path, workers=1)
-    assert waiting == [True] * 3
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-
 def test_a_worker_that_dies_is_noticed(fake, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FAKE_DIES", "2")
     assert paper("--out", tmp_path) == 2
@@ -460,10 +457,21 @@ def test_every_registered_statement_is_one(name):
         assert len({json.dumps(p, sort_keys=True) for p in pieces}) == len(pieces) > 0, "no piece twice"
 
 
-def test_evaluating_here_is_what_a_run_concludes(fake, tmp_path):
-    _, _, here = runner.evaluate(load("fake"), "fast")
+def test_a_run_concludes_what_evaluating_here_does_and_starts_workers_while_interruptions_wait(
+    fake, tmp_path, monkeypatch
+):
+    """A worker that has not yet begun would die of Control-C with a traceback."""
+    submit, waiting = runner.ProcessPoolExecutor.submit, []
+
+    def noted(pool, *given):
+        waiting.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        return submit(pool, *given)
+
+    monkeypatch.setattr(runner.ProcessPoolExecutor, "submit", noted)
     (report,) = runner.run(["fake"], scale="fast", out=tmp_path, workers=1)
-    assert report.conclusion == here
+    assert waiting == [True] * 3
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert report.conclusion == runner.evaluate(load("fake"), "fast")[2]
 
 
 def report_of(name, *checks):

@@ -1,4 +1,8 @@
+"""Rivals: best-arm methods, contextual bandits, tabular methods, those that are told states or transitions, planners."""
+
 import math
+import random
+import sys
 
 import numpy as np
 import pytest
@@ -6,37 +10,56 @@ import pytest
 import richobs
 from richobs.classes.learned_policy import open_loop_policy, table_policy
 from richobs.classes.tables import Constants
+from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import EVENTS, Progress, from_plain, to_plain
 from richobs.core.ledger import Ledger
 from richobs.core.outcome import StopReason
-from richobs.core.policies import Greedy
-from richobs.core.process import TableFunction
+from richobs.core.policies import Greedy, Uniform
+from richobs.core.process import TableFunction, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
+from richobs.core.steps import Steps, distinct
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.engines.counted import tally
+from richobs.runs.prepare import prepare
 from richobs.runs.session import run
+from richobs.stats.bounds import kl_upper
+from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.rigs.lanes import Lanes, SideBySideArms, greedy_values, train
+from richobs_lab.rivals import bpi_ucrl as bpi_module
+from richobs_lab.rivals import eprl as eprl_module
 from richobs_lab.rivals import regressor_elimination as regressor_module
 from richobs_lab.rivals import successive_elimination as successive_module
 from richobs_lab.rivals.arms import PathArms, Pulled, Scores
+from richobs_lab.rivals.bpi_ucrl import ball_upper, bpi_ucrl, plan_bounds, radius
 from richobs_lab.rivals.delayed_q import DelayedQ, delayed_q, delayed_q_visits
-from richobs_lab.rivals.epsilon_greedy import EpsilonGreedy, EpsilonGreedyTables
+from richobs_lab.rivals.e3 import e3, two_plans
+from richobs_lab.rivals.epoch_greedy import exploitation
+from richobs_lab.rivals.eprl import Rewards as PairRewards
+from richobs_lab.rivals.eprl import best_path, eprl
+from richobs_lab.rivals.epsilon_greedy import EpsilonGreedyTables
+from richobs_lab.rivals.latent_q import LatentQTables, latent_q
+from richobs_lab.rivals.latent_states import ReplayedStates, ShownStates, find_reader, known_moves
 from richobs_lab.rivals.median_elimination import MedianElimination, median_elimination
 from richobs_lab.rivals.regressor_elimination import (
-    RegressorElimination,
     exploring_distribution,
     regressor_elimination,
 )
 from richobs_lab.rivals.rival_events import RoundPlayed, Rounds, tell_nobody
 from richobs_lab.rivals.rmax import Rmax, enough_visits, printed_visits, rmax
+from richobs_lab.rivals.sparse_sampling import n_nodes, printed_samples, sparse_sampling
+from richobs_lab.rivals.stable_baselines import Reading, Sb3Ppo
 from richobs_lab.rivals.successive_elimination import SuccessiveElimination, successive_elimination
-from richobs_lab.rivals.tabular import EmpiricalModel, TableLaw, n_pairs
-from richobs_lab.rivals.ucb_q import UcbQ, UcbQTables
+from richobs_lab.rivals.tabular import EmpiricalModel, TableLaw, greedy_policy, n_pairs
+from richobs_lab.rivals.trajectory_trees import enough_episodes, members_of, weighted_returns
+from richobs_lab.rivals.ucb_q import UcbQTables
+from richobs_lab.rivals.ucfh import optimistic_mean, optimistic_values, ucfh
 from richobs_lab.rivals.uniform_allocation import UniformAllocation, naive_pulls, uniform_allocation
-from richobs_lab.rivals.uniform_exploration import UniformExploration, uniform_exploration
+from richobs_lab.rivals.uniform_exploration import uniform_exploration
+
+MDP = "mdp/2,n_states=2,n_actions=2,class_size=4"
 
 
 class Coins:
@@ -73,10 +96,13 @@ def rate_of_failure(attempt, runs=300):
     return binomial_interval(failures, runs, 0.999)[0]
 
 
+def constant_class(process):
+    """A class that nobody looks at."""
+    return richobs.Layered([Constants(np.zeros((1, process.n_actions)))] * process.horizon)
+
+
 def counting(process, seed=0, max_episodes=None):
-    """An engine that counts; nobody asks it for moments, so its class does not matter."""
-    nothing = richobs.Layered([Constants(np.zeros((1, process.n_actions)))] * process.horizon)
-    return CountedEngine(process, nothing, seed=seed, ledger=Ledger(max_episodes))
+    return CountedEngine(process, constant_class(process), seed=seed, ledger=Ledger(max_episodes))
 
 
 def bandit(means, deterministic=False):
@@ -84,6 +110,27 @@ def bandit(means, deterministic=False):
     means = np.asarray(means)[None]
     rewards = richobs.Rewards.deterministic(means) if deterministic else richobs.Rewards.bernoulli(means)
     return richobs.TabularProcess(np.ones(1), (), (np.full((1, means.shape[1]), 1 / means.shape[1]),), (rewards,))
+
+
+def streaming(problem, seed=0, max_episodes=None):
+    return StreamEngine(problem.env, problem.functions, seed=seed, ledger=Ledger(max_episodes), process=problem.process)
+
+
+def moves_of(process):
+    """The transitions of a process, as rivals are told them."""
+    env, nothing = WorldEnvironment(TabularWorld(process)), constant_class(process)
+    return known_moves(richobs.Problem(env, nothing, process))
+
+
+def two_paths(good, bad):
+    """One decision between two states: the first pays `good`, the second `bad`, a number or one for each action."""
+    pays = richobs.Rewards.bernoulli(np.stack([np.broadcast_to(good, (2, 2)), np.broadcast_to(bad, (2, 2))]))
+    return TabularProcess(
+        np.ones(1),
+        (np.array([[0, 1]]),),
+        (np.ones((1, 1)), np.eye(2)),
+        (richobs.Rewards.deterministic(np.zeros((1, 1, 2))), pays),
+    )
 
 
 class TestBestArm:
@@ -101,9 +148,14 @@ class TestBestArm:
 
         assert rate_of_failure(attempt, 50) <= 0.1
 
-    def test_a_budget_that_does_not_divide_is_spent_to_the_last_pull(self):
-        choice = uniform_allocation(self.coins, 13, keyed_generator(0, "odd"))
-        assert choice.pulls == 13
+    def test_a_budget_is_spent_to_the_last_pull_and_not_called_finished(self):
+        rng = keyed_generator(0, "budget")
+        assert uniform_allocation(self.coins, 13, rng).pulls == 13  # it does not divide by 5
+        for choice in (
+            successive_elimination(self.coins, 0.1, rng, budget=12),
+            median_elimination(self.coins, 0.1, 0.1, rng, budget=12),
+        ):
+            assert (choice.pulls, choice.finished) == (12, False)
 
     def test_rounds_that_grow_add_up(self):
         scores = Scores(self.coins, None, keyed_generator(0, "rounds"))
@@ -136,10 +188,6 @@ class TestBestArm:
 
         assert rate_of_failure(attempt, 200) > 0.01
 
-    def test_successive_elimination_stops_at_its_budget(self):
-        choice = successive_elimination(self.coins, 0.1, keyed_generator(0, "se"), budget=12)
-        assert (choice.pulls, choice.finished) == (12, False)
-
     def test_successive_elimination_ends_among_equal_arms_when_they_are_good_enough(self):
         equal = Coins([0.5, 0.5])
         choice = successive_elimination(equal, 0.1, keyed_generator(0, "se"), epsilon=0.5)
@@ -156,10 +204,6 @@ class TestBestArm:
             return choice.arm == 1
 
         assert rate_of_failure(attempt, 30) <= 0.2
-
-    def test_median_elimination_stops_at_its_budget(self):
-        choice = median_elimination(self.coins, 0.1, 0.1, keyed_generator(0, "me"), budget=50)
-        assert (choice.pulls, choice.finished) == (50, False)
 
     def test_median_elimination_that_ends_between_rounds_answers_with_the_last_round(self):
         coins = Coins([0.0, 1.0, 0.0, 0.0, 0.0])
@@ -225,17 +269,7 @@ class TestRegressorElimination:
             value = problem.process.value(table_policy(problem.process.codebooks, [end.policy], n_actions=3))
             return end.survivors[problem.optimal_function[0]] and problem.optimal_value - value <= 0.1
 
-        assert rate_of_failure(attempt, 10) <= 0.1
-
-    def test_the_true_function_survives_near_misses(self):
-        process = bandit([[0.5, 0.45]])
-        tables = np.array([[[0.5, 0.45]], [[0.6, 0.45]], [[0.4, 0.45]]])
-
-        for seed in range(20):  # the paper's margin is wide: not one should go
-            end = regressor_elimination(
-                counting(process, seed), process, tables, epsilon=1e-6, delta=0.1, max_rounds=300
-            )
-            assert end.survivors[0]
+        assert all(map(attempt, range(4)))
 
     @pytest.mark.parametrize(("margin", "least", "most"), [(None, 0, 0), (0.05, 6, 8)])
     def test_the_margin_keeps_the_truth_in_a_class_that_can_fit_the_noise(self, monkeypatch, margin, least, most):
@@ -263,13 +297,6 @@ class TestRegressorElimination:
         for engine, rounds in ((counting(problem.process), 10), (counting(problem.process, max_episodes=10), 1000)):
             end = regressor_elimination(engine, problem.process, tables, epsilon=0.01, delta=0.1, max_rounds=rounds)
             assert (end.episodes, end.finished) == (10, False)
-
-    def test_longer_episodes_are_refused(self):
-        problem = richobs.make("mdp/2")
-        with pytest.raises(InvalidInput, match="contextual bandits"):
-            regressor_elimination(
-                counting(problem.process), problem.process, np.zeros((1, 1, 3)), epsilon=0.1, delta=0.1, max_rounds=9
-            )
 
 
 class TestCounts:
@@ -323,15 +350,13 @@ class TestTabular:
         assert epsilon_1 == pytest.approx(0.05)
         assert m == 1837  # log(3 * 4 * 81 / 0.1) / 0.005 = 1836.4
 
-    @pytest.mark.parametrize(("stochastic", "runs"), [(False, 20), (True, 8)])
+    @pytest.mark.parametrize(("stochastic", "runs"), [(False, 8), (True, 3)])
     def test_rmax_learns(self, stochastic, runs):
-        def attempt(seed):
+        for seed in range(runs):
             problem = richobs.make("mdp/3", seed=seed, stochastic=stochastic, n_states=3, n_actions=2)
             learned = rmax(counting(problem.process, seed), problem.process, printed_visits(7, 2, 3, 0.1, 0.05))
             assert learned.finished
-            return gap(problem, learned) <= 0.1
-
-        assert rate_of_failure(attempt, runs) <= 0.05
+            assert gap(problem, learned) <= 0.1
 
     def test_rmax_visits_every_pair_as_often_as_it_says(self):
         process = richobs.make("mdp/1", n_actions=4).process
@@ -346,20 +371,12 @@ class TestTabular:
         np.testing.assert_allclose(learned.values[0], [[0.3, 0.6]])
         assert learned.value_hat == pytest.approx(0.6)
 
-    def test_rmax_streams_what_it_counts(self):
-        problem = richobs.make("mdp/3", n_states=3, n_actions=2)
-        visits = enough_visits(n_pairs(problem.process), 3, 0.3, 0.1)
-        engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), process=problem.process)
-        learned = rmax(engine, problem.process, visits)
-        assert learned.finished
-        assert gap(problem, learned) <= 0.3
-
     def test_rmax_that_trusts_one_visit_errs(self):
         def attempt(seed):
             problem = richobs.make("mdp/3", seed=seed, n_states=3, n_actions=3)
             return gap(problem, rmax(counting(problem.process, seed), problem.process, 1)) <= 0.1
 
-        assert rate_of_failure(attempt, 100) > 0.05
+        assert rate_of_failure(attempt, 40) > 0.05
 
     def test_rmax_whose_episodes_run_out_says_why_it_stopped(self):
         process = bandit([[0.3, 0.6]])
@@ -368,14 +385,12 @@ class TestTabular:
         assert "asks for 9 episodes; 4 remain of the 15" in learned.remarks[0]
 
     def test_delayed_q_learns(self):
-        def attempt(seed):
+        for seed in range(8):
             problem = richobs.make("mdp/3", seed=seed, n_states=3, n_actions=2)
             sizes = delayed_q_visits(n_pairs(problem.process), 3, 0.1, 0.05)
             learned = delayed_q(counting(problem.process, seed), problem.process, *sizes)
             assert learned.finished
-            return gap(problem, learned) <= 0.1
-
-        assert rate_of_failure(attempt, 20) <= 0.05
+            assert gap(problem, learned) <= 0.1
 
     def test_delayed_q_by_hand(self):
         process = bandit([[0.3, 0.6]], deterministic=True)
@@ -519,141 +534,417 @@ class TestRounds:
         assert from_plain(to_plain(told[1].event)).sentence == "66 episodes, 0.7500 earned on average: done"
 
 
-MDP = "mdp/2,n_states=2,n_actions=2"
-TUNED = {"ucb-q": ("c=0.02", "episodes=400"), "epsilon-greedy": ("episodes=400",)}
-RIVALS = {  # learner -> its world, and whether it guarantees its answer there
-    "ucb-q": (MDP, False),
-    "epsilon-greedy": (MDP, False),
-    "uniform-exploration": (MDP, False),
-    "rmax": (MDP, True),
-    "delayed-q": (MDP, True),
-    "regressor-elimination": ("bandit,n_contexts=4,n_actions=3,class_size=20", True),
-    "median-elimination": (MDP, True),
-    "successive-elimination": (MDP, True),
-    "uniform-allocation": (MDP, True),
-}
+class TestLatentStates:
+    def test_both_readers_see_the_same_states(self):
+        problem = richobs.make("lock/4,noise_bits=2,n_actions=3")
+        played = problem.env.play(Uniform(3), 200, keyed_generator(0, "readers"))
+        shown, replayed = ShownStates(problem.process), ReplayedStates(known_moves(problem), 3)
+        assert isinstance(find_reader(problem), ShownStates)
+        for one, other in zip(shown.states(played), replayed.states(played), strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert {int(s) for s in shown.states(played)[3]} == {0, 1, 2}
+
+    def test_the_world_tells_its_transitions_where_observations_cannot_be_listed(self):
+        listed, long = richobs.make("lock/5,noise_bits=3"), richobs.make("lock/5,noise_bits=30")
+        assert long.process is None
+        assert isinstance(find_reader(long), ReplayedStates)
+        assert known_moves(listed).start == known_moves(long).start
+        for one, other in zip(known_moves(listed).next, known_moves(long).next, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+    def test_a_policy_of_states_is_the_same_saved(self):
+        problem = richobs.make("lock/4,noise_bits=2,swap=0.3")
+        reader = find_reader(problem)
+        best = [q[:, 0].argmax(axis=1) for q in richobs.make("lock/4,noise_bits=0,swap=0.3").process.optimum.q]
+        assert problem.value(reader.saved(best)) == pytest.approx(problem.optimal_value)
+        assert problem.value(reader.saved([0 * b for b in best])) < problem.optimal_value
+        assert problem.process.value(reader.acting(best)) == pytest.approx(problem.optimal_value)
 
 
-def settings(learner, **more):
-    return Settings(**{"learner": learner, "epsilon": 0.3, "tuning": TUNED.get(learner, ()), **more})
+class TestLatentQ:
+    def test_the_update_by_hand(self):
+        tables = LatentQTables((1, 2), 2, step=0.5, c=0.1)
+        tables.q[1, 1] = [0.4, 0.2]
+        tables.learn(np.array([0, 1]), np.array([1, 0]), np.array([0.0, 0.1]))
+        bonus = 0.1 * math.sqrt(2)
+        assert tables.q[0, 0].tolist() == [
+            1.0,
+            pytest.approx(0.5 * 1 + 0.5 * (0.4 + bonus)),
+        ]  # the old value of level 1
+        assert tables.q[1, 1].tolist() == [pytest.approx(0.5 * 0.4 + 0.5 * (0.1 + bonus)), 0.2]
+        tables.learn(np.array([0, 1]), np.array([1, 0]), np.array([1.0, 1.0]))
+        assert tables.q[0, 0, 1] == 1.0  # cut
+
+    def test_it_needs_as_many_episodes_as_its_authors_report(self):
+        """About 600 at H = 5, K = 4 until the running mean is above half of V*; a factor of 1.5 is allowed."""
+
+        def episodes(seed):
+            problem = richobs.make(f"lock/5,noise_bits=5,n_actions=4,seed={seed}")
+            earned = []
+            tables, engine = LatentQTables((3,) * 5, 4, 0.1, 0.01), streaming(problem, seed)
+            reader = ReplayedStates(known_moves(problem), 4)
+            learn = tables.learn
+            tables.learn = lambda s, a, r: (earned.append(r.sum()), learn(s, a, r))
+            latent_q(engine, reader, tables, 900, seed=seed)
+            mean = np.cumsum(earned) / np.arange(1, 901)
+            assert engine.ledger.total == 900
+            return 30 + int((mean[30:] >= 0.25).argmax())
+
+        assert 400 <= np.mean([episodes(seed) for seed in range(2)]) <= 900
+
+    def test_it_says_what_it_is_shown_and_claims_nothing(self):
+        problem = richobs.make("lock/3,noise_bits=2")
+        outcome = run(problem, Settings(learner="latent-q", tuning=("episodes=300",)))
+        assert problem.value(outcome.policy) == problem.optimal_value
+        assert (outcome.guaranteed, outcome.reason) == (False, StopReason.BUDGET_SPENT)
+        assert "THE LATENT STATE" in richobs.learners.learner("latent-q").given[0]
 
 
-class TestLearners:
-    @pytest.mark.parametrize("name", RIVALS)
-    def test_each_learns_and_says_what_that_is_worth(self, name):
-        world, guaranteed = RIVALS[name]
-        problem = richobs.make(world)
-        outcome = run(problem, settings(name))
+class TestBpiUcrl:
+    def test_the_radius_by_hand(self):
+        visits = np.array([0.0, 1.0, 100.0])
+        found = radius(visits, 3, 0.1)
+        assert math.isinf(found[0])
+        # log 10 + 2 log(e (1 + 100/2)) = 2.302585 + 2 (1 + 3.931826) = 12.166236
+        assert found[2] == pytest.approx(0.12166236)
+        assert radius(visits, 1, 0.1).tolist() == [0.0, 0.0, 0.0]
+
+    def test_the_ball_between_two_points_is_that_of_a_coin(self):
+        p, budget = np.array([0.0, 0.1, 0.5, 1.0]), np.array([0.05, 0.01, 0.2, 0.1])
+        found = ball_upper(np.stack([p, 1 - p], axis=1), np.array([1.0, 0.0]), budget)
+        exact = kl_upper(p, budget)
+        assert (found >= exact - 1e-9).all()
+        np.testing.assert_allclose(found, exact, atol=2e-3)
+        assert ball_upper(np.array([0.3, 0.7]), np.array([0.2, 0.6]), np.array(np.inf)) == 0.6
+
+    def test_no_law_in_the_ball_exceeds_the_bound(self):
+        rng = keyed_generator(0, "ball")
+        law, values, budget = rng.dirichlet(np.ones(4)), rng.random(4), 0.07
+        others = rng.dirichlet(np.ones(4), 20_000)
+        inside = (law * np.log(law / others)).sum(axis=1) <= budget
+        bound = float(ball_upper(law, values, np.array(budget)))
+        assert inside.sum() > 100
+        assert (others[inside] @ values).max() <= bound
+        assert (others[inside] @ values).max() >= bound - 0.05
+
+    @pytest.mark.parametrize("stochastic", [False, True])
+    def test_bounds_hold_and_meet(self, stochastic):
+        for seed in range(2):
+            problem = richobs.make(MDP, stochastic=stochastic, seed=seed)
+            learned, bounds = bpi_ucrl(counting(problem.process, seed), problem.process, epsilon=0.3, delta=0.05)
+            assert learned.finished
+            assert bounds.best - bounds.sure <= 0.3
+            assert bounds.sure <= problem.optimal_value <= bounds.best
+            for upper, lower, q in zip(bounds.upper, bounds.lower, problem.process.q_tables, strict=True):
+                assert (lower <= q + 1e-9).all()
+                assert (q <= upper + 1e-9).all()
+
+    def test_bounds_from_too_small_balls_fail(self, monkeypatch):
+        monkeypatch.setattr(bpi_module, "radius", lambda visits, support, delta: np.full(visits.shape, 1e-4))
+        wrong = 0
+        for seed in range(4):
+            problem = richobs.make(MDP, stochastic=True, seed=seed)
+            _, bounds = bpi_ucrl(counting(problem.process, seed), problem.process, epsilon=0.3, delta=0.05)
+            wrong += not bounds.sure <= problem.optimal_value <= bounds.best
+        assert wrong >= 2
+
+    def test_bounds_allow_for_moves_that_were_not_seen(self):
+        model = EmpiricalModel(richobs.make(MDP).process)
+        model.visits[0][:], model.moves[0][:] = [[50, 0]], [[[50, 0], [0, 0]]]
+        model.visits[1][0, 0], model.rewards[1][0, 0] = 10**6, 0.4 * 10**6  # the other state was never seen
+        bounds = plan_bounds(model, 0.1)
+        first, good = bounds.lower[0][0, 0], bounds.lower[1][0, 0]
+        assert good == pytest.approx(0.4, abs=0.01)
+        stays = math.exp(-float(radius(np.array(50.0), 2, 0.1 / 13)))  # P = 6 pairs, 13 shares
+        assert first == pytest.approx(stays * good, abs=2e-3)
+        assert stays < 0.85
+
+    def test_what_was_never_seen_may_be_anything(self):
+        process = richobs.make(MDP).process
+        bounds = plan_bounds(EmpiricalModel(process), 0.1)
+        assert (bounds.best, bounds.sure) == (1.0, 0.0)
+
+
+class TestEprl:
+    def test_a_pair_goes_when_its_best_path_is_surely_worse(self):
+        moves = moves_of(two_paths(0.9, 0.1))
+        known = PairRewards(moves, 2, 0.1)
+        assert known.pairs == 6
+        for level, sums in ((0, np.zeros((1, 2))), (1, np.array([[900.0, 900.0], [100.0, 100.0]]))):
+            known.visits[level][:] = 1000
+            known.sums[level][:] = sums
+        known.drop()
+        assert [a.tolist() for a in known.active] == [[[True, False]], [[True, True], [False, False]]]
+        known.sums[1][0, 1] = 880.0  # too close to be told apart from 900
+        known.drop()
+        assert known.left == 3
+
+    def test_what_was_earned_on_the_way_to_a_pair_counts(self):
+        known = PairRewards(moves_of(two_paths(0.9, 0.1)), 2, 0.1)
+        for level, sums in ((0, np.array([[500.0, 500.0]])), (1, np.full((2, 2), 300.0))):
+            known.visits[level][:] = 1000
+            known.sums[level][:] = sums
+        known.drop()
+        assert known.left == 6  # each path earns 0.8, and no pair does alone
+
+    def test_the_first_paths_cover_everything_once(self):
+        process = two_paths(0.9, 0.1)
+        engine = counting(process, max_episodes=4)
+        found = eprl(engine, moves_of(process), 2, epsilon=0.2, delta=0.05)
+        assert not found.finished
+        assert engine.ledger.by("path") == {(str(p),): (1, 1) for p in [(0, 0), (0, 1), (1, 0), (1, 1)]}
+
+    def test_the_next_path_covers_most(self):
+        moves = known_moves(richobs.make("lock/3,noise_bits=0,n_actions=2"))
+        everything = [np.ones((3, 2), dtype=bool)] * 3
+        gains = [np.zeros((3, 2)) for _ in range(3)]
+        state = moves.start
+        for level, action in enumerate((1, 0, 1)):
+            gains[level][state, action] = 1.0
+            state = int(moves.next[level][state, action]) if level < 2 else state
+        assert best_path(moves, gains, everything) == ((1, 0, 1), 3.0)
+
+    def test_it_finds_the_best_path_with_visits_spread_evenly(self):
+        process = two_paths(0.9, 0.1)
+        engine = counting(process)
+        found = eprl(engine, moves_of(process), 2, epsilon=0.2, delta=0.05)
+        assert found.finished
+        assert found.path[0] == 0
+        assert abs(found.value_hat - 0.9) <= 0.2
+        played = engine.ledger.by("path")
+        bad = sum(n for (path,), (_, n) in played.items() if path.startswith("(1"))
+        assert 0 < bad < engine.ledger.total / 3  # dropped early
+
+    def test_intervals_that_are_too_narrow_lose_the_best_path(self, monkeypatch):
+        process = two_paths(0.6, 0.4)
+        moves = moves_of(process)
+        right = [eprl(counting(process, seed), moves, 2, epsilon=0.1, delta=0.1).path[0] == 0 for seed in range(2)]
+        assert all(right)
+        monkeypatch.setattr(eprl_module, "kl_upper", lambda mean, rate: np.minimum(mean + 1e-9, 1.0))
+        wrong = [eprl(counting(process, seed), moves, 2, epsilon=1e-9, delta=0.1).path[0] == 1 for seed in range(8)]
+        assert any(wrong)
+
+
+class TestSparseSampling:
+    def test_sizes_by_hand(self):
+        assert n_nodes(3, 2) == 14
+        # lambda = 0.5 / 4: (2 log(2 * 64) + log 8) * 64 = 754.1
+        assert printed_samples(1, 2, 0.5) == 755
+        assert enough_visits(14, 3, 0.3, 0.05) == 1266  # log(560) / (2 * 0.05^2)
+
+    def test_every_node_is_sampled_once_and_the_best_path_wins(self):
+        process = two_paths([0.2, 0.8], 0.5)
+        engine = counting(process)
+        path, value, stopped = sparse_sampling(engine, 2, 2, 400)
+        assert stopped is None
+        assert path == (0, 1)
+        assert value == pytest.approx(0.8, abs=0.1)
+        assert engine.ledger.by("path") == {(str(p),): (1, 400) for p in [(0,), (1,), (0, 0), (0, 1), (1, 0), (1, 1)]}
+
+    def test_the_lock_is_opened_at_the_price_of_the_tree(self):
+        problem = richobs.make("lock/3,noise_bits=30,n_actions=2")
+        outcome = run(problem, Settings(learner="sparse-sampling", epsilon=0.4))
+        assert outcome.episodes == 14 * enough_visits(14, 3, 0.4, 0.05)
+        assert outcome.guaranteed
+        assert problem.value(outcome.policy) == problem.optimal_value
+
+
+class TestTrajectoryTrees:
+    def test_episodes_by_hand(self):
+        assert enough_episodes(16, 4, 0.3, 0.05) == 2413  # 8 * 1.05 / 0.0225 * log(640)
+
+    def test_weighted_returns_by_hand(self):
+        tables = [np.array([[[1.0, 0.0]], [[0.0, 1.0]]])] * 2  # action 0 or 1, whatever is seen
+        functions = richobs.Layered([richobs.classes.tables.TableLevel(t) for t in tables])
+        played = Episodes(
+            (np.zeros(3, dtype=int),) * 2,
+            (np.array([0, 1, 0]), np.array([1, 1, 0])),
+            (np.array([0.5, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])),
+        )
+        assert members_of(functions) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+        assert weighted_returns(functions, played, 2).tolist() == [0.0, 2.0, 0.0, 4.0]
+        ended = Episodes(*(getattr(played, n) for n in ("observations", "actions", "rewards")))
+        object.__setattr__(ended, "ended", (np.zeros(3, dtype=bool), np.array([True, False, False])))
+        assert weighted_returns(functions, ended, 2).tolist() == [1.0, 1.0, 0.0, 4.0]
+
+    def test_estimates_of_all_policies_are_as_accurate_as_promised(self):
+        problem = richobs.make(MDP, stochastic=True)
+        members = members_of(problem.functions)
+        n = enough_episodes(len(members), 4, 0.3, 0.05)
+        played = problem.env.play(Uniform(2), n, keyed_generator(0, "trees"))
+        found = weighted_returns(problem.functions, played, 2) / n
+        true = [float(problem.value(richobs.LearnedPolicy(problem.functions, m))) for m in members]
+        np.testing.assert_allclose(found, true, atol=0.15)
+        assert np.ptp(true) > 0.1
+
+    def test_it_needs_no_deterministic_transitions(self):
+        problem = richobs.make(MDP, stochastic=True)
+        outcome = run(problem, Settings(learner="trajectory-trees", epsilon=0.3))
+        assert outcome.guaranteed
+        assert outcome.episodes == 2413
         assert problem.optimal_value - problem.value(outcome.policy) <= 0.3
-        assert (outcome.learner, outcome.guaranteed) == (name, guaranteed)
-        if guaranteed:
-            assert outcome.reason is StopReason.OWN_RULE
-            assert outcome.claim.startswith("With probability at least 0.95 the policy's value is within 0.3 of ")
-        else:
-            assert outcome.reason is StopReason.BUDGET_SPENT
-            assert outcome.claim.startswith("No guarantee: ")
-        assert outcome.trace[-1].episodes == outcome.episodes == sum(event.n for event in outcome.trace)
-        assert outcome.claim.endswith(".")
 
-    @pytest.mark.parametrize("name", RIVALS)
-    def test_the_plan_is_kept(self, name):
-        problem = richobs.make(RIVALS[name][0])
-        asked = settings(name)
-        chosen = richobs.learners.learner(name)
-        most = chosen.plan(problem, asked).max_episodes
-        assert run(problem, asked).episodes <= most
-        assert most < 10**9
 
-    def test_what_plans_say_by_hand(self):
-        problem, asked = richobs.make(MDP), Settings(epsilon=0.3, delta=0.05)
-        assert UniformAllocation().plan(problem, asked).max_episodes == 4 * 226  # 4 / 0.09 log(160) = 225.6
-        first, second = (math.ceil(4 / e**2 * math.log(3 / d)) for e, d in ((0.075, 0.025), (0.05625, 0.0125)))
-        assert MedianElimination().plan(problem, asked).max_episodes == 4 * first + 2 * second
-        rounds = SuccessiveElimination().plan(problem, asked).max_episodes / 4
-        assert 2 * math.sqrt(math.log(320 * rounds**2) / rounds) <= 0.3
-        assert 2 * math.sqrt(math.log(320 * (0.9 * rounds) ** 2) / (0.9 * rounds)) > 0.3
-        assert Rmax().plan(problem, asked).as_json() == {"max_episodes": 6 * 488, "pairs": 6, "visits": 488}
-        printed = Settings(epsilon=0.3, delta=0.05, tuning=("visits=printed",))
-        assert Rmax().plan(problem, printed).as_json()["visits"] == 512_001  # (4 * 3 * 2 / 0.3)^3 + 1
-        assert DelayedQ().plan(problem, asked).as_json()["epsilon_1"] == pytest.approx(0.3 / 18)
-        for chosen in (UcbQ(), EpsilonGreedy(), UniformExploration()):
-            assert chosen.plan(problem, asked).max_episodes == 10_000
-        assert RegressorElimination().plan(richobs.make("bandit"), asked).max_episodes == 2_000_000
+class TestEpochGreedy:
+    def test_the_schedule_by_hand(self):
+        assert [exploitation(n, 2, 20) for n in (1, 47, 48, 191, 192, 4800)] == [0, 0, 1, 1, 2, 10]  # 16 log 20 = 47.93
 
-    @pytest.mark.parametrize("name", RIVALS)
-    def test_episodes_that_run_out_end_the_run_without_a_claim(self, name):
-        outcome = run(richobs.make(RIVALS[name][0]), settings(name, epsilon=0.1, max_episodes=30))
-        assert 1 <= outcome.episodes <= 30
-        assert (outcome.reason, outcome.guaranteed) == (StopReason.BUDGET_SPENT, False)
-        assert outcome.claim.startswith("No guarantee: ")
+    def test_it_learns_a_bandit_and_plays_what_it_was_told(self):
+        problem = richobs.make("bandit,n_contexts=4,n_actions=3,class_size=20")
+        outcome = run(problem, Settings(learner="epoch-greedy", tuning=("episodes=1500",)))
+        assert outcome.episodes == 1500
+        assert not outcome.guaranteed
+        spent = {purpose: n for (purpose,), (_, n) in outcome.ledger.by("purpose").items()}
+        explored = spent["exploration"]
+        assert spent["exploitation"] + explored == 1500
+        assert sum(exploitation(n, 3, 20) for n in range(1, explored)) <= spent["exploitation"]
+        assert problem.optimal_value - problem.value(outcome.policy) <= 0.1
 
-    @pytest.mark.parametrize("name", ["ucb-q", "epsilon-greedy"])
-    def test_learning_after_every_episode_cannot_be_counted(self, name):
-        with pytest.raises(InvalidInput, match="learns after every episode"):
-            run(richobs.make(MDP), settings(name, engine="counted"))
 
-    @pytest.mark.parametrize("name", ["rmax", "uniform-exploration", "median-elimination", "regressor-elimination"])
-    def test_others_can_be_counted_and_streamed(self, name):
-        problem = richobs.make(RIVALS[name][0])
-        for engine in ("counted", "stream"):
-            outcome = run(problem, settings(name, engine=engine, epsilon=0.5))
-            assert problem.optimal_value - problem.value(outcome.policy) <= 0.5
+class TestE3:
+    def test_both_plans_by_hand(self):
+        model = EmpiricalModel(richobs.make(MDP).process)
+        model.visits[0][:], model.rewards[0][:] = [[4, 4]], [[1.0, 0.0]]
+        model.moves[0][:] = [[[4, 0], [1, 3]]]
+        model.visits[1][:], model.rewards[1][:] = [[4, 5], [4, 3]], [[2.0, 1.0], [4.0, 3.0]]
+        plans = two_plans(model, 4)  # the second state of level 1 is not known
+        np.testing.assert_allclose(plans.exploit[0], [[0.75, 0.125]])
+        np.testing.assert_allclose(plans.exploit[1], [[0.5, 0.2], [0.0, 0.0]])
+        np.testing.assert_allclose(plans.explore[0], [[0.0, 0.75]])
+        assert plans.explore[1].argmax(axis=1).tolist() == [0, 1]  # the least tried action
+        assert (plans.chance, plans.worth) == (0.75, 0.75)
+        known = two_plans(model, 3)
+        assert known.chance == 0.0
+        np.testing.assert_allclose(known.exploit[0], [[0.75, 0.125 + 0.75]])
 
-    @pytest.mark.parametrize(
-        ("name", "world", "why"),
-        [
-            ("ucb-q", "lock/3,noise_bits=20", "'ucb-q' needs a process that is written down"),
-            ("epsilon-greedy", "lock/3,noise_bits=20", "needs a process that is written down"),
-            ("uniform-exploration", "lock/3,noise_bits=20", "needs a process that is written down"),
-            ("rmax", "lock/3,noise_bits=1", "needs observations that are the states"),
-            ("delayed-q", "lock/3,noise_bits=1", "needs observations that are the states"),
-            ("regressor-elimination", "mdp/2", "needs a contextual bandit, one level and one state"),
-            ("median-elimination", "lock/11,n_actions=4", "needs at most 1,000,000 action sequences: .* 4.11"),
-            ("successive-elimination", "lock/30", "needs at most 1,000,000 action sequences"),
-            ("uniform-allocation", "lock/30", "needs at most 1,000,000 action sequences"),
-        ],
-    )
-    def test_what_a_learner_cannot_serve_is_refused_with_the_reason(self, name, world, why):
-        with pytest.raises(InvalidInput, match=why):
-            run(richobs.make(world), settings(name))
+    def test_it_stops_when_nothing_unknown_is_left_and_the_policy_is_good(self):
+        for seed in range(6):
+            problem = richobs.make("mdp/3,n_states=3,n_actions=2", seed=seed)
+            m = enough_visits(14, 3, 0.2, 0.05)
+            engine = counting(problem.process, seed)
+            learned = e3(engine, problem.process, m, 0.05)
+            assert learned.finished
+            policy = greedy_policy(problem.process, learned.values)
+            assert problem.optimal_value - problem.value(policy) <= 0.2
+            assert learned.episodes == engine.ledger.total <= 14 * m
 
-    def test_arms_need_no_process(self):
-        problem = richobs.make("lock/2,noise_bits=20,n_actions=2")
-        assert problem.process is None
-        outcome = run(problem, settings("median-elimination", epsilon=0.45, delta=0.2))
-        assert problem.optimal_value - problem.value(outcome.policy) <= 0.45
 
-    @pytest.mark.parametrize(
-        ("name", "pair", "why"),
-        [
-            ("ucb-q", "c=-1", "c must be a number of at least 0"),
-            ("ucb-q", "episodes=0", "episodes must be at least 1"),
-            ("epsilon-greedy", "explore=1.5", r"explore must lie in \[0, 1\]"),
-            ("epsilon-greedy", "episodes=0", "episodes must be at least 1"),
-            ("uniform-exploration", "episodes=0", "episodes must be at least 1"),
-            ("regressor-elimination", "max_rounds=0", "max_rounds must be at least 1"),
-            ("rmax", "visits=7", "visits must be one of auto, printed"),
-            ("median-elimination", "pulls=7", "has nothing to tune"),
-        ],
-    )
-    def test_tuning_that_makes_no_sense_is_refused(self, name, pair, why):
-        with pytest.raises(InvalidInput, match=why):
-            run(richobs.make(RIVALS[name][0]), settings(name, tuning=(pair,)))
+class TestUcfh:
+    def test_optimistic_laws_by_hand(self):
+        low, high = np.array([[0.1, 0.2, 0.3], [0.0, 0.0, 0.0]]), np.array([[0.6, 0.5, 0.9], [1.0, 1.0, 1.0]])
+        # 0.4 is free: all of it goes to the first state; in the second row everything does
+        np.testing.assert_allclose(optimistic_mean(low, high, np.array([1.0, 0.5, 0.0])), [0.5 + 0.1, 1.0])
+        np.testing.assert_allclose(optimistic_mean(low, high, np.array([0.0, 0.5, 1.0])), [0.7 + 0.1, 1.0])
 
-    def test_random_transitions_need_the_printed_visits(self):
-        asked = Settings(epsilon=0.3)
-        still, random = richobs.make(MDP), richobs.make(f"{MDP},stochastic=True")
-        assert Rmax().visits(still, asked) == 488
-        assert Rmax().visits(random, asked) == 512_001
-        assert Rmax().plan(random, asked).max_episodes is None
+    def test_its_values_are_upper_bounds_and_its_policy_is_good(self):
+        for seed in range(3):
+            problem = richobs.make(MDP, stochastic=True, seed=seed)
+            learned = ucfh(counting(problem.process, seed), problem.process, 8.0, 40_000)
+            assert learned.episodes == 40_000
+            for upper, q in zip(learned.values, problem.process.q_tables, strict=True):
+                assert (upper >= q - 1e-9).all()
+            policy = greedy_policy(problem.process, learned.values)
+            assert problem.optimal_value - problem.value(policy) <= 0.05
+        assert all((v == 1).all() for v in optimistic_values(EmpiricalModel(problem.process), 8.0))
 
-    def test_a_longer_run_begins_like_a_shorter_one(self, tmp_path):
-        problem = richobs.make(MDP)
-        for name in ("ucb-q", "rmax", "uniform-exploration", "median-elimination"):
-            folder = tmp_path / name
-            first = run(problem, settings(name, max_episodes=40), out=folder)
-            again = run(problem, settings(name, max_episodes=400_000), out=folder)
-            straight = run(problem, settings(name, max_episodes=400_000))
-            assert first.episodes <= 40 < again.episodes
-            assert again.policy.digest == straight.policy.digest
-            assert again.trace[-1] == straight.trace[-1]
+
+class TestStableBaselines:
+    def test_without_the_package_it_says_what_to_install(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "stable_baselines3", None)
+        with pytest.raises(InvalidInput, match=r"pip install 'richobs\[sb3\]'"):
+            prepare(richobs.make(MDP), Settings(learner="sb3-dqn"))
+
+    def test_a_network_sees_the_observation_and_the_level(self):
+        problem = richobs.make("lock/3,noise_bits=30")
+        played = problem.env.play(Uniform(4), 2, keyed_generator(0, "reading"))
+        reading = Reading(problem, played)
+        seen = reading.steps(played).reshape(2, 3, 36)
+        np.testing.assert_array_equal(seen[1, 2, :33], played.observations[2][1])
+        np.testing.assert_array_equal(seen[:, :, 33:], np.broadcast_to(np.eye(3), (2, 3, 3)))
+        numbers = richobs.make(MDP)
+        few = numbers.env.play(Uniform(2), 1, keyed_generator(0, "reading"))
+        assert Reading(numbers, few).width == 2
+        assert Reading(numbers, few)(1, np.array([1, 0]))[:, :2].tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+    def test_ppo_plays_whole_rounds(self):
+        assert [Sb3Ppo().together(H) for H in (1, 2, 5, 3000)] == [2048, 1024, 410, 1]
+        plan = Sb3Ppo().plan(richobs.make("lock/5"), Settings(learner="sb3-ppo", tuning=("episodes=1000",)))
+        assert plan.max_episodes == 1 + 3 * 410
+
+    @pytest.mark.parametrize("bits", [2, 30])
+    def test_the_saved_policy_does_what_the_network_does(self, bits):
+        torch = pytest.importorskip("torch")
+        problem = richobs.make(f"lock/3,noise_bits={bits}")
+        played = problem.env.play(Uniform(4), 50, keyed_generator(0, "saved"))
+        reading = Reading(problem, played)
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            layers = [torch.nn.Linear(reading.width + 3, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4, bias=False)]
+            layers[0].weight.data *= 10
+        policy = reading.saved(layers, 4)
+        with torch.no_grad():
+            actions = torch.nn.Sequential(*layers)(torch.as_tensor(reading.steps(played))).argmax(dim=1).numpy()
+        for level, x in enumerate(played.observations):
+            np.testing.assert_array_equal(policy.actions(level, x), actions.reshape(50, 3)[:, level])
+        assert len(set(actions.tolist())) > 1
+
+    @pytest.mark.parametrize(("name", "episodes", "gap"), [("sb3-dqn", 200, 1.0), ("sb3-ppo", 2049, 0.1)])
+    def test_the_ledger_counts_every_episode_and_global_generators_stay(self, name, episodes, gap):
+        pytest.importorskip("stable_baselines3")
+        problem = richobs.make("bandit,n_contexts=4,n_actions=3,class_size=20")
+        before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002 (looked at, not drawn from)
+        outcome = run(problem, Settings(learner=name, tuning=(f"episodes={episodes}",)))
+        assert outcome.episodes == episodes
+        assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002 (looked at, not drawn from)
+        assert problem.optimal_value - problem.value(outcome.policy) <= gap
+        assert not outcome.guaranteed
+
+
+def test_what_plans_say_by_hand():
+    problem, asked = richobs.make(MDP), Settings(epsilon=0.3, delta=0.05)
+    assert UniformAllocation().plan(problem, asked).max_episodes == 4 * 226  # 4 / 0.09 log(160) = 225.6
+    first, second = (math.ceil(4 / e**2 * math.log(3 / d)) for e, d in ((0.075, 0.025), (0.05625, 0.0125)))
+    assert MedianElimination().plan(problem, asked).max_episodes == 4 * first + 2 * second
+    rounds = SuccessiveElimination().plan(problem, asked).max_episodes / 4
+    assert 2 * math.sqrt(math.log(320 * rounds**2) / rounds) <= 0.3
+    assert 2 * math.sqrt(math.log(320 * (0.9 * rounds) ** 2) / (0.9 * rounds)) > 0.3
+    assert Rmax().plan(problem, asked).as_json() == {"max_episodes": 6 * 488, "pairs": 6, "visits": 488}
+    assert DelayedQ().plan(problem, asked).as_json()["epsilon_1"] == pytest.approx(0.3 / 18)
+    random_moves = richobs.make(f"{MDP},stochastic=True")  # these need the printed visits
+    assert Rmax().plan(random_moves, asked).as_json() == {"max_episodes": None, "pairs": 6, "visits": 512_001}
+    printed = Settings(epsilon=0.3, delta=0.05, tuning=("visits=printed",))
+    assert Rmax().visits(problem, printed) == 512_001  # (4 * 3 * 2 / 0.3)^3 + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "world", "why"),
+    [
+        ("ucb-q", "lock/3,noise_bits=20", "'ucb-q' needs a process that is written down"),
+        ("rmax", "lock/3,noise_bits=1", "needs observations that are the states"),
+        ("regressor-elimination", "mdp/2", "needs a contextual bandit, one level and one state"),
+        ("epoch-greedy", "mdp/2", "needs one level: mdp/2"),
+        ("median-elimination", "lock/11,n_actions=4", "needs at most 1,000,000 action sequences: .* 4.11"),
+        ("latent-q", "lock/5,noise_bits=30,swap=0.5", "needs latent states"),
+        ("eprl", "lock/5,noise_bits=30,swap=0.5", "needs deterministic transitions"),
+        ("sparse-sampling", "lock/30", "a tree of at most 100,000 nodes"),
+        ("sparse-sampling", "lock/3,swap=0.5", "deterministic transitions"),
+    ],
+)
+def test_what_a_learner_cannot_serve_is_refused_with_the_reason(name, world, why):
+    with pytest.raises(InvalidInput, match=why):
+        prepare(richobs.make(world), Settings(learner=name))
+
+
+def test_arms_need_no_process():
+    problem = richobs.make("lock/2,noise_bits=20,n_actions=2")
+    assert problem.process is None
+    outcome = run(problem, Settings(learner="median-elimination", epsilon=0.45, delta=0.2))
+    assert problem.optimal_value - problem.value(outcome.policy) <= 0.45
+
+
+def test_steps_without_next_observations_add_up():
+    x = np.zeros((2, 3), dtype=np.int8)
+    one = Steps.of(x, np.array([0, 1]), np.array([0.5, 1.0]), None, 2)
+    both = one + one
+    assert both.rewards.tolist() == [[1.0, 2.0]]
+    assert len(distinct(x[:0])[0]) == 0

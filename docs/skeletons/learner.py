@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.core.errors import EpisodeLimit
+from richobs.core.errors import EpisodeLimit, InvalidInput
 from richobs.core.events import Callback, Event, Progress, event
 from richobs.core.outcome import REALIZABLE, Outcome, StopReason, claim_words
 from richobs.core.problem import Problem
@@ -59,6 +59,10 @@ class TournamentTuning:
 
     share: float = 1.0
     """Share of the episodes that the guarantee asks for; below 1 nothing is guaranteed."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < math.inf:
+            raise InvalidInput(f"tuning: share must be a positive number; got {self.share}.")
 
 
 class Tournament(Learner):

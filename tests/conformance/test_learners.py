@@ -17,11 +17,13 @@ from richobs.classes.dynamics import Model
 from richobs.classes.simulators import Simulators
 from richobs.core.errors import EpisodeLimit, InvalidInput
 from richobs.core.events import EVENTS, from_plain, to_plain
+from richobs.core.outcome import StopReason
 from richobs.core.settings import Settings
 from richobs.learners import LEARNERS, learner, tuning_fields
 from richobs.learners.base import Learner, Promise
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
+from richobs_lab.rivals.rival_events import RoundPlayed
 from richobs_lab.rivals.uniform_exploration import UniformExploration
 from richobs_lab.worlds.model_environment import model_problem
 
@@ -173,6 +175,8 @@ def check_claim(problem, settings, outcome=None):
     gap = problem.optimal_value - problem.value(outcome.policy)
     assert not outcome.guaranteed or gap <= outcome.epsilon
     assert outcome.guaranteed != outcome.claim.startswith("No guarantee: ")
+    words = ("episodes are independent", "the real system is one of the")  # a model says that they are
+    assert not outcome.guaranteed or any(said in outcome.claim for said in words)
     assert outcome.claim.endswith(".")
 
 
@@ -193,6 +197,8 @@ def check_events(problem, settings, outcome=None, progress=None):
     counts = [p.episodes for p in progress]
     assert counts == sorted(counts)
     assert counts[-1] <= outcome.episodes
+    if isinstance(outcome.trace[-1], RoundPlayed):  # rounds tell about every episode
+        assert outcome.trace[-1].episodes == outcome.episodes == sum(told.n for told in outcome.trace)
 
 
 def test_facts_are_there(name):
@@ -216,25 +222,49 @@ def test_what_a_learner_needs_is_named_where_it_is_missing(name):
         assert str(refused.value).endswith(".")
 
 
-def test_tuning_that_does_not_exist_is_refused(name):
-    with pytest.raises(InvalidInput, match="has no tuning 'no_such_thing'"):
-        prepare(served(name), asked(name, tuning=("no_such_thing=1",)))
+def test_tuning_that_does_not_exist_or_makes_no_sense_is_refused(name):
+    fields = [field for field, _, _ in tuning_fields(learner(name))]
+    why = "has no tuning 'no_such_thing'" if fields else "has nothing to tune"
+    for pair, sentence in [("no_such_thing=1", why), *((f"{field}=-1", f"{field} must ") for field in fields)]:
+        with pytest.raises(InvalidInput, match=sentence):
+            prepare(served(name), asked(name, tuning=(pair,)))
 
 
-def test_the_plan_is_plain(name):
-    problem = served(name)
-    plan = learner(name).plan(problem, asked(name))
+def test_the_plan_is_plain_and_kept(name):
+    plan = learner(name).plan(served(name), asked(name))
     assert plan.title
     assert json.loads(json.dumps(plan.as_json()))
     assert all(row.section and row.name and np.isfinite(row.value) for row in plan.rows())
+    assert plan.max_episodes is None or first_run(name)[0].episodes <= plan.max_episodes
 
 
 def test_the_same_seed_gives_the_same_bytes(name):
     check_repeats(served(name), asked(name), first_run(name)[0])
 
 
-def test_a_guarantee_is_kept_and_nothing_else_is_claimed(name):
-    check_claim(served(name), asked(name), first_run(name)[0])
+def test_the_policy_is_good_and_guaranteed_by_those_that_claim_something(name):
+    """Every learner solves its small problem, also those that promise nothing."""
+    problem, (outcome, _) = served(name), first_run(name)
+    check_claim(problem, asked(name), outcome)
+    assert outcome.guaranteed == learner(name).traits.claims
+    assert problem.optimal_value - problem.value(outcome.policy) <= EPSILON
+
+
+@pytest.mark.parametrize("engine", ["counted", "stream"])
+def test_an_engine_serves_or_is_refused_with_the_reason(name, engine):
+    problem, settings = served(name), asked(name, engine=engine, max_episodes=30_000)
+    try:
+        outcome = run(problem, settings)
+    except EpisodeLimit:
+        outcome = None
+    except InvalidInput as refused:
+        outcome = str(refused)
+    if outcome is None:
+        assert first_run(name)[0].episodes > 30_000
+    elif isinstance(outcome, str):
+        assert (engine, outcome[-21:]) == ("counted", " Use engine='stream'.")
+    else:
+        check_claim(problem, settings, outcome)
 
 
 def test_events_can_be_stored(name):
@@ -251,11 +281,33 @@ def test_the_policy_can_be_saved_and_loaded(name, tmp_path):
 
 
 def test_no_more_episodes_are_played_than_are_allowed(name):
+    """A run without enough of them claims nothing, unless it has bounds that are wider than asked for."""
+    problem, settings = served(name), asked(name, max_episodes=20)
     try:
-        ledger = run(served(name), asked(name, max_episodes=20)).ledger
+        outcome = run(problem, settings)
+        ledger = outcome.ledger
     except EpisodeLimit as stopped:
-        ledger = stopped.ledger
+        outcome, ledger = None, stopped.ledger
     assert ledger.total <= 20
+    if outcome is None:
+        return
+    check_claim(problem, settings, outcome)
+    assert not outcome.guaranteed or outcome.upper is not None
+    if not outcome.guaranteed:
+        assert outcome.reason in (StopReason.BUDGET_SPENT, StopReason.EPISODES_SPENT)
+
+
+def test_a_stored_run_goes_on_where_its_episodes_ended(name, tmp_path):
+    """Half of the episodes first, then all: the same bytes as in one go."""
+    problem, (whole, _) = served(name), first_run(name)
+    try:
+        first = run(problem, asked(name, max_episodes=whole.episodes // 2), out=tmp_path)
+        assert 1 <= first.episodes <= whole.episodes // 2
+    except EpisodeLimit:
+        pass
+    again = run(problem, asked(name), out=tmp_path)
+    assert (again.policy.digest, again.claim, again.trace) == (whole.policy.digest, whole.claim, whole.trace)
+    assert richobs.LearnedPolicy.load(tmp_path / "policy.npz").digest == whole.policy.digest
 
 
 def test_every_learner_can_be_certified(name):
@@ -288,7 +340,9 @@ class Boastful(Broken):
     def run(self, problem, engine, settings, notify):
         outcome = super().run(problem, engine, settings, notify)
         worst = richobs.classes.learned_policy.open_loop_policy((0,) * problem.horizon, problem.n_actions)
-        return dataclasses.replace(outcome, policy=worst, guaranteed=True, claim="It is optimal.", epsilon=1e-9)
+        return dataclasses.replace(
+            outcome, policy=worst, guaranteed=True, claim="It is optimal if episodes are independent.", epsilon=1e-9
+        )
 
 
 class Silent(Broken):

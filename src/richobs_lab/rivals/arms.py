@@ -6,16 +6,15 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from richobs import Learner, OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs import OpenLoop, Outcome, Problem, Settings, open_loop_policy
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Path
 from richobs.learners.base import Need, Promise, Traits, unit_rewards
+from richobs_lab.rivals.base import BEST_SEQUENCE, Rival, near_optimal
 from richobs_lab.rivals.rival_events import Rounds
-from richobs_lab.rivals.tabular import near_optimal
 
 MOST_ARMS = 10**6
 GROWTH = 4  # pulls of an arm so far grow by this factor from one round to the next
@@ -148,7 +147,7 @@ def _too_many(problem: Problem, settings: Settings) -> str | None:
     return f"{problem.name} has {problem.n_actions}^{problem.horizon} of them."
 
 
-class BestArmLearner(Learner):
+class BestArmLearner(Rival):
     """A best-arm method as a learner: the arms are the action sequences of the problem."""
 
     given = ("horizon",)
@@ -178,17 +177,12 @@ class BestArmLearner(Learner):
         path = arms.path(choice.arm)
         if choice.finished:
             rounds.tell(f"the sequence {' '.join(map(str, path))} is the answer")
-        wording = near_optimal(settings, engine.ledger, "the best action sequence's")
-        return Outcome(
-            policy=open_loop_policy(path, problem.n_actions),
-            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
-            if choice.finished
-            else "No guarantee: the episodes allowed were spent before one action sequence was known to be good.",
+        wording = near_optimal(settings, engine.ledger, BEST_SEQUENCE)
+        return self.answer(
+            open_loop_policy(path, problem.n_actions),
+            settings,
+            "the episodes allowed were spent before one action sequence was known to be good.",
+            finished=choice.finished,
             wording=wording,
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.OWN_RULE if choice.finished else StopReason.BUDGET_SPENT,
-            guaranteed=choice.finished,
             value_hat=choice.mean if math.isfinite(choice.mean) else None,
         )

@@ -11,27 +11,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import Learner, Outcome, Problem, Settings, TabularProcess
-from richobs.core.errors import EpisodeLimit
+from richobs import Problem, Settings, TabularProcess
 from richobs.core.events import Callback
-from richobs.core.queries import Engine
+from richobs.core.queries import Engine, Tally
 from richobs.core.types import Floats
-from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs.learners.base import PlanRow, Promise, ShortPlan
 from richobs.stats.bounds import kl_upper
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import (
-    PROCESS,
-    STATES_SEEN,
     EmpiricalModel,
     Learned,
-    ask_tally,
+    TabularRival,
     best_actions,
-    earned_in,
     greedy_policy,
     n_pairs,
+    play_batches,
     process_of,
-    require_states,
-    tabular_outcome,
 )
 
 LEAST_BATCH = 1 / 16  # a policy is kept for at least this share of the episodes so far
@@ -126,7 +121,6 @@ def bpi_ucrl(
     *,
     epsilon: float,
     delta: float,
-    max_rounds: int = 1_000_000,
     notify: Callback = tell_nobody,
 ) -> tuple[Learned, Bounds]:
     """Plays the policy of the upper bounds until the bounds on V* are within epsilon.
@@ -139,52 +133,39 @@ def bpi_ucrl(
         process: numbers the states, all of which are seen.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the gap is larger.
-        max_rounds: batches played at most.
         notify: told about rounds.
     """
-    require_states(process)
-    rounds = Rounds(engine, notify, lambda: greedy_policy(process, bounds.lower))
-    model, played = EmpiricalModel(process), 0
+    model = EmpiricalModel(process)
     bounds = plan_bounds(model, delta)
-    remarks: tuple[str, ...] = ("The most batches that are played were reached.",)
+
+    def size(played: int) -> int:
+        return 0 if bounds.best - bounds.sure <= epsilon else max(1, int(played * LEAST_BATCH))
+
+    def take(tally: Tally, played: int) -> None:
+        nonlocal bounds
+        model.add(tally)
+        bounds = plan_bounds(model, delta)
 
     def words() -> str:
         return f"V* is at most {bounds.best:.4f}, and the policy's value at least {bounds.sure:.4f}"
 
-    for _ in range(max_rounds):
-        if bounds.best - bounds.sure <= epsilon:
-            break
-        n = max(1, int(played * LEAST_BATCH))
-        try:
-            tally = ask_tally(engine, process, bounds.upper, n)
-        except EpisodeLimit as limit:
-            remarks = (str(limit),)
-            break
-        played += n
-        model.add(tally)
-        bounds = plan_bounds(model, delta)
-        rounds.add(n, earned_in(tally), words)
-    finished = bounds.best - bounds.sure <= epsilon
-    if finished:
-        rounds.close(words())
-    learned = Learned(best_actions(bounds.lower), bounds.lower, played, finished, remarks=() if finished else remarks)
-    return learned, bounds
+    rounds = Rounds(engine, notify, lambda: greedy_policy(process, bounds.lower))
+    end = play_batches(engine, process, rounds, size, lambda: bounds.upper, take, words)
+    return Learned(best_actions(bounds.lower), bounds.lower, end.episodes, end.finished, remarks=end.remarks), bounds
 
 
-class BpiUcrl(Learner):
+class BpiUcrl(TabularRival):
     """BPI-UCRL as a learner."""
 
     name = "bpi-ucrl"
     about = "BPI-UCRL: best-policy identification, upper and lower bounds planned over Kullback-Leibler balls."
     cites = "Kaufmann, Menard, Darwiche Domingues, Jonsson, Leurent and Valko 2021, BPI-UCRL"
-    given = ("list of observations", "observations that are the states", "horizon")
-    needs = (unit_rewards, PROCESS, STATES_SEEN)
     promises = Promise(
         "When its bounds meet: with probability 1 - delta the policy's value is within epsilon of V*.",
         ("what is seen is the state",),
     )
     costs = "Of order S A H^3/epsilon^2 (log(1/delta) + S) episodes, with totals in [0, 1]."
-    traits = Traits(counts=True)
+    unfinished = "the episodes allowed were spent before the bounds were within epsilon."
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns what enters its bounds; how many episodes they need is not known before."""
@@ -198,9 +179,7 @@ class BpiUcrl(Learner):
         )
         return ShortPlan("BPI-UCRL", None, lines)
 
-    def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
-        """Learns."""
+    def learn(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Learned:
+        """Plays until the bounds are within epsilon."""
         process = process_of(problem)
-        learned, _ = bpi_ucrl(engine, process, epsilon=settings.epsilon, delta=settings.delta, notify=notify)
-        unfinished = "the episodes allowed were spent before the bounds were within epsilon."
-        return tabular_outcome(self.name, process, learned, settings, engine.ledger, unfinished)
+        return bpi_ucrl(engine, process, epsilon=settings.epsilon, delta=settings.delta, notify=notify)[0]

@@ -7,14 +7,13 @@ states of a level, K actions.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from richobs import (
     Constants,
     Episodes,
-    InvalidInput,
     Layered,
     LearnedPolicy,
     LevelClass,
@@ -26,10 +25,10 @@ from richobs import (
 )
 from richobs.core.errors import Rejected
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine, Query
 from richobs.core.types import Floats, Ints, Observations
-from richobs.learners.base import Need
+from richobs.learners.base import Need, Traits
+from richobs_lab.rivals.base import Rival
 from richobs_lab.rivals.embeddings import Embedding, Embeddings, Features, nearest, rounded, with_one
 from richobs_lab.rivals.rival_events import SEARCH, RoundPlayed
 
@@ -276,47 +275,35 @@ def tell(notify: Callback, engine: Engine, n: int, earned: float, what: str) -> 
     notify(Progress(RoundPlayed(phase=SEARCH, n=n, episodes=total, mean=earned / n, what=what), total))
 
 
-def refuse_counted(name: str, engine: str) -> None:
-    """Raises `InvalidInput` where a learner that reads observations one by one is to be played as counts."""
-    if engine == "counted":
-        raise InvalidInput(
-            f"the learner {name!r} reads the observations of single episodes, and the counted engine only draws how often "
-            "each occurs. Use engine='stream'."
-        )
+class DecodingRival(Rival):
+    """A learner that decodes states: it answers with a policy, of which nothing is claimed."""
 
+    traits = Traits(claims=False)
+    reads_episodes = "reads the observations of single episodes"
+    theorem: ClassVar[str]  # why nothing is claimed of a run that played all that it wanted, without a full stop
 
-def answer(
-    name: str,
-    policy: LearnedPolicy,
-    settings: Settings,
-    *,
-    finished: bool,
-    value_hat: float | None,
-    why: str,
-    remarks: tuple[str, ...] = (),
-) -> Outcome:
-    """Returns the outcome of a learner that decodes states: a policy, of which nothing is claimed.
+    def decoded(
+        self,
+        policy: LearnedPolicy,
+        settings: Settings,
+        *,
+        finished: bool,
+        value_hat: float | None,
+        stopped: str = "",
+    ) -> Outcome:
+        """Returns the outcome of a run.
 
-    Args:
-        name: of the learner.
-        policy: what it learned.
-        settings: of the run.
-        finished: whether it played all that it wanted.
-        value_hat: what its model says that the policy earns.
-        why: why nothing is claimed, in a sentence without its full stop.
-        remarks: what it noticed, in words.
-    """
-    return Outcome(
-        policy=policy,
-        claim=f"No guarantee: {why if finished else 'the episodes allowed were spent before the last level was learned'}.",
-        learner=name,
-        epsilon=settings.epsilon,
-        delta=settings.delta,
-        reason=StopReason.OWN_RULE if finished else StopReason.BUDGET_SPENT,
-        guaranteed=False,
-        value_hat=value_hat,
-        remarks=remarks,
-    )
+        Args:
+            policy: what it learned.
+            settings: of the run.
+            finished: whether the episodes allowed were enough.
+            value_hat: what its model says that the policy earns.
+            stopped: what else kept it from learning all levels, without a full stop.
+        """
+        spent = "the episodes allowed were spent before the last level was learned"
+        why = f"{(stopped or self.theorem) if finished else spent}."
+        remarks = (f"{stopped}.",) if stopped and finished else ()
+        return self.answer(policy, settings, why, finished=finished, value_hat=value_hat, remarks=remarks)
 
 
 def _n_states_missing(problem: Problem, settings: Settings) -> str | None:
@@ -332,17 +319,3 @@ STATES_KNOWN = Need("a bound on the number of states of a level", _n_states_miss
 def n_states_of(problem: Problem, tuned: int) -> int:
     """Returns the number of states of a level at most: what is tuned, or else what the problem says."""
     return tuned or problem.n_states or 1
-
-
-def require_positive(**numbers: int) -> None:
-    """Raises `InvalidInput` where a number of a learner's tuning is below 1."""
-    for name, number in numbers.items():
-        if number < 1:
-            raise InvalidInput(f"tuning: {name} must be at least 1; got {number}.")
-
-
-def require_not_negative(**numbers: int) -> None:
-    """Raises `InvalidInput` where a number of a learner's tuning is below 0."""
-    for name, number in numbers.items():
-        if number < 0:
-            raise InvalidInput(f"tuning: {name} must be at least 0; got {number}.")

@@ -8,25 +8,20 @@ import math
 
 import numpy as np
 
-from richobs import Learner, Outcome, Problem, Settings, TabularProcess
-from richobs.core.errors import EpisodeLimit
+from richobs import Problem, Settings, TabularProcess
 from richobs.core.events import Callback
-from richobs.core.queries import Engine
-from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs.core.queries import Engine, Tally
+from richobs.learners.base import PlanRow, ShortPlan
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import (
-    PROCESS,
-    STATES_SEEN,
     EmpiricalModel,
     Learned,
-    ask_tally,
+    TabularRival,
     best_actions,
-    earned_in,
     greedy_policy,
     n_pairs,
+    play_batches,
     process_of,
-    require_states,
-    tabular_outcome,
 )
 
 
@@ -41,13 +36,7 @@ def delayed_q_visits(n_pairs: int, horizon: int, epsilon: float, delta: float) -
 
 
 def delayed_q(
-    engine: Engine,
-    process: TabularProcess,
-    m: int,
-    epsilon_1: float,
-    *,
-    max_rounds: int = 1_000_000,
-    notify: Callback = tell_nobody,
+    engine: Engine, process: TabularProcess, m: int, epsilon_1: float, *, notify: Callback = tell_nobody
 ) -> Learned:
     """Plays greedily in optimistic values until no pair on the way wants to learn any more.
 
@@ -60,38 +49,25 @@ def delayed_q(
         process: numbers the states, all of which are seen.
         m: visits per attempted update.
         epsilon_1: a value changes if it falls by 2 epsilon_1 at least; epsilon_1 is added to what was seen.
-        max_rounds: batches played at most.
         notify: told about rounds.
     """
-    require_states(process)
     H, K, sizes = process.horizon, process.n_actions, [len(rows) for rows in process.observations]
-    rounds, model = Rounds(engine, notify, lambda: greedy_policy(process, q)), EmpiricalModel(process)
+    model = EmpiricalModel(process)
     q = [np.ones((s, K)) for s in sizes]
     target = [np.zeros((s, K)) for s in sizes]  # AU: sum of r + max_a q(s', a) in the attempt that runs
     count = [np.zeros((s, K)) for s in sizes]  # l: visits in that attempt
-    begun = [np.zeros((s, K)) for s in sizes]  # b: when it began
+    begun = [np.zeros((s, K)) for s in sizes]  # b: when it began; the clock counts episodes
     learning = [np.ones((s, K), dtype=bool) for s in sizes]  # LEARN
-    played = 0  # the clock counts episodes
     changed = 0  # t*: when a value last changed
 
-    def words() -> str:
-        return f"{sum(int(k.sum()) for k in learning):,} of {n_pairs(process):,} pairs of state and action still learn"
-
-    finished, remarks = False, ("The most batches that are played were reached.",)
-    for _ in range(max_rounds):
+    def size(played: int) -> int:
         for level in range(H):
             learning[level] |= begun[level] <= changed
-        n = model.next_batch(best_actions(q), [np.where(k, m - c, 0) for k, c in zip(learning, count, strict=True)])
-        finished = n == 0
-        if finished:
-            break
-        try:
-            tally = ask_tally(engine, process, q, n)
-        except EpisodeLimit as limit:
-            remarks = (str(limit),)
-            break
-        clock = played + 1
-        played += n
+        return model.next_batch(best_actions(q), [np.where(k, m - c, 0) for k, c in zip(learning, count, strict=True)])
+
+    def take(tally: Tally, played: int) -> None:
+        nonlocal changed
+        clock = played - int(tally.visits[0].sum()) + 1
         model.add(tally)
         worth = [values.max(axis=1) for values in q]
         for level in range(H):
@@ -112,29 +88,26 @@ def delayed_q(
             learning[level] &= ~(due & ~falls & (begun[level] > last_change))
             target[level][due] = 0.0
             count[level][due] = 0
-        rounds.add(n, earned_in(tally), words)
-    if finished:
-        rounds.close(words())
-    return Learned(best_actions(q), tuple(q), played, finished, remarks=() if finished else remarks)
+
+    def words() -> str:
+        return f"{sum(int(k.sum()) for k in learning):,} of {n_pairs(process):,} pairs of state and action still learn"
+
+    rounds = Rounds(engine, notify, lambda: greedy_policy(process, q))
+    end = play_batches(engine, process, rounds, size, lambda: q, take, words)
+    return Learned(best_actions(q), tuple(q), end.episodes, end.finished, remarks=end.remarks)
 
 
-class DelayedQ(Learner):
+class DelayedQ(TabularRival):
     """Delayed Q-learning as a learner."""
 
     name = "delayed-q"
     about = "Delayed Q-learning: lowers an optimistic value after m visits, and only by enough."
     cites = "Strehl, Li, Wiewiora, Langford and Littman 2006"
-    given = ("list of observations", "observations that are the states", "horizon")
-    needs = (unit_rewards, PROCESS, STATES_SEEN)
-    promises = Promise(
-        "When it stops by its own rule: with probability 1 - delta the policy's value is within epsilon of V*.",
-        ("what is seen is the state",),
-    )
     costs = (
         "At most P (1 + 9 P H / epsilon) attempts of m visits, P the number of (level, state, action) triples and m of "
         "order H^2/epsilon^2."
     )
-    traits = Traits(counts=True)
+    unfinished = "the episodes allowed were spent while pairs on the policy's way still learned."
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns m and epsilon_1."""
@@ -150,10 +123,8 @@ class DelayedQ(Learner):
         most = m * pairs * math.ceil(1 + pairs / epsilon_1) if process.is_deterministic else None
         return ShortPlan("delayed Q-learning", most, lines)
 
-    def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
-        """Learns."""
+    def learn(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Learned:
+        """Plays with m and epsilon_1 of the plan."""
         process = process_of(problem)
         m, epsilon_1 = delayed_q_visits(n_pairs(process), process.horizon, settings.epsilon, settings.delta)
-        learned = delayed_q(engine, process, m, epsilon_1, notify=notify)
-        unfinished = "the episodes allowed were spent while pairs on the policy's way still learned."
-        return tabular_outcome(self.name, process, learned, settings, engine.ledger, unfinished)
+        return delayed_q(engine, process, m, epsilon_1, notify=notify)

@@ -15,27 +15,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import Learner, Outcome, Problem, Settings, TabularProcess
-from richobs.core.errors import EpisodeLimit
+from richobs import Problem, Settings, TabularProcess
 from richobs.core.events import Callback
-from richobs.core.queries import Engine
+from richobs.core.queries import Engine, Tally
 from richobs.core.types import Floats
-from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs.learners.base import PlanRow, ShortPlan
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.rmax import enough_visits, printed_visits
 from richobs_lab.rivals.tabular import (
-    PROCESS,
-    STATES_SEEN,
     EmpiricalModel,
     Learned,
-    ask_tally,
+    TabularRival,
     best_actions,
-    earned_in,
     greedy_policy,
     n_pairs,
+    play_batches,
     process_of,
-    require_states,
-    tabular_outcome,
 )
 
 
@@ -77,15 +72,7 @@ def two_plans(model: EmpiricalModel, m: int) -> TwoPlans:
     return TwoPlans(tuple(exploit), tuple(explore), float(start @ reached), float(start @ earned))
 
 
-def e3(
-    engine: Engine,
-    process: TabularProcess,
-    m: int,
-    threshold: float,
-    *,
-    max_rounds: int = 1_000_000,
-    notify: Callback = tell_nobody,
-) -> Learned:
+def e3(engine: Engine, process: TabularProcess, m: int, threshold: float, *, notify: Callback = tell_nobody) -> Learned:
     """Explores until a state that is not known is hardly ever reached.
 
     Args:
@@ -93,54 +80,40 @@ def e3(
         process: numbers the states, all of which are seen.
         m: visits of every action that make a state known.
         threshold: probability of reaching a state that is not known, at or below which it stops.
-        max_rounds: batches played at most.
         notify: told about rounds.
     """
-    require_states(process)
-    rounds = Rounds(engine, notify, lambda: greedy_policy(process, plans.exploit))
-    model, played = EmpiricalModel(process), 0
-    finished, remarks = False, ("The most batches that are played were reached.",)
+    model = EmpiricalModel(process)
+    plans = two_plans(model, m)
+
+    def size(played: int) -> int:
+        if plans.chance <= threshold:
+            return 0
+        wanted = [np.where(v.min(axis=1, keepdims=True) >= m, 0.0, np.maximum(m - v, 0)) for v in model.visits]
+        return max(1, model.next_batch(best_actions(plans.explore), wanted))
+
+    def take(tally: Tally, played: int) -> None:
+        nonlocal plans
+        model.add(tally)
+        plans = two_plans(model, m)
 
     def words() -> str:
         known = sum(int((v.min(axis=1) >= m).sum()) for v in model.visits)
         return f"{known:,} of {n_pairs(process) // process.n_actions:,} states are known"
 
-    plans = two_plans(model, m)
-    for _ in range(max_rounds):
-        finished = plans.chance <= threshold
-        if finished:
-            break
-        wanted = [np.where(v.min(axis=1, keepdims=True) >= m, 0.0, np.maximum(m - v, 0)) for v in model.visits]
-        n = max(1, model.next_batch(best_actions(plans.explore), wanted))
-        try:
-            tally = ask_tally(engine, process, plans.explore, n)
-        except EpisodeLimit as limit:
-            remarks = (str(limit),)
-            break
-        played += n
-        model.add(tally)
-        plans = two_plans(model, m)
-        rounds.add(n, earned_in(tally), words)
-    if not finished:
-        return Learned(best_actions(plans.exploit), plans.exploit, played, False, remarks=remarks)
-    rounds.close(words())
-    return Learned(best_actions(plans.exploit), plans.exploit, played, True, plans.worth)
+    rounds = Rounds(engine, notify, lambda: greedy_policy(process, plans.exploit))
+    end = play_batches(engine, process, rounds, size, lambda: plans.explore, take, words)
+    value = plans.worth if end.finished else None
+    return Learned(best_actions(plans.exploit), plans.exploit, end.episodes, end.finished, value, end.remarks)
 
 
-class E3(Learner):
+class E3(TabularRival):
     """E3 as a learner."""
 
     name = "e3"
     about = "E3: explores while a state that is not known is likely to be reached, and then exploits what is known."
     cites = "Kearns and Singh 2002"
-    given = ("list of observations", "observations that are the states", "horizon")
-    needs = (unit_rewards, PROCESS, STATES_SEEN)
-    promises = Promise(
-        "When it stops by its own rule: with probability 1 - delta the policy's value is within epsilon of V*.",
-        ("what is seen is the state",),
-    )
     costs = "At most (level, state, action) triples times m where transitions are deterministic; m as for R-max."
-    traits = Traits(counts=True)
+    unfinished = "the episodes allowed were spent while states that are not known were likely to be reached."
 
     def visits(self, problem: Problem, settings: Settings) -> int:
         """Returns m."""
@@ -161,9 +134,6 @@ class E3(Learner):
         )
         return ShortPlan("E3", math.ceil(pairs * m) if process.is_deterministic else None, lines)
 
-    def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
-        """Learns."""
-        process = process_of(problem)
-        learned = e3(engine, process, self.visits(problem, settings), settings.epsilon / 4, notify=notify)
-        unfinished = "the episodes allowed were spent while states that are not known were likely to be reached."
-        return tabular_outcome(self.name, process, learned, settings, engine.ledger, unfinished)
+    def learn(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Learned:
+        """Explores until a state that is not known is reached with probability epsilon / 4 at most."""
+        return e3(engine, process_of(problem), self.visits(problem, settings), settings.epsilon / 4, notify=notify)

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs import InvalidInput, LearnedPolicy, Learner, Outcome, Problem, Settings, Uniform
+from richobs import LearnedPolicy, Outcome, Problem, Settings, Uniform
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.policies import greedy_actions
 from richobs.core.queries import Engine, Query
 from richobs.core.types import Member
-from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs.learners.base import Need, Promise, ShortPlan, Traits, unit_rewards
+from richobs_lab.rivals.base import Rival, plan_of_episodes, require_at_least
 from richobs_lab.rivals.rival_events import Rounds
-from richobs_lab.rivals.tabular import refuse_counts
 
 MOST_FUNCTIONS = 100_000
 
@@ -38,8 +37,7 @@ class EpochGreedyTuning:
     """Episodes to play: the method has no stopping rule."""
 
     def __post_init__(self) -> None:
-        if self.episodes < 1:
-            raise InvalidInput(f"tuning: episodes must be at least 1; got {self.episodes}.")
+        require_at_least(1, episodes=self.episodes)
 
 
 def _many_levels(problem: Problem, settings: Settings) -> str | None:
@@ -52,7 +50,7 @@ def _too_many(problem: Problem, settings: Settings) -> str | None:
     return f"it has about 10^{problem.functions.log_size / math.log(10):.1f}."
 
 
-class EpochGreedy(Learner):
+class EpochGreedy(Rival):
     """Epoch-Greedy as a learner."""
 
     name = "epoch-greedy"
@@ -70,17 +68,11 @@ class EpochGreedy(Learner):
     costs = "As many episodes as it is told to play (tuning `episodes`)."
     Tuning = EpochGreedyTuning
     traits = Traits(claims=False)
-
-    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses a problem or settings that it cannot serve, also the counted engine."""
-        super().check(problem, settings, engine)
-        refuse_counts(self.name, engine)
+    reads_episodes = "learns after every episode"
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes that it will play."""
-        episodes = self.tuning(settings).episodes
-        lines = (PlanRow("Epoch-Greedy", "episodes", episodes, "episodes", "tuning"),)
-        return ShortPlan("Epoch-Greedy", episodes, lines)
+        return plan_of_episodes("Epoch-Greedy", self.tuning(settings).episodes)
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Learns."""
@@ -115,13 +107,5 @@ class EpochGreedy(Learner):
             rounds.close(words())
         except EpisodeLimit:
             pass
-        return Outcome(
-            policy=best(),
-            claim="No guarantee: Epoch-Greedy bounds the regret of its episodes together, not the gap of its last policy.",
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.BUDGET_SPENT,
-            guaranteed=False,
-            value_hat=float(scores.max() / explored) if explored else None,
-        )
+        why = "Epoch-Greedy bounds the regret of its episodes together, not the gap of its last policy."
+        return self.answer(best(), settings, why, value_hat=float(scores.max() / explored) if explored else None)

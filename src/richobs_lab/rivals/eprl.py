@@ -19,17 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import LearnedPolicy, Learner, OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs import LearnedPolicy, OpenLoop, Outcome, Problem, Settings, open_loop_policy
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine, LevelSteps, Query
 from richobs.core.types import Floats, Mask, Path
 from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs.stats.bounds import kl_upper
+from richobs_lab.rivals.base import BEST_SEQUENCE, Rival, near_optimal
 from richobs_lab.rivals.latent_states import KNOWN_MOVES, Moves, moves_of
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
-from richobs_lab.rivals.tabular import near_optimal
 
 PERIOD_GROWTH = 1 / 8  # visits of a period exceed those of the one before by at least this share
 
@@ -191,7 +190,7 @@ def eprl(
     return Found(path, value, True)
 
 
-class Eprl(Learner):
+class Eprl(Rival):
     """EPRL as a learner."""
 
     name = "eprl"
@@ -221,18 +220,13 @@ class Eprl(Learner):
         """Learns."""
         moves, K = moves_of(problem), problem.n_actions
         found = eprl(engine, moves, K, epsilon=settings.epsilon, delta=settings.delta, notify=notify)
-        wording = near_optimal(settings, engine.ledger, "the best action sequence's")
-        return Outcome(
-            policy=open_loop_policy(found.path, K),
-            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
-            if found.finished
-            else "No guarantee: the episodes allowed were spent before one path was known to be good.",
+        wording = near_optimal(settings, engine.ledger, BEST_SEQUENCE)
+        return self.answer(
+            open_loop_policy(found.path, K),
+            settings,
+            "the episodes allowed were spent before one path was known to be good.",
+            finished=found.finished,
             wording=wording,
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.OWN_RULE if found.finished else StopReason.BUDGET_SPENT,
-            guaranteed=found.finished,
             remarks=found.remarks,
             value_hat=found.value_hat,
         )

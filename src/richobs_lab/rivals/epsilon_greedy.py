@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs import Episodes, InvalidInput, LearnedPolicy, Learner, Outcome, Policy, Problem, Settings, TabularProcess
+from richobs import Episodes, InvalidInput, LearnedPolicy, Outcome, Policy, Problem, Settings, TabularProcess
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.policies import Explore
 from richobs.core.queries import Engine
 from richobs.core.types import Floats
 from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs_lab.rivals.base import Rival, plan_of_episodes, require_at_least
 from richobs_lab.rivals.rival_events import Rounds
 from richobs_lab.rivals.tabular import (
     PROCESS,
@@ -18,7 +18,6 @@ from richobs_lab.rivals.tabular import (
     greedy_policy,
     learn_by_episodes,
     process_of,
-    refuse_counts,
 )
 
 
@@ -75,11 +74,10 @@ class EpsilonGreedyTuning:
     def __post_init__(self) -> None:
         if not 0 <= self.explore <= 1:
             raise InvalidInput(f"tuning: explore must lie in [0, 1]; got {self.explore}.")
-        if self.episodes < 1:
-            raise InvalidInput(f"tuning: episodes must be at least 1; got {self.episodes}.")
+        require_at_least(1, episodes=self.episodes)
 
 
-class EpsilonGreedy(Learner):
+class EpsilonGreedy(Rival):
     """Epsilon-greedy Q-learning as a learner."""
 
     name = "epsilon-greedy"
@@ -91,21 +89,14 @@ class EpsilonGreedy(Learner):
     costs = "As many episodes as it is told to play (tuning `episodes`); on locks 2^H are needed."
     Tuning = EpsilonGreedyTuning
     traits = Traits(claims=False, level_work=200)
-
-    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses a problem or settings that it cannot serve, also the counted engine."""
-        super().check(problem, settings, engine)
-        refuse_counts(self.name, engine)
+    reads_episodes = "learns after every episode"
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes that it will play."""
         tuning: EpsilonGreedyTuning = self.tuning(settings)
         title = "epsilon-greedy Q-learning"
-        lines = (
-            PlanRow(title, "episodes", tuning.episodes, "episodes", "tuning"),
-            PlanRow(title, "explore", tuning.explore, "", "probability of a random action"),
-        )
-        return ShortPlan(title, tuning.episodes, lines)
+        explore = PlanRow(title, "explore", tuning.explore, "", "probability of a random action")
+        return plan_of_episodes(title, tuning.episodes, explore)
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Learns."""
@@ -116,12 +107,5 @@ class EpsilonGreedy(Learner):
             return greedy_policy(process, [q[0] for q in tables.q])
 
         learn_by_episodes(tables, engine, tuning.episodes, Rounds(engine, notify, policy))
-        return Outcome(
-            policy=policy(),
-            claim="No guarantee: epsilon-greedy Q-learning promises nothing for a finite number of episodes.",
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.BUDGET_SPENT,
-            guaranteed=False,
-        )
+        why = "epsilon-greedy Q-learning promises nothing for a finite number of episodes."
+        return self.answer(policy(), settings, why)

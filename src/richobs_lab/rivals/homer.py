@@ -16,7 +16,6 @@ from richobs import (
     Episodes,
     InvalidInput,
     LearnedPolicy,
-    Learner,
     LevelClass,
     Outcome,
     Problem,
@@ -29,20 +28,18 @@ from richobs.core.events import Callback
 from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
-from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits
+from richobs.learners.base import PlanRow, Promise, ShortPlan
+from richobs_lab.rivals.base import require_at_least
 from richobs_lab.rivals.decoding import (
     STATES_KNOWN,
     Decoder,
-    answer,
+    DecodingRival,
     greedy_level,
     k_means,
     least_squares,
     n_states_of,
     play,
     policy_of,
-    refuse_counted,
-    require_not_negative,
-    require_positive,
     shares,
     steps_at,
     tell,
@@ -135,11 +132,11 @@ class HomerTuning:
     """Observations that an abstract state must have; with fewer, fewer states are made."""
 
     def __post_init__(self) -> None:
-        require_not_negative(samples=self.samples, search=self.search, planning=self.planning, states=self.states)
-        require_positive(least=self.least)
+        require_at_least(0, samples=self.samples, search=self.search, planning=self.planning, states=self.states)
+        require_at_least(1, least=self.least)
 
 
-class Homer(Learner):
+class Homer(DecodingRival):
     """HOMER as a learner."""
 
     name = "homer"
@@ -161,12 +158,7 @@ class Homer(Learner):
         "'greedy' needs none of the last."
     )
     Tuning = HomerTuning
-    traits = Traits(claims=False)
-
-    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses a problem or settings that it cannot serve, also the counted engine."""
-        super().check(problem, settings, engine)
-        refuse_counted(self.name, engine)
+    theorem = "the theorem on HOMER asks for other sample sizes than the tuned ones that were played"
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes that it will play at most."""
@@ -200,14 +192,7 @@ class Homer(Learner):
             value_hat = learned.plan(planning)
         except EpisodeLimit:
             finished = False
-        return answer(
-            self.name,
-            learned.policy(),
-            settings,
-            finished=finished,
-            value_hat=value_hat,
-            why="the theorem on HOMER asks for other sample sizes than the tuned ones that were played",
-        )
+        return self.decoded(learned.policy(), settings, finished=finished, value_hat=value_hat)
 
 
 class Abstraction:

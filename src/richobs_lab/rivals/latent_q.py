@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs import InvalidInput, Learner, Outcome, Problem, Settings
+from richobs import InvalidInput, Outcome, Problem, Settings
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
 from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs_lab.rivals.base import Rival, plan_of_episodes, require_at_least
 from richobs_lab.rivals.latent_states import LATENT_STATES, StateReader, reader_of
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
-from richobs_lab.rivals.tabular import random_argmax, refuse_counts
+from richobs_lab.rivals.tabular import random_argmax
 
 
 class LatentQTables:
@@ -114,13 +114,11 @@ class LatentQTuning:
     def __post_init__(self) -> None:
         if not 0 < self.step <= 1:
             raise InvalidInput(f"tuning: step must be above 0 and at most 1; got {self.step}.")
-        if not (math.isfinite(self.c) and self.c >= 0):
-            raise InvalidInput(f"tuning: c must be a number of at least 0; got {self.c}.")
-        if self.episodes < 1:
-            raise InvalidInput(f"tuning: episodes must be at least 1; got {self.episodes}.")
+        require_at_least(0, c=self.c)
+        require_at_least(1, episodes=self.episodes)
 
 
-class LatentQ(Learner):
+class LatentQ(Rival):
     """Q-learning on latent states as a learner."""
 
     name = "latent-q"
@@ -138,34 +136,20 @@ class LatentQ(Learner):
     costs = "As many episodes as it is told to play (tuning `episodes`); on locks the policy is good after far fewer."
     Tuning = LatentQTuning
     traits = Traits(claims=False, level_work=200)
-
-    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses a problem or settings that it cannot serve, also the counted engine."""
-        super().check(problem, settings, engine)
-        refuse_counts(self.name, engine)
+    reads_episodes = "learns after every episode"
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes that it will play."""
         tuning: LatentQTuning = self.tuning(settings)
         title = "Q-learning on latent states"
-        lines = (
-            PlanRow(title, "episodes", tuning.episodes, "episodes", "tuning"),
-            PlanRow(title, "step", tuning.step, "", "tuning"),
-            PlanRow(title, "c", tuning.c, "", "b_t = c sqrt(H / t)"),
-        )
-        return ShortPlan(title, tuning.episodes, lines)
+        step = PlanRow(title, "step", tuning.step, "", "tuning")
+        bonus = PlanRow(title, "c", tuning.c, "", "b_t = c sqrt(H / t)")
+        return plan_of_episodes(title, tuning.episodes, step, bonus)
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Learns."""
         reader, tuning = reader_of(problem), self.tuning(settings)
         tables = LatentQTables(reader.sizes, problem.n_actions, tuning.step, tuning.c)
         latent_q(engine, reader, tables, tuning.episodes, seed=settings.seed, notify=notify)
-        return Outcome(
-            policy=reader.saved(list(tables.q.argmax(axis=2))),
-            claim="No guarantee: Q-learning on latent states promises nothing with a constant step and a tuned bonus.",
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.BUDGET_SPENT,
-            guaranteed=False,
-        )
+        why = "Q-learning on latent states promises nothing with a constant step and a tuned bonus."
+        return self.answer(reader.saved(list(tables.q.argmax(axis=2))), settings, why)

@@ -10,26 +10,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from richobs import Episodes, LearnedPolicy, Learner, Outcome, Problem, Settings, Switch, Uniform
+from richobs import Episodes, LearnedPolicy, Outcome, Problem, Settings, Switch, Uniform
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
 from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
-from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits
+from richobs.learners.base import PlanRow, Promise, ShortPlan
+from richobs_lab.rivals.base import require_at_least
 from richobs_lab.rivals.decoding import (
     STATES_KNOWN,
     Decoder,
+    DecodingRival,
     Regression,
-    answer,
     fit,
     k_means,
     n_states_of,
     play,
     policy_of,
-    refuse_counted,
-    require_not_negative,
-    require_positive,
     shares,
     steps_at,
     tell,
@@ -94,8 +92,8 @@ class PcidTuning:
     """Observations that a cluster must have, else fewer are made; 0 means half the share of a pair of state and action."""
 
     def __post_init__(self) -> None:
-        require_not_negative(samples=self.samples, states=self.states, least=self.least)
-        require_positive(units=self.units)
+        require_at_least(0, samples=self.samples, states=self.states, least=self.least)
+        require_at_least(1, units=self.units)
 
 
 def pcid(
@@ -160,7 +158,7 @@ def pcid(
     return model, True
 
 
-class Pcid(Learner):
+class Pcid(DecodingRival):
     """PCID as a learner."""
 
     name = "pcid"
@@ -179,12 +177,7 @@ class Pcid(Learner):
     )
     costs = "H times the tuned sample size; by default 35 H S K episodes for S states of a level and K actions."
     Tuning = PcidTuning
-    traits = Traits(claims=False)
-
-    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses a problem or settings that it cannot serve, also the counted engine."""
-        super().check(problem, settings, engine)
-        refuse_counted(self.name, engine)
+    theorem = "the theorem on PCID asks for other sample sizes than the tuned one that was played"
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes that it will play."""
@@ -211,11 +204,5 @@ class Pcid(Learner):
             notify=notify,
         )
         actions, worth = model.values(model.rewards) if model.rewards else ([], 0.0)
-        return answer(
-            self.name,
-            model.policy(actions, problem.horizon),
-            settings,
-            finished=finished,
-            value_hat=worth if finished else None,
-            why="the theorem on PCID asks for other sample sizes than the tuned one that was played",
-        )
+        policy = model.policy(actions, problem.horizon)
+        return self.decoded(policy, settings, finished=finished, value_hat=worth if finished else None)

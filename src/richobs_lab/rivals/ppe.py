@@ -10,20 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import Episodes, Learner, OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs import Episodes, OpenLoop, Outcome, Problem, Settings, open_loop_policy
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
 from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations, Path
-from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, deterministic_transitions
+from richobs.learners.base import PlanRow, Promise, ShortPlan, deterministic_transitions
+from richobs_lab.rivals.base import require_at_least
 from richobs_lab.rivals.decoding import (
+    DecodingRival,
     Regression,
-    answer,
     fit,
     play,
-    refuse_counted,
-    require_positive,
     softmax,
     steps_at,
     tell,
@@ -95,10 +94,10 @@ class PpeTuning:
     """Sequences of one length that are played at most; with more, it stops and says so."""
 
     def __post_init__(self) -> None:
-        require_positive(samples=self.samples, units=self.units, paths=self.paths)
+        require_at_least(1, samples=self.samples, units=self.units, paths=self.paths)
 
 
-class Ppe(Learner):
+class Ppe(DecodingRival):
     """PPE as a learner."""
 
     name = "ppe"
@@ -117,12 +116,7 @@ class Ppe(Learner):
     )
     costs = "H S K times the tuned sample size of an action sequence, for S states of a level and K actions."
     Tuning = PpeTuning
-    traits = Traits(claims=False)
-
-    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses a problem or settings that it cannot serve, also the counted engine."""
-        super().check(problem, settings, engine)
-        refuse_counted(self.name, engine)
+    theorem = "the theorem on PPE asks for other sample sizes than the tuned one that was played"
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes of each action sequence; how many sequences there will be is not known in advance."""
@@ -144,15 +138,8 @@ class Ppe(Learner):
             notify=notify,
         )
         path, worth = best_path(known, problem.horizon, problem.n_actions)
-        return answer(
-            self.name,
-            open_loop_policy(path, problem.n_actions),
-            settings,
-            finished=stopped != SPENT,
-            value_hat=None if stopped else worth,
-            why=stopped or "the theorem on PPE asks for other sample sizes than the tuned one that was played",
-            remarks=(f"{stopped}.",) if stopped not in ("", SPENT) else (),
-        )
+        policy, value = open_loop_policy(path, problem.n_actions), None if stopped else worth
+        return self.decoded(policy, settings, finished=stopped != SPENT, value_hat=value, stopped=stopped)
 
 
 SPENT = "the episodes allowed were spent"

@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import InvalidInput, LearnedPolicy, Learner, Outcome, Problem, Settings, TabularProcess
+from richobs import InvalidInput, LearnedPolicy, Outcome, Problem, Settings, TabularProcess
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.policies import greedy_actions
 from richobs.core.queries import Engine
 from richobs.core.types import Floats, Ints, Mask
 from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs_lab.rivals.base import Rival, near_optimal, require_at_least
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
-from richobs_lab.rivals.tabular import PROCESS, TableLaw, counted, earned_in, near_optimal, process_of
+from richobs_lab.rivals.tabular import PROCESS, TableLaw, counted, earned_in, process_of
 
 CONFIDENCE = 18.0  # functions survive within CONFIDENCE log(1/delta_t) / t of the smallest risk
 SLACK = 1e-3  # share by which the condition on the distribution may be missed
@@ -148,8 +148,7 @@ class RegressorEliminationTuning:
     """T: the most rounds, from which the least probability of an action follows."""
 
     def __post_init__(self) -> None:
-        if self.max_rounds < 1:
-            raise InvalidInput(f"tuning: max_rounds must be at least 1; got {self.max_rounds}.")
+        require_at_least(1, max_rounds=self.max_rounds)
 
 
 def _not_a_bandit(problem: Problem, settings: Settings) -> str | None:
@@ -170,7 +169,7 @@ def _too_many_values(problem: Problem, settings: Settings) -> str | None:
     return f"{problem.functions.level_size(0):,} functions of {contexts:,} contexts have {values:,} values."
 
 
-class RegressorElimination(Learner):
+class RegressorElimination(Rival):
     """RegressorElimination as a learner."""
 
     name = "regressor-elimination"
@@ -211,16 +210,11 @@ class RegressorElimination(Learner):
             notify=notify,
         )
         wording = near_optimal(settings, engine.ledger, "optimal", "E[r|x,a] is in the class")
-        return Outcome(
-            policy=LearnedPolicy(functions, (end.member,) if functions.is_product else end.member),
-            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
-            if end.finished
-            else "No guarantee: the rounds were spent before the surviving functions agreed on a policy.",
+        return self.answer(
+            LearnedPolicy(functions, (end.member,) if functions.is_product else end.member),
+            settings,
+            "the rounds were spent before the surviving functions agreed on a policy.",
+            finished=end.finished,
             wording=wording,
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.OWN_RULE if end.finished else StopReason.BUDGET_SPENT,
-            guaranteed=end.finished,
             log_size=math.log(end.survivors.sum()),
         )

@@ -10,25 +10,20 @@ from typing import Literal
 
 import numpy as np
 
-from richobs import Learner, Outcome, Problem, Settings, TabularProcess
-from richobs.core.errors import EpisodeLimit
+from richobs import Problem, Settings, TabularProcess
 from richobs.core.events import Callback
-from richobs.core.queries import Engine
-from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs.core.queries import Engine, Tally
+from richobs.learners.base import PlanRow, ShortPlan
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import (
-    PROCESS,
-    STATES_SEEN,
     EmpiricalModel,
     Learned,
-    ask_tally,
+    TabularRival,
     best_actions,
-    earned_in,
     greedy_policy,
     n_pairs,
+    play_batches,
     process_of,
-    require_states,
-    tabular_outcome,
 )
 
 
@@ -51,14 +46,7 @@ def enough_visits(n_pairs: int, horizon: int, epsilon: float, delta: float, top:
     return math.ceil(top**2 * math.log(2 * n_pairs / delta) / (2 * (epsilon / (2 * horizon)) ** 2))
 
 
-def rmax(
-    engine: Engine,
-    process: TabularProcess,
-    visits: int,
-    *,
-    max_rounds: int = 1_000_000,
-    notify: Callback = tell_nobody,
-) -> Learned:
+def rmax(engine: Engine, process: TabularProcess, visits: int, *, notify: Callback = tell_nobody) -> Learned:
     """Plays the policy that is optimal for what is known until it meets nothing unknown.
 
     Between two changes of what is known the policy is fixed, so its episodes are asked for in one batch. Where transitions
@@ -68,36 +56,27 @@ def rmax(
         engine: plays the process; where its ledger allows no more episodes, what is known so far is the answer.
         process: numbers the states, all of which are seen.
         visits: of a pair before it is known.
-        max_rounds: batches played at most.
         notify: told about rounds.
     """
-    require_states(process)
-    rounds, model, played = Rounds(engine, notify, lambda: greedy_policy(process, values)), EmpiricalModel(process), 0
+    model = EmpiricalModel(process)
+    values = model.values(visits, unknown=1.0)
+
+    def size(played: int) -> int:
+        return model.next_batch(best_actions(values), [np.maximum(visits - v, 0) for v in model.visits])
+
+    def take(tally: Tally, played: int) -> None:
+        nonlocal values
+        model.add(tally)
+        values = model.values(visits, unknown=1.0)
 
     def words() -> str:
         known = sum(int((v >= visits).sum()) for v in model.visits)
         return f"{known:,} of {n_pairs(process):,} pairs of state and action are known"
 
-    values = model.values(visits, unknown=1.0)
-    finished, remarks = False, ("The most batches that are played were reached.",)
-    for _ in range(max_rounds):
-        n = model.next_batch(best_actions(values), [np.maximum(visits - v, 0) for v in model.visits])
-        finished = n == 0
-        if finished:
-            break
-        try:
-            tally = ask_tally(engine, process, values, n)
-        except EpisodeLimit as limit:
-            remarks = (str(limit),)
-            break
-        played += n
-        model.add(tally)
-        values = model.values(visits, unknown=1.0)
-        rounds.add(n, earned_in(tally), words)
-    if not finished:
-        return Learned(best_actions(values), values, played, False, remarks=remarks)
-    rounds.close(words())
-    return Learned(best_actions(values), values, played, True, model.start_value(values))
+    rounds = Rounds(engine, notify, lambda: greedy_policy(process, values))
+    end = play_batches(engine, process, rounds, size, lambda: values, take, words)
+    value = model.start_value(values) if end.finished else None
+    return Learned(best_actions(values), values, end.episodes, end.finished, value, end.remarks)
 
 
 @dataclass(frozen=True)
@@ -108,24 +87,18 @@ class RmaxTuning:
     """Visits that make a pair known: auto takes Hoeffding's where transitions are deterministic, printed the paper's K_1."""
 
 
-class Rmax(Learner):
+class Rmax(TabularRival):
     """R-max as a learner."""
 
     name = "rmax"
     about = "R-max: plans in a model of what was seen often enough and takes everything else for perfect."
     cites = "Brafman and Tennenholtz 2002"
-    given = ("list of observations", "observations that are the states", "horizon")
-    needs = (unit_rewards, PROCESS, STATES_SEEN)
-    promises = Promise(
-        "When it stops by its own rule: with probability 1 - delta the policy's value is within epsilon of V*.",
-        ("what is seen is the state",),
-    )
     costs = (
         "At most (level, state, action) triples times visits: H^2/epsilon^2 visits where transitions are deterministic, "
         "(S H/epsilon)^3 where they are random."
     )
     Tuning = RmaxTuning
-    traits = Traits(counts=True)
+    unfinished = "the episodes allowed were spent before every pair on the policy's way was known."
 
     def visits(self, problem: Problem, settings: Settings) -> int:
         """Returns the visits that make a pair known."""
@@ -145,9 +118,6 @@ class Rmax(Learner):
         )
         return ShortPlan("R-max", pairs * visits if process.is_deterministic else None, lines)
 
-    def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
-        """Learns."""
-        process = process_of(problem)
-        learned = rmax(engine, process, self.visits(problem, settings), notify=notify)
-        unfinished = "the episodes allowed were spent before every pair on the policy's way was known."
-        return tabular_outcome(self.name, process, learned, settings, engine.ledger, unfinished)
+    def learn(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Learned:
+        """Plays with as many visits as `visits` says."""
+        return rmax(engine, process_of(problem), self.visits(problem, settings), notify=notify)

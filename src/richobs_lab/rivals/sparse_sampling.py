@@ -13,16 +13,15 @@ from typing import Literal
 
 import numpy as np
 
-from richobs import Learner, OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs import OpenLoop, Outcome, Problem, Settings, open_loop_policy
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine, LevelSteps, Query
 from richobs.core.types import Floats, Path
 from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, Traits, deterministic_transitions, unit_rewards
+from richobs_lab.rivals.base import BEST_SEQUENCE, Rival, near_optimal
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.rmax import enough_visits
-from richobs_lab.rivals.tabular import near_optimal
 
 MOST_NODES = 100_000
 
@@ -102,7 +101,7 @@ def _too_many(problem: Problem, settings: Settings) -> str | None:
     return f"{problem.name} has {problem.n_actions}^{problem.horizon} action sequences."
 
 
-class SparseSampling(Learner):
+class SparseSampling(Rival):
     """Sparse sampling as a learner."""
 
     name = "sparse-sampling"
@@ -152,18 +151,13 @@ class SparseSampling(Learner):
         H, K = problem.horizon, problem.n_actions
         path, value, stopped = sparse_sampling(engine, H, K, self.samples(problem, settings), notify=notify)
         provided = "the same actions lead to the same hidden state"
-        wording = near_optimal(settings, engine.ledger, "the best action sequence's", provided)
-        return Outcome(
-            policy=open_loop_policy(path, K),
-            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
-            if stopped is None
-            else "No guarantee: the episodes allowed were spent before every node of the tree was sampled.",
+        wording = near_optimal(settings, engine.ledger, BEST_SEQUENCE, provided)
+        return self.answer(
+            open_loop_policy(path, K),
+            settings,
+            "the episodes allowed were spent before every node of the tree was sampled.",
+            finished=stopped is None,
             wording=wording,
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.OWN_RULE if stopped is None else StopReason.BUDGET_SPENT,
-            guaranteed=stopped is None,
             remarks=() if stopped is None else (stopped,),
             value_hat=value,
         )

@@ -27,7 +27,6 @@ from richobs import (
     InvalidInput,
     Layered,
     LearnedPolicy,
-    Learner,
     Outcome,
     Problem,
     Settings,
@@ -39,12 +38,11 @@ from richobs.classes import NetworkLevel
 from richobs.classes.networks import pytorch
 from richobs.core.errors import EpisodeLimit, Rejected
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine, Query
 from richobs.core.types import Floats, Ints, Observations
 from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs_lab.rivals.base import Rival, require_at_least
 from richobs_lab.rivals.rival_events import Rounds
-from richobs_lab.rivals.tabular import refuse_counts
 
 PPO_STEPS = 2048  # between two updates of PPO, the default of Stable-Baselines3
 DQN_EVERY = 4  # steps for one update of DQN, the default of Stable-Baselines3
@@ -223,11 +221,10 @@ class Sb3Tuning:
     """Episodes to play at least: the method has no stopping rule. PPO plays whole rounds."""
 
     def __post_init__(self) -> None:
-        if self.episodes < 1:
-            raise InvalidInput(f"tuning: episodes must be at least 1; got {self.episodes}.")
+        require_at_least(1, episodes=self.episodes)
 
 
-class StableBaselines(Learner):
+class StableBaselines(Rival):
     """An algorithm of Stable-Baselines3 as a learner."""
 
     given = ("level of every step", "horizon", "number of episodes")
@@ -236,11 +233,11 @@ class StableBaselines(Learner):
     costs = "As many episodes as it is told to play (tuning `episodes`)."
     Tuning = Sb3Tuning
     traits = Traits(claims=False)
+    reads_episodes = "learns after every episode"
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses a problem or settings that it cannot serve, also the counted engine."""
+        """Refuses what it cannot serve, also where Stable-Baselines3 is not installed."""
         super().check(problem, settings, engine)
-        refuse_counts(self.name, engine)
         stable_baselines()
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
@@ -278,15 +275,8 @@ class StableBaselines(Learner):
             except EpisodeLimit:
                 pass
             policy = collecting.policy()
-        return Outcome(
-            policy=policy,
-            claim=f"No guarantee: {self.name} promises nothing.",
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.BUDGET_SPENT,
-            guaranteed=False,
-        )
+        why = f"{self.name} promises nothing."
+        return self.answer(policy, settings, why)
 
 
 class Sb3Ppo(StableBaselines):

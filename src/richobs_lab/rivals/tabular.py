@@ -5,9 +5,9 @@ Shapes: X observations of a level, K actions, R tables side by side.
 
 import itertools
 import math
-from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple, Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,13 +23,14 @@ from richobs import (
     table_policy,
 )
 from richobs.core.errors import EpisodeLimit
-from richobs.core.ledger import Ledger
-from richobs.core.outcome import StopReason, Wording, probability_words
+from richobs.core.events import Callback
 from richobs.core.queries import Engine, Query, Tally
 from richobs.core.types import Floats, Ints, Observations
-from richobs.learners.base import Need
+from richobs.learners.base import Need, Promise, Traits, unit_rewards
+from richobs_lab.rivals.base import Rival, near_optimal
 from richobs_lab.rivals.rival_events import Rounds
 
+MOST_BATCHES = 1_000_000
 HIDDEN = "some state shows other observations than its own, so what is seen does not tell the state."
 
 
@@ -91,55 +92,34 @@ def greedy_policy(process: TabularProcess, values: Sequence[Floats]) -> LearnedP
     return table_policy(process.codebooks, best_actions(values), n_actions=process.n_actions)
 
 
-def near_optimal(settings: Settings, ledger: Ledger, best: str, provided: str = "") -> Wording:
-    """Returns the claim of a method that proves its policy near-optimal, without epsilon.
+class TabularRival(Rival):
+    """A method that counts what it sees in every state, and whose policy is near-optimal when it stops by its own rule."""
 
-    Args:
-        settings: with delta.
-        ledger: of the run, which knows what its episodes rest on.
-        best: what the policy's value is compared with.
-        provided: what the claim rests on, beside independent episodes and rewards whose totals lie in the declared range.
-    """
-    needed = " and ".join([*ledger.assumes, "episodes are independent", *([provided] if provided else [])])
-    return partial(_near_optimal_words, settings.delta, best, needed)
-
-
-def _near_optimal_words(
-    delta: float, best: str, needed: str, *, epsilon: float, lower: float | None, upper: float | None
-) -> str:
-    return (
-        f"With probability at least {probability_words(delta)} the policy's value is within {epsilon!r} of "
-        f"{best}, provided {needed}."
+    given = ("list of observations", "observations that are the states", "horizon")
+    needs = (unit_rewards, PROCESS, STATES_SEEN)
+    promises = Promise(
+        "When it stops by its own rule: with probability 1 - delta the policy's value is within epsilon of V*.",
+        ("what is seen is the state",),
     )
+    traits = Traits(counts=True)
+    unfinished: ClassVar[str]  # why nothing is claimed where the episodes were spent first, in a sentence
 
+    @abstractmethod
+    def learn(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Learned:
+        """Returns what the method found; the policy is greedy in its values."""
 
-def tabular_outcome(
-    name: str, process: TabularProcess, learned: Learned, settings: Settings, ledger: Ledger, unfinished: str
-) -> Outcome:
-    """Returns the answer of a method whose policy is near-optimal when it stops by its own rule.
-
-    Args:
-        name: of the learner.
-        process: numbers the states, all of which are seen.
-        learned: what the method found; its policy is greedy in the values.
-        settings: with epsilon and delta.
-        ledger: of the run.
-        unfinished: why nothing is claimed where the episodes were spent first, with a full stop.
-    """
-    wording = near_optimal(settings, ledger, "optimal", "what is seen is the state")
-    sure = wording(epsilon=settings.epsilon, lower=None, upper=None)
-    return Outcome(
-        policy=greedy_policy(process, learned.values),
-        claim=sure if learned.finished else f"No guarantee: {unfinished}",
-        wording=wording,
-        learner=name,
-        epsilon=settings.epsilon,
-        delta=settings.delta,
-        reason=StopReason.OWN_RULE if learned.finished else StopReason.BUDGET_SPENT,
-        guaranteed=learned.finished,
-        remarks=learned.remarks,
-        value_hat=learned.value_hat,
-    )
+    def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
+        """Learns."""
+        learned = self.learn(problem, engine, settings, notify)
+        return self.answer(
+            greedy_policy(process_of(problem), learned.values),
+            settings,
+            self.unfinished,
+            finished=learned.finished,
+            wording=near_optimal(settings, engine.ledger, "optimal", "what is seen is the state"),
+            value_hat=learned.value_hat,
+            remarks=learned.remarks,
+        )
 
 
 def random_argmax(values: Floats, rng: np.random.Generator) -> Ints:
@@ -247,15 +227,6 @@ def learn_by_episodes(tables: TableLearner, engine: Engine, episodes: int, round
     rounds.close(words())
 
 
-def refuse_counts(name: str, engine: str) -> None:
-    """Raises `InvalidInput` where a learner that learns after every episode is to be played as counts."""
-    if engine == "counted":
-        raise InvalidInput(
-            f"the learner {name!r} learns after every episode, and the counted engine only draws how often each occurs. Use "
-            "engine='stream'."
-        )
-
-
 def ask_tally(engine: Engine, process: TabularProcess, values: Sequence[Floats], n: int) -> Tally:
     """Plays n episodes of the policy that is greedy in `values`, per level `[X, K]`, and counts what happened."""
     sure = [np.eye(process.n_actions)[actions] for actions in best_actions(values)]
@@ -272,6 +243,51 @@ def counted(engine: Engine, policy: Policy, n: int) -> Tally:
 def earned_in(tally: Tally) -> float:
     """Returns the sum of all rewards in a tally."""
     return math.fsum(float(rewards.sum()) for rewards in tally.rewards)
+
+
+class Batches(NamedTuple):
+    """How `play_batches` ended."""
+
+    episodes: int
+    finished: bool  # because no batch was wanted any more
+    remarks: tuple[str, ...]  # why it ended, where that was not so
+
+
+def play_batches(
+    engine: Engine,
+    process: TabularProcess,
+    rounds: Rounds,
+    size: Callable[[int], int],
+    tables: Callable[[], Sequence[Floats]],
+    take: Callable[[Tally, int], None],
+    words: Callable[[], str],
+) -> Batches:
+    """Plays batch after batch of a greedy policy that is fixed meanwhile, until no batch is wanted.
+
+    Args:
+        engine: plays the process; where its ledger allows no more episodes, it ends.
+        process: numbers the states, all of which are seen.
+        rounds: told about every batch.
+        size: returns the episodes of the next batch, given those played so far; 0 where none is wanted.
+        tables: returns per level `[X, K]` what the next batch is greedy in.
+        take: takes in what a batch showed, and the episodes played so far, the batch included.
+        words: says what is known after a batch.
+    """
+    require_states(process)
+    played = 0
+    for _ in range(MOST_BATCHES):
+        n = size(played)
+        if n == 0:
+            rounds.close(words())
+            return Batches(played, True, ())
+        try:
+            tally = ask_tally(engine, process, tables(), n)
+        except EpisodeLimit as limit:
+            return Batches(played, False, (str(limit),))
+        played += n
+        take(tally, played)
+        rounds.add(n, earned_in(tally), words)
+    return Batches(played, False, ("The most batches that are played were reached.",))
 
 
 class EmpiricalModel:

@@ -14,16 +14,15 @@ import math
 
 import numpy as np
 
-from richobs import Episodes, FunctionClass, LearnedPolicy, Learner, Outcome, Problem, Settings, Uniform
+from richobs import Episodes, FunctionClass, LearnedPolicy, Outcome, Problem, Settings, Uniform
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.policies import greedy_actions
 from richobs.core.queries import Engine, Query
 from richobs.core.types import Floats, Member
 from richobs.learners.base import Need, PlanRow, Promise, ShortPlan, unit_rewards
+from richobs_lab.rivals.base import Rival, near_optimal
 from richobs_lab.rivals.rival_events import Rounds
-from richobs_lab.rivals.tabular import near_optimal, refuse_counts
 
 MOST_POLICIES = 10_000
 MOST_LEAVES = 1_000_000  # K^H
@@ -79,7 +78,7 @@ def _too_many_policies(problem: Problem, settings: Settings) -> str | None:
     return f"it has about 10^{problem.functions.log_size / math.log(10):.1f}."
 
 
-class TrajectoryTrees(Learner):
+class TrajectoryTrees(Rival):
     """Reusable random trajectories as a learner."""
 
     name = "trajectory-trees"
@@ -96,11 +95,7 @@ class TrajectoryTrees(Learner):
         "this is V* where Q* is in the class.",
     )
     costs = "Of order K^H/epsilon^2 log(N/delta) episodes for N functions."
-
-    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses a problem or settings that it cannot serve, also the counted engine."""
-        super().check(problem, settings, engine)
-        refuse_counts(self.name, engine)
+    reads_episodes = "learns after every episode"
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes."""
@@ -142,17 +137,12 @@ class TrajectoryTrees(Learner):
             rounds.close(words())
         best = int(sums.argmax())
         wording = near_optimal(settings, engine.ledger, "that of the best greedy policy of the class")
-        return Outcome(
-            policy=policy(),
-            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
-            if stopped is None
-            else "No guarantee: the episodes allowed were spent before the estimates were accurate enough.",
+        return self.answer(
+            policy(),
+            settings,
+            "the episodes allowed were spent before the estimates were accurate enough.",
+            finished=stopped is None,
             wording=wording,
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.OWN_RULE if stopped is None else StopReason.BUDGET_SPENT,
-            guaranteed=stopped is None,
             remarks=() if stopped is None else (stopped,),
             value_hat=float(sums[best] / played) if played else None,
         )

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs import Episodes, InvalidInput, LearnedPolicy, Learner, Outcome, Policy, Problem, Settings, TabularProcess
+from richobs import Episodes, LearnedPolicy, Outcome, Policy, Problem, Settings, TabularProcess
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine
 from richobs.core.types import Floats
 from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs_lab.rivals.base import Rival, plan_of_episodes, require_at_least
 from richobs_lab.rivals.rival_events import Rounds
 from richobs_lab.rivals.tabular import (
     PROCESS,
@@ -22,7 +22,6 @@ from richobs_lab.rivals.tabular import (
     greedy_policy,
     learn_by_episodes,
     process_of,
-    refuse_counts,
 )
 
 PROVEN = 2.0  # c: Azuma-Hoeffding over weights whose squares sum to at most 2H/t asks for 2 sqrt(H iota / t)
@@ -83,13 +82,11 @@ class UcbQTuning:
     """Episodes to play: the method has no stopping rule, and its bonus depends on their number."""
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.c) and self.c >= 0):
-            raise InvalidInput(f"tuning: c must be a number of at least 0; got {self.c}.")
-        if self.episodes < 1:
-            raise InvalidInput(f"tuning: episodes must be at least 1; got {self.episodes}.")
+        require_at_least(0, c=self.c)
+        require_at_least(1, episodes=self.episodes)
 
 
-class UcbQ(Learner):
+class UcbQ(Rival):
     """UCB-Q as a learner."""
 
     name = "ucb-q"
@@ -105,20 +102,13 @@ class UcbQ(Learner):
     costs = "As many episodes as it is told to play (tuning `episodes`)."
     Tuning = UcbQTuning
     traits = Traits(claims=False, level_work=200)
-
-    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses a problem or settings that it cannot serve, also the counted engine."""
-        super().check(problem, settings, engine)
-        refuse_counts(self.name, engine)
+    reads_episodes = "learns after every episode"
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes that it will play."""
         tuning: UcbQTuning = self.tuning(settings)
-        lines = (
-            PlanRow("UCB-Q", "episodes", tuning.episodes, "episodes", "tuning"),
-            PlanRow("UCB-Q", "c", tuning.c, "", "b_t = c sqrt(H iota / t)"),
-        )
-        return ShortPlan("UCB-Q", tuning.episodes, lines)
+        bonus = PlanRow("UCB-Q", "c", tuning.c, "", "b_t = c sqrt(H iota / t)")
+        return plan_of_episodes("UCB-Q", tuning.episodes, bonus)
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Learns."""
@@ -129,12 +119,5 @@ class UcbQ(Learner):
             return greedy_policy(process, [q[0] for q in tables.q])
 
         learn_by_episodes(tables, engine, tuning.episodes, Rounds(engine, notify, policy))
-        return Outcome(
-            policy=policy(),
-            claim="No guarantee: UCB-Q bounds the regret of all its episodes together, not the gap of its last policy.",
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.BUDGET_SPENT,
-            guaranteed=False,
-        )
+        why = "UCB-Q bounds the regret of all its episodes together, not the gap of its last policy."
+        return self.answer(policy(), settings, why)

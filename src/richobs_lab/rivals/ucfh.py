@@ -15,26 +15,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richobs import InvalidInput, Learner, Outcome, Problem, Settings, TabularProcess
-from richobs.core.errors import EpisodeLimit
+from richobs import Outcome, Problem, Settings, TabularProcess
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
-from richobs.core.queries import Engine
+from richobs.core.queries import Engine, Tally
 from richobs.core.types import Floats
 from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs_lab.rivals.base import Rival, plan_of_episodes, require_at_least
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import (
     PROCESS,
     STATES_SEEN,
     EmpiricalModel,
     Learned,
-    ask_tally,
     best_actions,
-    earned_in,
     greedy_policy,
     n_pairs,
+    play_batches,
     process_of,
-    require_states,
 )
 
 
@@ -90,26 +87,24 @@ def ucfh(
         episodes: to play.
         notify: told about rounds.
     """
-    require_states(process)
-    rounds, model, played = Rounds(engine, notify, lambda: greedy_policy(process, values)), EmpiricalModel(process), 0
+    model = EmpiricalModel(process)
+    values = optimistic_values(model, logarithm)
+
+    def size(played: int) -> int:
+        return min(max(1, model.next_batch(best_actions(values), model.visits)), episodes - played)
+
+    def take(tally: Tally, played: int) -> None:
+        nonlocal values
+        model.add(tally)
+        values = optimistic_values(model, logarithm)
 
     def words() -> str:
         tried = sum(int((v > 0).sum()) for v in model.visits)
         return f"tried {tried:,} of {n_pairs(process):,} pairs of state and action"
 
-    values = optimistic_values(model, logarithm)
-    while played < episodes:
-        n = min(max(1, model.next_batch(best_actions(values), model.visits)), episodes - played)
-        try:
-            tally = ask_tally(engine, process, values, n)
-        except EpisodeLimit:
-            return Learned(best_actions(values), values, played, False)
-        played += n
-        model.add(tally)
-        values = optimistic_values(model, logarithm)
-        rounds.add(n, earned_in(tally), words)
-    rounds.close(words())
-    return Learned(best_actions(values), values, played, True)
+    rounds = Rounds(engine, notify, lambda: greedy_policy(process, values))
+    end = play_batches(engine, process, rounds, size, lambda: values, take, words)
+    return Learned(best_actions(values), values, end.episodes, end.finished)
 
 
 @dataclass(frozen=True)
@@ -120,11 +115,10 @@ class UcfhTuning:
     """Episodes to play: the method has no stopping rule."""
 
     def __post_init__(self) -> None:
-        if self.episodes < 1:
-            raise InvalidInput(f"tuning: episodes must be at least 1; got {self.episodes}.")
+        require_at_least(1, episodes=self.episodes)
 
 
-class Ucfh(Learner):
+class Ucfh(Rival):
     """UCFH as a learner."""
 
     name = "ucfh"
@@ -145,23 +139,12 @@ class Ucfh(Learner):
         """Returns the episodes that it will play, and L."""
         episodes = self.tuning(settings).episodes
         L = log_term(process_of(problem), settings.epsilon, settings.delta)
-        lines = (
-            PlanRow("UCFH", "episodes", episodes, "episodes", "tuning"),
-            PlanRow("UCFH", "L", L, "", "log(6 / delta_1)"),
-        )
-        return ShortPlan("UCFH", episodes, lines)
+        return plan_of_episodes("UCFH", episodes, PlanRow("UCFH", "L", L, "", "log(6 / delta_1)"))
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Learns."""
         process = process_of(problem)
         L = log_term(process, settings.epsilon, settings.delta)
         learned = ucfh(engine, process, L, self.tuning(settings).episodes, notify=notify)
-        return Outcome(
-            policy=greedy_policy(process, learned.values),
-            claim="No guarantee: UCFH bounds how many of its episodes are bad, and nobody is told which.",
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.BUDGET_SPENT,
-            guaranteed=False,
-        )
+        why = "UCFH bounds how many of its episodes are bad, and nobody is told which."
+        return self.answer(greedy_policy(process, learned.values), settings, why)

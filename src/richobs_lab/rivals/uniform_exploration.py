@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from richobs import InvalidInput, Learner, Outcome, Problem, Settings, TabularProcess, Uniform
+from richobs import Outcome, Problem, Settings, TabularProcess, Uniform
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
-from richobs.core.outcome import StopReason
 from richobs.core.queries import Engine
 from richobs.core.types import Floats
-from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
+from richobs.learners.base import Promise, ShortPlan, Traits, unit_rewards
+from richobs_lab.rivals.base import Rival, plan_of_episodes, require_at_least
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import PROCESS, EmpiricalModel, counted, earned_in, greedy_policy, n_pairs, process_of
 
@@ -77,11 +77,10 @@ class UniformExplorationTuning:
     """Random episodes to play: the method has no stopping rule."""
 
     def __post_init__(self) -> None:
-        if self.episodes < 1:
-            raise InvalidInput(f"tuning: episodes must be at least 1; got {self.episodes}.")
+        require_at_least(1, episodes=self.episodes)
 
 
-class UniformExploration(Learner):
+class UniformExploration(Rival):
     """Uniform exploration as a learner."""
 
     name = "uniform-exploration"
@@ -97,9 +96,7 @@ class UniformExploration(Learner):
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes that it will play."""
-        episodes = self.tuning(settings).episodes
-        lines = (PlanRow("uniform exploration", "episodes", episodes, "episodes", "tuning"),)
-        return ShortPlan("uniform exploration", episodes, lines)
+        return plan_of_episodes("uniform exploration", self.tuning(settings).episodes)
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Learns."""
@@ -108,13 +105,5 @@ class UniformExploration(Learner):
         while looks[-1] < episodes:
             looks.append(min(episodes, looks[-1] + max(1, looks[-1] // 4)))
         (last,) = deque(explore_uniformly(engine, process, looks, notify=notify), maxlen=1)
-        return Outcome(
-            policy=greedy_policy(process, last.values),
-            claim="No guarantee: uniform exploration promises nothing about its plan.",
-            learner=self.name,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            reason=StopReason.BUDGET_SPENT,
-            guaranteed=False,
-            value_hat=last.value_hat,
-        )
+        why = "uniform exploration promises nothing about its plan."
+        return self.answer(greedy_policy(process, last.values), settings, why, value_hat=last.value_hat)
