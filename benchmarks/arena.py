@@ -200,6 +200,12 @@ def break_even(view: ArenaView) -> str:
     return markdown(["world", *(f"`{name}`" for name in RIVALS)], rows)
 
 
+def growth(view: ArenaView, name: str, family: str) -> str:
+    """Returns the exponent of one contestant on one family, with its interval."""
+    found = view.exponents.get((name, family))
+    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})" if found else words.NONE
+
+
 def tables(arena: Arena) -> str:
     """Returns the tables of the document."""
     view = ArenaView(arena)
@@ -215,12 +221,9 @@ def tables(arena: Arena) -> str:
             parts += [f"### {family}: CPU seconds of the run, and peak MiB\n", by_horizon(view, family, "CPU")]
     parts += ["### Break-even cost of an episode\n", break_even(view)]
     if view.exponents:
-        rows = (
-            [f"`{n}`", f, f"{e.value:.2f}", f"{e.low:.2f} to {e.high:.2f}"]
-            for (n, f), e in view.exponents.items()
-            if f in LOCKS
-        )
-        parts += ["### Growth: episodes as H^p\n", markdown(["learner", "worlds", "p", "95 % interval"], rows)]
+        names = dict.fromkeys(n for n, family in view.exponents if family in LOCKS)
+        rows = ([f"`{n}`", *(growth(view, n, family) for family in LOCKS)] for n in names)
+        parts += ["### Growth: episodes as H^p, with 95 % intervals\n", markdown(["learner", *LOCKS], rows)]
     for world in view.worlds:
         if world[0] not in LOCKS:
             parts += [f"### {world[0]}, H = {world[1]}\n", of_world(view, world)]
