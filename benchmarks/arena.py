@@ -149,7 +149,10 @@ def cell(met: Meeting | None, what: str) -> str:
     solved = "not solved" if math.isinf(met.solved.value) else episodes_words(met.solved)
     star = "" if met.over_time or math.isinf(met.solved.value) else "*"
     some = f" ({met.share})" if met.n_solved < len(met.runs) else ""
-    said = f", said at {episodes_words(met.said)}" if math.isfinite(met.said.value) else ""
+    said = ""
+    if math.isfinite(met.said.value):
+        same = episodes_words(met.said) == solved  # it had no policy before
+        said = ", said then" if same else f", said at {episodes_words(met.said)}"
     false = f", **{met.n_false} false**" if met.n_false else ""
     return f"{solved}{star}{some}{said}{false}"
 
