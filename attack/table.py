@@ -48,14 +48,16 @@ def table(folder: Path = RESULTS) -> str:
 
 
 def _details(name: str, found: dict[str, Any]) -> list[str]:
-    """Returns an attack's own table, where its results have one: `table` or `rows`."""
+    """Returns an attack's own table, where its results have one: `table` or `rows`; columns of zeros are named once."""
     rows = found.get("table") or found.get("rows")
     if not rows:
         return []
-    columns = list(rows[0])
+    zero = [c for c in rows[0] if all(row.get(c) == 0 for row in rows)]
+    columns = [c for c in rows[0] if c not in zero]
     head = f"| {' | '.join(columns)} |", "|".join(["", "---", *["---:"] * (len(columns) - 1), ""])
     body = [f"| {' | '.join(_number(row.get(c)) for c in columns)} |" for row in rows]
-    return ["", f"`attack.{name}`:", "", *head, *body]
+    never = f" 0 in every row: {', '.join(zero)}." if zero else ""
+    return ["", f"`attack.{name}`.{never}", "", *head, *body]
 
 
 def _number(value: Any) -> str:

@@ -5,7 +5,7 @@ Run with: python benchmarks/arena.py FOLDER [group ...]
 Every group is an arena in a folder of its own under FOLDER; what is finished there is not run again, and a group that was
 stopped goes on, also with other limits of time. The groups networks and door-key need the extras sb3 and minigrid: without
 them they are neither run nor read. At the end the runs of all groups are written to benchmarks/results/arena.json, the
-figures to docs/figures, and the tables of docs/arena.md are made anew. The group "none" runs nothing.
+figures to docs/figures, and the tables of docs/laboratory.md are made anew. The group "none" runs nothing.
 """
 
 import os
@@ -26,7 +26,7 @@ from richobs.show import words
 from richobs.show.summary import plain_console
 from richobs.show.sweep import sweep_watched
 from richobs.worlds.registry import WORLDS
-from richobs_lab.arena.contest import Arena, Contest, contestants, plan_arena, read_runs, run_arena
+from richobs_lab.arena.contest import LATE, Arena, Contest, contestants, plan_arena, read_runs, run_arena
 from richobs_lab.arena.page import (
     CPU,
     EPISODES,
@@ -42,7 +42,7 @@ from richobs_lab.arena.page import (
 ROOT = pathlib.Path(__file__).parents[1]
 STORED = ROOT / "benchmarks" / "results" / "arena.json"
 FIGURES = ROOT / "docs" / "figures"
-DOCUMENT = ROOT / "docs" / "arena.md"
+DOCUMENT = ROOT / "docs" / "laboratory.md"
 BEGIN, END = "<!-- tables: made by benchmarks/arena.py -->\n", "<!-- end of the tables -->\n"
 
 RIVALS = ("pcid", "pcid-small", "ppe", "homer")
@@ -141,17 +141,18 @@ def write(arena: Arena) -> None:
 
 
 def cell(met: Meeting | None, what: str) -> str:
-    """Returns what one contestant did on one world, in a few words: "episodes", "CPU" or "memory"."""
+    """Returns what one contestant did on one world, in a few words: "episodes", or "CPU" for CPU seconds and MiB."""
     if met is None:
         return words.NONE
     if what == "CPU":
-        return words.value(met.cpu_seconds.value)
-    if what == "memory":
-        return f"{met.memory:.0f}"
+        return f"{words.value(met.cpu_seconds.value)}, {met.memory:.0f}"
     solved = "not solved" if math.isinf(met.solved.value) else episodes_words(met.solved)
     star = "" if met.over_time or math.isinf(met.solved.value) else "*"
     some = f" ({met.share})" if met.n_solved < len(met.runs) else ""
-    said = f", said at {episodes_words(met.said)}" if math.isfinite(met.said.value) else ""
+    said = ""
+    if math.isfinite(met.said.value):
+        same = episodes_words(met.said) == solved  # it had no policy before
+        said = ", said then" if same else f", said at {episodes_words(met.said)}"
     false = f", **{met.n_false} false**" if met.n_false else ""
     return f"{solved}{star}{some}{said}{false}"
 
@@ -171,13 +172,16 @@ def by_horizon(view: ArenaView, family: str, what: str) -> str:
 
 
 def of_world(view: ArenaView, world: World) -> str:
-    """Returns the table of one world, the contestant with the fewest episodes first."""
-    head = ["learner", "seeds", "episodes", "CPU seconds", "peak MiB", "how it ended"]
+    """Returns the table of one world, the contestant with the fewest episodes first; those without time are in a line."""
+    head = ["learner", "seeds", "episodes", "CPU seconds, peak MiB", "how it ended"]
+    late = [m for m in view.of_world(world) if all(run.fate == LATE for run in m.runs)]
     rows = (
-        [f"`{m.contestant}`", f"{len(m.runs)}", *(cell(m, what) for what in ("episodes", "CPU", "memory")), m.ending]
+        [f"`{m.contestant}`", f"{len(m.runs)}", *(cell(m, what) for what in ("episodes", "CPU")), m.ending]
         for m in view.of_world(world)
+        if m not in late
     )
-    return markdown(head, rows)
+    told = ", ".join(f"`{m.contestant}` ({m.seconds})" for m in late)
+    return markdown(head, rows) + (f"\nOut of time in every run: {told}.\n" if told else "")
 
 
 def break_even(view: ArenaView) -> str:
@@ -199,6 +203,12 @@ def break_even(view: ArenaView) -> str:
     return markdown(["world", *(f"`{name}`" for name in RIVALS)], rows)
 
 
+def growth(view: ArenaView, name: str, family: str) -> str:
+    """Returns the exponent of one contestant on one family, with its interval."""
+    found = view.exponents.get((name, family))
+    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})" if found else words.NONE
+
+
 def tables(arena: Arena) -> str:
     """Returns the tables of the document."""
     view = ArenaView(arena)
@@ -211,16 +221,12 @@ def tables(arena: Arena) -> str:
     for family in LOCKS:
         if any(w[0] == family for w in view.worlds):
             parts += [f"### {family}: episodes\n", by_horizon(view, family, "episodes")]
-            parts += [f"### {family}: CPU seconds of the run\n", by_horizon(view, family, "CPU")]
-            parts += [f"### {family}: peak memory of the run in MiB\n", by_horizon(view, family, "memory")]
+            parts += [f"### {family}: CPU seconds of the run, and peak MiB\n", by_horizon(view, family, "CPU")]
     parts += ["### Break-even cost of an episode\n", break_even(view)]
     if view.exponents:
-        rows = (
-            [f"`{n}`", f, f"{e.value:.2f}", f"{e.low:.2f} to {e.high:.2f}"]
-            for (n, f), e in view.exponents.items()
-            if f in LOCKS
-        )
-        parts += ["### Growth: episodes as H^p\n", markdown(["learner", "worlds", "p", "95 % interval"], rows)]
+        names = dict.fromkeys(n for n, family in view.exponents if family in LOCKS)
+        rows = ([f"`{n}`", *(growth(view, n, family) for family in LOCKS)] for n in names)
+        parts += ["### Growth: episodes as H^p, with 95 % intervals\n", markdown(["learner", *LOCKS], rows)]
     for world in view.worlds:
         if world[0] not in LOCKS:
             parts += [f"### {world[0]}, H = {world[1]}\n", of_world(view, world)]

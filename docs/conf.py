@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import richobs
+import richobs_lab
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS / "_ext"))
@@ -20,7 +21,7 @@ os.environ.setdefault("COLUMNS", "100")
 def code_digest() -> str:
     """Returns a SHA-256 of all code that executed pages import: what was executed with other code is not shown again."""
     digest = hashlib.sha256(sys.version.encode())
-    for folder in (Path(richobs.__file__).parent, DOCS / "explanations"):
+    for folder in (Path(richobs.__file__).parent, Path(richobs_lab.__file__).parent, DOCS / "explanations"):
         for file in sorted(folder.rglob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

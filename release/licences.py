@@ -1,4 +1,4 @@
-"""Writes docs/licences.md: the licences of everything that richobs needs, read from the metadata of what is installed.
+"""Writes release/licences.md: the licences of everything that richobs needs, read from the metadata of what is installed.
 
     python -m release.licences
 
@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from richobs.cli.doctor import PACKAGE, extra_requirements, requirements
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "licences.md"
+PAGE = ROOT / "release" / "licences.md"
 GPL = re.compile(r"GPL|General Public Licen[cs]e", re.IGNORECASE)
 LESSER = re.compile(
     r"LGPL\S*|(GNU )?Lesser General Public Licen[cs]e|GNU Library or Lesser General Public License[^,]*", re.IGNORECASE

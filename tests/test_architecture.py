@@ -17,7 +17,7 @@ SOURCE = Path(richobs.__file__).parent
 LABORATORY = SOURCE.parent / "richobs_lab"
 
 ROOT = Path(__file__).parents[1]
-GUIDES = ("README.md", "docs/your-own-problem.md", "docs/adding-a-world.md", "docs/reading-the-report.md")
+GUIDES = ("README.md", "docs/your-own-problem.md")
 
 # A room may import from its own files and from rooms before it; the one list of rooms is in docs/architecture.md.
 ROOMS = re.findall(r"^\d+\. `(\w+)`: ", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)

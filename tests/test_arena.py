@@ -494,14 +494,14 @@ def test_the_stored_results_hold_what_the_document_says():
     stored = Arena.read(ROOT / "benchmarks/results/arena.json")
     assert {"betting", "certified", "pcid", "ppe", "homer", "latent-q"} <= {run.contestant for run in stored.runs}
     assert not any(run.is_false for run in stored.runs if run.contestant in ("betting", "certified"))
-    view, document = ArenaView(stored), (ROOT / "docs/arena.md").read_text()
+    view, document = ArenaView(stored), (ROOT / "docs/laboratory.md").read_text()
     short = view.meetings["betting", ("lock-bernoulli", 5)]
     assert f"| `betting` | {round(short.solved.value)}, said at {round(short.said.value)} |" in document
     assert f"{len(stored.runs):,} runs in all." in document
 
 
 def test_rivals_need_as_many_episodes_as_was_published():
-    document = (ROOT / "docs/arena.md").read_text()
+    document = (ROOT / "docs/laboratory.md").read_text()
     rows = json.loads((ROOT / "benchmarks/results/published.json").read_text())["rows"]
     assert {row["learner"] for row in rows} == {"pcid", "latent-q", "ppe"}
     for row in rows:

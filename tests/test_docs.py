@@ -37,7 +37,7 @@ def assert_prints(code, printed):
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "docs/paper-notes.md", "docs/reference/at-a-glance.md", "docs/reference/worlds.md", "docs/rivals.md"],
+    ["README.md", "docs/laboratory.md", "docs/paper-notes.md", "docs/reference/problems.md"],
 )
 def test_examples_run(document, capsys):
     examples = python_of(document)
@@ -99,7 +99,7 @@ def test_ci_runs_the_readmes_test_command():
 
 
 def test_the_reference_lists_every_world():
-    table = (ROOT / "docs/reference/worlds.md").read_text().partition("| id |")[2].partition("`richobs worlds`")[0]
+    table = (ROOT / "docs/reference/problems.md").read_text().partition("| id |")[2].partition("`richobs worlds`")[0]
     assert set(re.findall(r"`([a-z-]+)`", table)) == set(WORLDS)
 
 

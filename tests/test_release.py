@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 CITATION = (ROOT / "CITATION.cff").read_text()
-PAGE = (ROOT / "docs/licences.md").read_text()
+PAGE = (ROOT / "release/licences.md").read_text()
 
 
 def tables_of(page):

@@ -20,8 +20,8 @@ LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".sh": "bash", "
 TEXTS = {*LANGUAGES, ".txt", ""}
 PAGES = {  # files that have a page of their own, written for readers of the site
     "README.md": "index",
-    "CHANGELOG.md": "reference/changelog",
-    "CONTRIBUTING.md": "reference/contributing",
+    "CHANGELOG.md": "project",
+    "CONTRIBUTING.md": "project",
 }
 
 

@@ -54,7 +54,7 @@ def _skeleton():
 
 @pytest.fixture(autouse=True)
 def corridor(monkeypatch):
-    """The skeleton, registered as docs/adding-a-world.md says."""
+    """The skeleton, registered as docs/your-own-problem.md says."""
     spec, module = _skeleton()
     monkeypatch.setitem(sys.modules, SKELETON, module)
     spec.loader.exec_module(module)

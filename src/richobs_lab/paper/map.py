@@ -55,10 +55,10 @@ What was found wrong or loose is in [Notes on the paper](paper-notes.md).
 """
 READINGS = """## Readings
 
-Readings of the algorithm are in [Running the paper](running-the-paper.md). Readings of the model: levels count from
-0; functions and policies see (level, x), so Assumption 1 compares states of one level only, and a process whose
-states recur is layered once time is part of the state (`TabularProcess.from_flat` does that, and `check_assumptions`
-says which states recurred). States that no action sequence reaches are left out of every check.
+Readings of the algorithm are in [LSVEE](explanations/lsvee.md#readings-of-the-paper). Readings of the model: levels
+count from 0; functions and policies see (level, x), so Assumption 1 compares states of one level only, and a process
+whose states recur is layered once time is part of the state (`TabularProcess.from_flat` does that, and
+`check_assumptions` says which states recurred). States that no action sequence reaches are left out of every check.
 """
 
 
