@@ -59,14 +59,12 @@ def measured() -> dict[str, int]:
 
 
 def lines_of_code(file: Path) -> int:
-    """Returns how many lines of a file hold code: no blanks, comments or docstrings."""
+    """Returns how many lines of a file hold code: no blanks, comments or docstrings, also those of fields."""
     text = file.read_text(encoding="utf-8")
     documented: set[int] = set()
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
-            node
-        ):
-            documented |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            documented |= set(range(node.lineno, (node.end_lineno or 0) + 1))
     with file.open("rb") as stream:
         tokens = [
             token for token in tokenize.tokenize(stream.readline) if token.type not in (*SILENT, tokenize.ENCODING)

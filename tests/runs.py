@@ -6,13 +6,12 @@ import math
 import tempfile
 from pathlib import Path
 
-from richobs.runs.planning import plan
-
 from richobs.core.events import Progress
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated
+from richobs.learning import plan
 from richobs.runs.certificate import certify
 from richobs.runs.session import run as learn
 from richobs.runs.store import StoredRun, keep_verification

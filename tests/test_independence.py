@@ -5,10 +5,10 @@ import itertools
 
 import numpy as np
 import pytest
-from richobs.classes.constants import Constants
 
 import richobs
 from richobs.classes.dynamics import Model
+from richobs.classes.tables import Constants
 from richobs.core.environment import Environment, Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.policies import Policy, Uniform

@@ -222,7 +222,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "rates for contextual bandits and tabular MDPs",
         817,
         r"\tilde{O}\left( \frac{K^2}{\epsilon^3} \log(N / \delta) \log(1 / \delta) \right)",
-        ("richobs.runs.planning.plan",),
+        ("richobs.learning.plan",),
         (
             "test_certificate.py::TestPlan::test_rates_by_hand",
             "statements/test_special_cases.py::test_every_check_holds",
