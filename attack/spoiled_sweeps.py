@@ -46,7 +46,7 @@ class Here(Executor):
 
 
 def _sweep(folder: Path) -> object:
-    done = richobs.sweep(SMALL, out=folder, seeds="0:2", executor=Here(), **FAST)
+    done = richobs.sweep(SMALL, out=folder, seeds="0:2", workers=Here(), **FAST)
     for result in done.results.values():
         if result.state == "failed":  # a row with its sentence: what is stored of this run was spoiled
             raise richobs.RichObsError(result.message)

@@ -213,8 +213,7 @@ def learned(case: Case, place: Path) -> int:
             delta=0.2,
             max_episodes=300,
             timeout=TIMEOUT if (place / "armed").exists() and "hangs, and" not in case.fault else None,
-            workers=2 if case.where in (IN_PROCESSES, IN_THREADS) else 1,
-            executor=given,
+            workers=given or (2 if case.where in (IN_PROCESSES, IN_THREADS) else 1),
             out=place / "run",
             progress=False,
         )

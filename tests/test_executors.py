@@ -339,9 +339,8 @@ class TestSameBytes:
     def test_an_environment_of_your_own(self, tmp_path, processes, threads):
         whole = richobs.learn(Own(), FUNCTIONS, **ASKED, out=tmp_path / "one")
         for name, given in (
-            ("two", {"executor": threads}),
-            ("three", {"executor": processes}),
-            ("four", {"workers": 3, "executor": processes}),
+            ("two", {"workers": threads}),
+            ("three", {"workers": processes}),
         ):
             outcome = richobs.learn(Own(), FUNCTIONS, **ASKED, **given, out=tmp_path / name)
             assert outcome.trace == whole.trace
@@ -379,7 +378,7 @@ class TestSameBytes:
         doubled = [TableLevel(2 * np.array(tables), value_range=(0.0, 2.0)) for tables in (ROOTS, ENDS)]
         functions = Layered(doubled)
         asked = {**ASKED, "learner": "certified", "epsilon": 0.6, "max_episodes": 3_000}
-        one, two = (richobs.learn(Doubled(), functions, **asked, executor=pool) for pool in (None, threads))
+        one, two = (richobs.learn(Doubled(), functions, **asked, workers=pool) for pool in (1, threads))
         assert one.trace == two.trace
         assert one.claims == two.claims
         assert threads.tasks > 16
@@ -414,8 +413,8 @@ class TestSameBytes:
             )
             pool, close = client.get_executor(), client.close
         try:
-            for name, executor in (("one", None), ("two", pool)):
-                richobs.learn(Own(), FUNCTIONS, **ASKED, executor=executor, out=tmp_path / name)
+            for name, executor in (("one", 1), ("two", pool)):
+                richobs.learn(Own(), FUNCTIONS, **ASKED, workers=executor, out=tmp_path / name)
             assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
         finally:
             close()
@@ -476,7 +475,7 @@ class TestWhatMayBeSent:
     def test_an_environment_that_hides_randomness_is_refused(self, kind, threads):
         """Copies in several workers would all play the same episodes, and a claim would count them as independent."""
         with pytest.raises(Rejected, match="copies of it do not play the same episodes with the same generator"):
-            richobs.learn(kind(), FUNCTIONS, **ASKED, executor=threads)
+            richobs.learn(kind(), FUNCTIONS, **ASKED, workers=threads)
 
     def test_it_is_refused_at_the_first_request_that_is_shared(self, threads):
         env = Calls(OwnGenerator(), workers=Workers(1, threads))
@@ -557,7 +556,7 @@ class TestWhatMayBeSent:
         """A run of 24 episodes with four workers once played 156."""
         for most in (24, 300):
             InThreads.episodes = 0
-            outcome = richobs.learn(InThreads(), FUNCTIONS, **{**ASKED, "max_episodes": most}, executor=threads)
+            outcome = richobs.learn(InThreads(), FUNCTIONS, **{**ASKED, "max_episodes": most}, workers=threads)
             assert InThreads.episodes == outcome.ledger.played == outcome.episodes + outcome.ledger.checks
             assert 0 < outcome.ledger.checks <= outcome.episodes / 10
             assert f" episodes, and {outcome.ledger.checks} played again to compare workers" in str(outcome)
@@ -568,7 +567,7 @@ class TestWhatMayBeSent:
         env.play(Uniform(2), 32, np.random.default_rng(0))
         monkeypatch.setitem(SETTINGS, "pays", 0.2)
         with pytest.raises(WorkerFailed, match="plays other episodes than the one in this process"):
-            richobs.learn(Configured(), FUNCTIONS, **ASKED, executor=processes)
+            richobs.learn(Configured(), FUNCTIONS, **ASKED, workers=processes)
 
     def test_so_is_one_whose_settings_show_only_under_the_policy_that_is_played(self, monkeypatch, processes):
         env = Calls(PaysBehindALock(), workers=Workers(2, processes))
@@ -588,7 +587,7 @@ class TestWhatMayBeSent:
 
     def test_one_that_is_not_declared_stays_and_says_so_once(self, threads, caplog):
         one = richobs.learn(Undeclared(), FUNCTIONS, **ASKED)
-        two = richobs.learn(Undeclared(), FUNCTIONS, **ASKED, executor=threads)
+        two = richobs.learn(Undeclared(), FUNCTIONS, **ASKED, workers=threads)
         assert one.trace == two.trace
         assert threads.tasks == 0
         assert [r.message for r in caplog.records] == [
@@ -605,7 +604,7 @@ class TestWhatMayBeSent:
     def test_neither_is_one_that_cannot_be_pickled(self, threads, caplog):
         env = Own()
         env.line = threading.Lock()
-        one, two = (richobs.learn(env, FUNCTIONS, **ASKED, executor=pool) for pool in (None, threads))
+        one, two = (richobs.learn(env, FUNCTIONS, **ASKED, workers=pool) for pool in (1, threads))
         assert one.trace == two.trace
         assert threads.tasks == 0
         assert "Own cannot be copied (TypeError: cannot pickle '_thread.lock' object), so it is played" in caplog.text
@@ -651,7 +650,11 @@ class TestWhatMayBeSent:
             richobs.Declared(**change)
 
     def test_what_is_no_executor(self):
-        with pytest.raises(InvalidInput, match=r"executor must be a concurrent\.futures\.Executor.*; got int"):
+        with pytest.raises(InvalidInput, match="workers must be a whole number"):
+            richobs.learn(Own(), FUNCTIONS, **ASKED, workers="three")
+        with pytest.raises(
+            InvalidInput, match=r"learn\(\) has no argument 'executor'.*an executor is given as `workers`"
+        ):
             richobs.learn(Own(), FUNCTIONS, **ASKED, executor=3)
 
     def test_tasks_are_small_however_large_the_class(self):

@@ -24,7 +24,14 @@ from richobs.learners.lsvee.consensus import consensus
 from richobs.learners.lsvee.elimination import td_risk
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 
-learn = partial(richobs.learn, learner="lsvee")
+
+def learn(env, functions=None, *, process=None, **asked):
+    """LSVEE on a problem, or on an environment with its class and, where that is written down, its process."""
+    if process is not None:
+        env, functions = richobs.Problem(env, functions, process), None
+    return richobs.learn(env, functions, **{"learner": "lsvee", **asked})
+
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -534,7 +541,7 @@ class TestRequests:
         small = Layered([TableLevel(t[None]) for t in problem.process.q_tables])
         assert learn(problem, small).log_size == 0
         with pytest.raises(InvalidInput, match="the process has 5 levels and 3 actions; the environment has 2 and 3"):
-            learn(problem, process=richobs.make("mdp/5").process)
+            learn(dataclasses.replace(problem, process=richobs.make("mdp/5").process))
 
     @pytest.mark.parametrize("wrong", [{"epsilon": "0.1"}, {"n_states": 2.5}, {"n_states": "3"}, {"epsilon": 1e-12}])
     def test_numbers_of_the_wrong_kind(self, wrong):

@@ -220,7 +220,7 @@ def test_a_run_on_a_cluster_that_loses_a_node_and_gains_another_gives_the_same_b
         wait_until(lambda: executor._max_workers == 2)
         env = Logged(log, 0.1)
         task = threading.Thread(
-            target=lambda: found.append(richobs.learn(env, FUNCTIONS, out=there, executor=executor, **asked))
+            target=lambda: found.append(richobs.learn(env, FUNCTIONS, out=there, workers=executor, **asked))
         )
         task.start()
         wait_until(lambda: lines(log) >= 8)

@@ -284,7 +284,7 @@ def test_the_command_line_runs_a_sweep(tmp_path, monkeypatch, capsys):
 
 
 def test_python_runs_a_sweep(tmp_path):
-    done = sweeping.sweep("lock/2", out=tmp_path, seeds="0:2", epsilon=0.3, executor=Here(), progress=False)
+    done = sweeping.sweep("lock/2", out=tmp_path, seeds="0:2", epsilon=0.3, workers=Here(), progress=False)
     assert [cell.settings.seed for cell in done.cells] == [0, 1]
     assert (tmp_path / "seed=1" / "report.html").exists()
 
@@ -462,7 +462,6 @@ class TestCounts:
         ({"seeds": [0.5]}, "a seed must be a whole number"),
         ({"workers": "x"}, "workers must be a whole number"),
         ({"workers": 0}, "workers must be a whole number, at least 1"),
-        ({"executor": "x"}, r"executor must be a concurrent.futures.Executor"),
         ({"max_runs": None}, "max_runs must be a whole number"),
     ],
 )
@@ -473,7 +472,7 @@ def test_what_is_no_sweep_is_refused_in_a_sentence(tmp_path, given, said):
 
 def test_arrays_of_values_and_seeds_are_lists(tmp_path):
     done = sweeping.sweep(
-        "lock/2", out=tmp_path, seeds=np.arange(1), epsilon=np.array([0.3, 0.4]), executor=Here(), progress=False
+        "lock/2", out=tmp_path, seeds=np.arange(1), epsilon=np.array([0.3, 0.4]), workers=Here(), progress=False
     )
     assert [cell.run for cell in done.cells] == ["epsilon=0.3,seed=0", "epsilon=0.4,seed=0"]
 

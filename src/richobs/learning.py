@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from richobs.core.environment import Environment, Episodes
 from richobs.core.errors import InvalidInput, WorkerFailed
@@ -12,7 +12,6 @@ from richobs.core.events import Callback, Progress
 from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem, as_problem
-from richobs.core.process import TabularProcess
 from richobs.core.recorded import joined_episodes
 from richobs.core.settings import Settings, write_tuning
 from richobs.learners.lsvee import Lsvee, PaperConstants, SamplePlan
@@ -29,21 +28,14 @@ def learn(
     delta: float = 0.05,
     learner: str | None = None,
     assume: Literal["values", "model"] | None = None,
-    tuning: Any = None,
-    n_states: int | None = None,
     seed: int = 0,
-    engine: str = "auto",
     max_episodes: int | None = None,
-    threshold: float | None = None,
-    workers: int = 1,
-    executor: Executor | None = None,
-    timeout: float | None = None,
-    device: str | None = None,
-    process: TabularProcess | None = None,
+    workers: int | Executor = 1,
     episodes: Episodes | Sequence[Episodes] | None = None,
     callback: Callback | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    **settings: Any,
 ) -> Outcome:
     """Learns a policy that is epsilon-optimal with probability at least 1 - delta (docs/betting.md).
 
@@ -59,26 +51,15 @@ def learn(
             assumption, is the default: Q* of the real system is among the models' Q functions. "model" means that the real
             system is one of the models; then likelihoods eliminate models and plans certify the policy, which takes far
             fewer episodes. It chooses the learner "models".
-        tuning: numbers of the learner's own: its Tuning, a dictionary, or a list of "name=value".
-        n_states: bound M on the latent states per level; only LSVEE as printed needs it.
         seed: of every draw; the same seed gives the same result. Where the class was chosen by means of a run, choose
             another seed: the same one would draw the same episodes, which are not fresh evidence.
-        engine: "counted" draws episodes as counts from `process`, "stream" plays `env`; "auto" counts where the learner
-            prefers that and the process is written down.
         max_episodes: no more are played. Some learners then return what they can claim, others raise `EpisodeLimit`; with
             `out`, a later call that allows more goes on from there.
-        threshold: stop as soon as a policy is certified to be worth this, or no policy can be; `outcome.reason` says which.
-        workers: how many share the episodes; they do not change the result. An environment of your own is shared by so many
-            processes where it declares `replayable` (or by threads, where it also declares `releases_gil`),
-            and stays in this process where it does not. A built-in world is shared by threads.
-        executor: any `concurrent.futures.Executor` that shares the episodes instead: a standard pool, loky, Dask's
-            `client.get_executor()`, `richobs.ray.RayExecutor`. It does not change the result, and is not shut down.
-        timeout: seconds that one call of your environment may take; one that takes longer ends the run with `CallTooLong`.
-            Processes started here are ended then. A call in this process is stopped where Python code runs in the main
-            thread; see docs/scale.md.
-        device: where functions are evaluated, with PyTorch in float64: "cuda", "cuda:1", or "cpu" for the same code without
-            a GPU. None means NumPy. It pays for large classes (docs/scale.md).
-        process: the process written down, for the counted engine.
+        workers: how many share the episodes, or who: any `concurrent.futures.Executor`, such as a standard pool, loky,
+            Dask's `client.get_executor()` or `richobs.ray.RayExecutor`, which is not shut down. They do not change the
+            result. An environment of your own is shared by so many processes where it declares `replayable=True` (or by
+            threads, where it also declares `releases_gil=True`), and stays in this process where it does not. A built-in
+            world is shared by threads.
         episodes: episodes that were played before, by any policies, as `play` returns them: free evidence for elimination.
             They must be whole, of this environment, and not selected by what came of them; the claim says so. New episodes
             are drawn from `seed` and a digest of the recorded ones, so a run with the same seed may have recorded them.
@@ -86,6 +67,8 @@ def learn(
         out: a folder to keep the run in. A run that was killed or interrupted there goes on where it stopped, to the same
             result as if it had not been, and no episode whose result was stored is played again.
         progress: show the run as it goes; by default in a terminal or a notebook.
+        **settings: further fields of `richobs.Settings`: `tuning` (numbers of the learner's own: its Tuning, a dictionary,
+            or a list of "name=value"), `threshold`, `timeout`, `device`, `engine`, `n_states`.
 
     Raises:
         BrokenPromise: the data contradict an assumption.
@@ -105,22 +88,18 @@ def learn(
         )
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function that takes a Progress; got {callback!r}.")
-    problem = as_problem(env, functions, process=process)
+    problem = as_problem(env, functions)
     if episodes is not None:
         problem = dataclasses.replace(problem, recorded=joined_episodes(episodes))
-    settings = Settings(
+    executor = cast("Executor", workers) if hasattr(workers, "submit") else None
+    asked = _settings(
+        **settings,
         epsilon=epsilon,
         delta=delta,
         learner=name,
-        engine=engine,
         seed=seed,
-        n_states=n_states,
         max_episodes=max_episodes,
-        threshold=threshold,
-        workers=workers,
-        timeout=timeout,
-        device=device,
-        tuning=write_tuning(tuning),
+        workers=workers if executor is None else 1,
     )
     shown = is_interactive() if progress is None else progress
     with watched(problem.name, problem.functions.log_size, max_episodes, quiet=not shown) as watch:
@@ -131,15 +110,33 @@ def learn(
                 callback(step)
 
         try:
-            return run(problem, settings, callback=listen, out=out, executor=executor)
+            return run(problem, asked, callback=listen, out=out, executor=executor)
         except KeyboardInterrupt as stopped:
             if out is not None:
                 stopped.add_note(f"What was drawn is kept in {os.fspath(out)}; the same call goes on from there.")
-            if workers > 1 or executor is not None:  # how this process waited for others is of no use to the reader
+            if (
+                asked.workers > 1 or executor is not None
+            ):  # how this process waited for others is of no use to the reader
                 raise stopped.with_traceback(None) from None
             raise
         except WorkerFailed as lost:  # its cause is what the reader needs
             raise lost.with_traceback(None) from lost.__cause__
+
+
+def _settings(tuning: Any = None, **given: Any) -> Settings:
+    """Returns the settings of a run.
+
+    Raises:
+        InvalidInput: there is no such setting.
+    """
+    known = [field.name for field in dataclasses.fields(Settings)]
+    if unknown := [name for name in given if name not in known]:
+        raise InvalidInput(
+            f"learn() has no argument {unknown[0]!r}, and there is no such setting. Settings are {', '.join(known)}. "
+            "What belongs to the problem, such as `process`, is an argument of richobs.Problem; an executor is given as "
+            "`workers`."
+        )
+    return Settings(tuning=write_tuning(tuning), **given)
 
 
 def plan(

@@ -22,8 +22,7 @@ def sweep(
     *,
     out: str | os.PathLike[str],
     seeds: Iterable[int] | str = range(10),
-    workers: int | None = None,
-    executor: Executor | None = None,
+    workers: int | Executor | None = None,
     progress: bool | None = None,
     max_runs: int = MAX_RUNS,
     **varied: Any,
@@ -37,8 +36,8 @@ def sweep(
         world: an id, such as `lock` or `lock/5,noise_bits=4`.
         out: the sweep's folder; it gets `sweep.json`, `results.jsonl`, `sweep.html` and a folder for each run.
         seeds: of the runs, as numbers or as text such as "0:20".
-        workers: processes, one run each at a time; by default as many as there are CPUs.
-        executor: any `concurrent.futures.Executor` that does the runs instead, for instance `richobs.ray.RayExecutor`.
+        workers: processes, one run each at a time, by default as many as there are CPUs; or any
+            `concurrent.futures.Executor` that does the runs, for instance `richobs.ray.RayExecutor`.
         progress: show how far it is; by default in a terminal or a notebook.
         max_runs: more runs are refused before they are listed; it may be raised to 100,000.
         **varied: a value, or a list of values, for each setting of a run (`epsilon=[0.1, 0.05]`, `learner="lsvee"`) and each
@@ -52,7 +51,8 @@ def sweep(
     cells = plan_cells(world, chosen, {name: _as_list(values) for name, values in varied.items()}, max_runs=max_runs)
     shown = is_interactive() if progress is None else progress
     with sweep_watched(world, quiet=not shown) as watch:
-        return sweep_cells(cells, place, workers=workers, executor=executor, watch=watch)
+        who = {"executor": workers} if hasattr(workers, "submit") else {"workers": workers}
+        return sweep_cells(cells, place, **who, watch=watch)
 
 
 def sweep_cells(cells: Sequence[Cell], out: str | os.PathLike[str], **options: Any) -> Sweep:

@@ -228,15 +228,12 @@ class Problem:
         )
 
 
-def as_problem(
-    given: Environment | Problem, functions: FunctionClass | None = None, *, process: TabularProcess | None = None
-) -> Problem:
+def as_problem(given: Environment | Problem, functions: FunctionClass | None = None) -> Problem:
     """Returns the problem that a caller means: one that was given, changed by what else was given, or a new one.
 
     Args:
         given: a problem, or an environment.
         functions: the class F; needed with an environment, replaces a problem's own.
-        process: the process written down; replaces a problem's own.
     """
     if not isinstance(given, Problem):
         if functions is None:
@@ -244,14 +241,14 @@ def as_problem(
                 f"a {type(given).__name__} arrived without a function class: give (env, functions), or a richobs.Problem "
                 "such as richobs.make returns."
             )
-        return Problem(given, functions, process)
-    if functions is None and process is None:
+        return Problem(given, functions)
+    if functions is None:
         return given
-    # Another class or process makes another problem: no id describes it, and Q* has no known place in the class.
+    # Another class makes another problem: no id describes it, and Q* has no known place in the class.
     return Problem(
         given.env,
-        given.functions if functions is None else functions,
-        given.process if process is None else process,
+        functions,
+        given.process,
         given.n_states,
         recorded=given.recorded,
     )
