@@ -25,7 +25,6 @@ WORLDS = Registry(  # world -> the module that defines it
         "mdp": "richobs.worlds.mdp",
         "deep-sea": "richobs.worlds.deep_sea",
         "lock": "richobs.worlds.lock",
-        "random": "richobs.worlds.random",
         "frozen-lake": "richobs.worlds.frozen_lake",
     },
 )
