@@ -97,7 +97,7 @@ class Event(ABC):
 
     @property
     def threshold(self) -> float:
-        """What it was compared with; NaN where nothing was."""
+        """The number that the statistic was compared with; NaN where there was none."""
         return float(getattr(self, self.threshold_field)) if self.threshold_field else math.nan
 
     @property

@@ -92,7 +92,7 @@ class Spec:
 
     @property
     def expects(self) -> bool:
-        """Whether workers compute something before they do a task."""
+        """Whether a worker must show, before its first task, that it computes the same as the parent."""
         return self._expected is not None
 
     def _seal(self, expected: "tuple[Check, dict[str, str]] | None") -> None:

@@ -292,7 +292,7 @@ def checked_environment(env: Environment) -> Environment:
 
 
 def _require(what: str, thing: object, names: tuple[str, ...]) -> None:
-    """Refuses something that lacks what is asked of it."""
+    """Raises `InvalidInput` where an object lacks one of the attributes in `names`."""
     missing = [name for name in names if not hasattr(thing, name)]
     if missing:
         raise InvalidInput(

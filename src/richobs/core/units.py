@@ -307,7 +307,7 @@ class UnitsChosen(Event):
 
     @property
     def sentence(self) -> str:
-        """What it means for somebody who watches."""
+        """The event in a sentence."""
         words = Units(1, self.shift, self.scale).words
         return (
             f"this learner sees rewards {words}; numbers of its tests are {LABEL}, all bounds in those of the rewards"

@@ -55,5 +55,5 @@ class HandedOver(Event):
 
     @property
     def sentence(self) -> str:
-        """What it means for somebody who waits."""
+        """The event in a sentence."""
         return f"{self.to} takes over after {self.spent:,} episodes without an end"

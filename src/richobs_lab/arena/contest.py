@@ -170,7 +170,7 @@ def contestants() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Arena:
-    """Who met whom and what came of it."""
+    """The runs of an arena: which learner played which world, and how each run ended."""
 
     epsilon: float
     delta: float

@@ -124,7 +124,7 @@ class StageDoubled(Event):
 
     @property
     def sentence(self) -> str:
-        """What it means for somebody who waits."""
+        """The event in a sentence."""
         return (
             f"batches of up to {self.largest:,} episodes from here on, because those of {self.batch:,} told no survivors "
             "apart"

@@ -165,7 +165,7 @@ class Fit(NamedTuple):
 
 
 class Largest(NamedTuple):
-    """At least the largest sum over levels of something that survivors' members contribute, with who attains it."""
+    """Upper bounds on a sum over levels, largest over the surviving functions, and the functions that attain them."""
 
     total: Floats  # [A]
     parts: Mapping[int, Floats]  # per level [A]
