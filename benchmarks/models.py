@@ -29,8 +29,8 @@ from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
 from richobs.engines import StreamEngine
 from richobs.learners.models.search import ModelSearch, Tuning, run
-from richobs.worlds.frozen_lake import N_ACTIONS, Config, Lakes, candidate_lakes, neighbours
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.worlds.frozen_lake import N_ACTIONS, Config, Lakes, candidate_lakes, neighbours
 from richobs_lab.worlds.model_environment import model_problem
 
 HORIZON = 30

@@ -10,7 +10,7 @@ import numpy as np
 
 import pictures
 import richobs
-from richobs.worlds.frozen_lake import MAPS, neighbours
+from richobs_lab.worlds.frozen_lake import MAPS, neighbours
 
 HORIZON = 10
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import pictures
 import richobs
-from richobs.worlds.frozen_lake import MAPS, Config, candidate_lakes, neighbours
+from richobs_lab.worlds.frozen_lake import MAPS, Config, candidate_lakes, neighbours
 
 HORIZON = 30
 TURNS = (-1, 0, 1)  # a move goes to the left of its direction, in it, or to the right of it

@@ -28,7 +28,7 @@ LAKE = "gym:FrozenLake-v1?horizon=8&reward_range=0,1&functions=lake_classes:few&
 CLASSES = """
 import numpy as np
 import richobs
-from richobs.worlds.frozen_lake import Config, candidate_lakes, q_functions
+from richobs_lab.worlds.frozen_lake import Config, candidate_lakes, q_functions
 
 def few(env):
     lakes, _ = candidate_lakes(Config(horizon=env.horizon, n_maps=8, slip=0.0), np.random.default_rng(0))

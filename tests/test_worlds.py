@@ -15,11 +15,11 @@ from richobs.core.errors import AssumptionViolated, InvalidInput, InvalidPath, U
 from richobs.core.policies import Greedy, OpenLoop, Switch, Uniform
 from richobs.core.randomness import keyed_generator
 from richobs.worlds import TabularWorld, WorldEnvironment, configure, make
-from richobs.worlds.frozen_lake import MAPS, candidate_lakes, has_way, process_of, q_functions
-from richobs.worlds.frozen_lake import Config as LakeConfig
 from richobs.worlds.gymnasium_out import register_all
 from richobs.worlds.registry import full_id
 from richobs_lab.worlds.diabolical import hadamard
+from richobs_lab.worlds.frozen_lake import MAPS, candidate_lakes, has_way, process_of, q_functions
+from richobs_lab.worlds.frozen_lake import Config as LakeConfig
 from richobs_lab.worlds.lower_bound import AllPaths, Config, HistoryPredictor, member, policies, predictors
 
 register_all()

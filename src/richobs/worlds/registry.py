@@ -23,9 +23,7 @@ WORLDS = Registry(  # world -> the module that defines it
     {
         "bandit": "richobs.worlds.bandit",
         "mdp": "richobs.worlds.mdp",
-        "deep-sea": "richobs.worlds.deep_sea",
         "lock": "richobs.worlds.lock",
-        "frozen-lake": "richobs.worlds.frozen_lake",
     },
 )
 

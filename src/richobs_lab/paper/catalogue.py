@@ -127,7 +127,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "contextual bandits (H = 1) and small-state MDPs (X = S)",
         482,
         "",
-        ("richobs.worlds.bandit", "richobs.worlds.mdp", "richobs.worlds.deep_sea"),
+        ("richobs.worlds.bandit", "richobs.worlds.mdp", "richobs_lab.worlds.deep_sea"),
         (
             "test_worlds.py::TestTheOthers::test_bandit_has_one_level_and_one_state",
             "test_worlds.py::TestTheOthers::test_mdp_shows_its_states",
