@@ -545,8 +545,8 @@ class TestEasyProblems:
     def test_a_right_candidate_is_not_given_up_for_noise(self, epsilon, most):
         process = bandit(Rewards.bernoulli([[[0.5, 0.2]]]))
         functions = Layered([TableLevel([[[0.5, 0.2]]])])
-        asked = {"epsilon": epsilon, "engine": "counted", "process": process}
-        outcome = learn(world(process), functions, **asked)
+        problem = richobs.Problem(world(process), functions, process)
+        outcome = learn(problem, epsilon=epsilon, engine="counted")
         assert outcome.reason is StopReason.CERTIFIED
         assert outcome.episodes < most
         assert outcome.lower <= 0.5 <= outcome.upper
