@@ -21,7 +21,6 @@ from richobs.core.randomness import keyed_generator
 from richobs.engines import Calls
 from richobs.runs.store import StoredRun
 from richobs.show import write_report
-from richobs.worlds import frozen_lake
 from richobs.worlds.gymnasium_in import (
     GymnasiumSpec,
     environment_from_spec,
@@ -29,6 +28,7 @@ from richobs.worlds.gymnasium_in import (
     looks_deterministic,
     problem_from_spec,
 )
+from richobs_lab.worlds import frozen_lake
 
 GUIDE = Path(__file__).parents[1] / "docs/gymnasium.md"
 TAXI = "Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3"
