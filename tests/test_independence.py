@@ -312,3 +312,39 @@ def test_nothing_changes_in_a_world_where_nothing_is_noticed(world: str, monkeyp
     unwatched = richobs.learn(richobs.make(world), epsilon=0.2)
     assert watched.trace == unwatched.trace
     assert (watched.claim, watched.claims) == (unwatched.claim, unwatched.claims)
+
+
+def test_a_text_has_one_number_however_long_the_others_are() -> None:
+    alone, beside = observation_numbers(np.array(["a"])), observation_numbers(np.array(["a", "corridor"]))
+    assert alone[0] == beside[0] != beside[1]
+    rows = np.array([["a", 1], ["b", 2]], dtype=object)
+    assert observation_numbers(rows[:1])[0] == observation_numbers(rows)[0]
+
+
+class ChangesLater(OneDrawPerEpisode):
+    """What is seen has another law from some call on."""
+
+    def __init__(self, calls: int):
+        self.left = calls
+
+    def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
+        self.left -= 1
+        x = (rng.random(n) < (0.5 if self.left >= 0 else 0.99)).astype(np.int64)
+        return Episodes([x], [policy.actions(0, x, rng)], [rng.integers(2, size=n).astype(float)])
+
+
+def test_a_run_that_was_stopped_stays_stopped_in_its_folder(tmp_path) -> None:
+    """OLIVE asks for counts, so what its watch saw is not in the log; a watch that begins anew would see one law."""
+    functions = richobs.Listed([Constants([[0.5, 0.5], [0.1, 0.1]])])
+    asked = {"learner": "olive", "n_states": 1, "epsilon": 0.4, "out": tmp_path, "progress": False}
+    with pytest.raises(BrokenPromise, match="first observations changed"):
+        richobs.learn(ChangesLater(40), functions, **asked)
+    with pytest.raises(BrokenPromise, match=r"first observations changed.*was stopped for this: start anew"):
+        richobs.learn(ChangesLater(0), functions, **asked)
+    assert not (tmp_path / "certificate.json").exists()
+
+
+def test_a_learner_that_does_not_look_at_its_episodes_is_watched() -> None:
+    problem = richobs.make("random/2", seed=2)
+    with pytest.raises(BrokenPromise, match="`play` must take all randomness from the generator"):
+        richobs.learn(Strange(problem, "repeats"), problem.functions, learner="trajectory-trees", max_episodes=50_000)

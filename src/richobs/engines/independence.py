@@ -33,6 +33,7 @@ from richobs.stats.bets import death
 from richobs.stats.shares import Series, Share
 
 FALSE_ALARM = 1e-3  # probability that a run is stopped though its episodes are independent and of one law
+NOTICED = "Every claim needs independent episodes of one law"  # in every message; a folder stopped with it stays so
 TILTS = (-1.8, -0.9, 0.0, 0.9, 1.8)  # bets on a rank p are 1 + tilt (p - 1/2)
 LIKE = (
     1.0,
@@ -246,7 +247,7 @@ class Watch:
 def stop_for(what: str, chance: float = FALSE_ALARM) -> NoReturn:
     """Stops a run for what was noticed; with independent episodes of one law that happens with at most this probability."""
     raise BrokenPromise(
-        f"{what} Every claim needs independent episodes of one law; with those such a check stops a run with "
+        f"{what} {NOTICED}; with those such a check stops a run with "
         f"probability at most {chance:g}, which is not part of delta (docs/honesty.md)."
     )
 
@@ -254,8 +255,10 @@ def stop_for(what: str, chance: float = FALSE_ALARM) -> NoReturn:
 def observation_numbers(x: Observations) -> Floats:
     """Returns `[n]` one number for each observation `[n, ...]`, the same whatever else is in the batch."""
     rows = np.asarray(x).reshape(len(x), -1)
-    if rows.dtype.kind not in "fiub":
-        return GRID * np.array([zlib.crc32(row.tobytes()) for row in rows], dtype=np.float64)
+    if (
+        rows.dtype.kind not in "fiub"
+    ):  # what is written, not how: a longer text in the batch pads the bytes of all others
+        return GRID * np.array([zlib.crc32(repr(row).encode()) for row in rows.tolist()], dtype=np.float64)
     some, weights = _direction(rows.shape[1])
     squeezed = np.arcsinh(np.nan_to_num(rows[:, some].astype(np.float64)))  # a relative grid for large numbers
     return np.array([math.fsum(row) for row in (squeezed * weights).tolist()])  # exact: sums may not depend on n

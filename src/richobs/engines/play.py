@@ -66,6 +66,7 @@ class Play(ABC):
     log: Log | None = None  # where draws are kept
     probes: Probes | None = None  # where they are gathered, if the class is Python code
     watch: Watch | None = None  # looks at calls of an environment of one's own
+    learner_looks: bool = False  # whether the learner itself looks at the episodes that it gets
     per_call: int | None = None  # episodes that one call in the log plays at most; None where calls are not in it
     epsilon: float = math.inf  # of the learner: moments that are too rough for it are refused
     rounding: float = 0.0  # the largest of all moments so far
@@ -165,7 +166,7 @@ class Play(ABC):
     def _drawn(self, query: Query, visit: int) -> Answer:
         """Draws, and appends the draw to the log."""
         if self.watch is not None:
-            self.watch.sees_calls = not query.episodes  # a learner that gets the episodes looks at them itself
+            self.watch.sees_calls = not (query.episodes and self.learner_looks)
         answer = self.draw(query, visit)
         if self.log is not None:
             if self.probes is not None:

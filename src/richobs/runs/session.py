@@ -160,7 +160,8 @@ def _play(prepared: Prepared, ledger: Ledger, workers: Workers, log: Log | None,
     if settings.device is not None:
         asked = dataclasses.replace(asked, functions=OnDevice(asked.functions, settings.device))
     play = engine_kind(prepared.engine).build(asked, env, settings, ledger, workers)
-    play.log, play.probes, play.watch, play.epsilon = log, probes, watch, settings.epsilon
+    play.log, play.probes, play.epsilon = log, probes, settings.epsilon
+    play.watch, play.learner_looks = watch, prepared.learner.traits.looks_at_episodes
     if play.name == "stream" and not is_simulated(own):
         play.per_call = declared_by(own.env).at_once
     return play

@@ -29,7 +29,7 @@ import numpy as np
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.arguments import absolute_path, file_path
 from richobs.core.environment import Environment, Episodes, declared_by, real_episodes
-from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
+from richobs.core.errors import BrokenPromise, InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress, from_plain, to_plain
 from richobs.core.files import (
     is_there,
@@ -49,6 +49,7 @@ from richobs.core.problem import Problem
 from richobs.core.recorded import episodes_digest, load_episodes, save_episodes
 from richobs.core.settings import MAY_CHANGE, Settings
 from richobs.core.version import __version__
+from richobs.engines.independence import NOTICED
 from richobs.engines.play import Words
 from richobs.engines.probes import Probes, restore_probes
 from richobs.learners import Finding, learner
@@ -581,7 +582,10 @@ def _opened_rows(
         db = stack.enter_context(opened(place / DATABASE, ROWS, write=True))
         db.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the last draws, a killed process nothing
     rows = _rows(db, place, config)
-    spent, allowed = _read_rows(rows, place, config, probes).ledger.total, config["settings"]["max_episodes"]
+    there = _read_rows(rows, place, config, probes)
+    if there.state == "stopped" and NOTICED in there.message:  # a watch that begins anew would not see what it saw
+        raise BrokenPromise(f"{there.message} The run in {place} was stopped for this: start anew in another folder.")
+    spent, allowed = there.ledger.total, config["settings"]["max_episodes"]
     if allowed is not None and spent > allowed:
         raise InvalidInput(
             f"the run in {place} has spent {spent:,} episodes already, more than the {allowed:,} allowed now. Allow at "

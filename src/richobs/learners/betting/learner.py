@@ -92,6 +92,7 @@ class Betting(Learner):
         purposes={"play": "the candidates' policies"},
         reads_recorded=True,
         knows_threshold=True,
+        looks_at_episodes=True,
     )
 
     def fallback_constants(self, problem: Problem, settings: Settings) -> OliveConstants | None:

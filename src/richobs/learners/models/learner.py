@@ -48,7 +48,7 @@ class Models(Learner):
         "that disagree about the best policy."
     )
     Tuning = Tuning
-    traits = Traits(keeps_bounds=True, reads_recorded=True)
+    traits = Traits(keeps_bounds=True, looks_at_episodes=True, reads_recorded=True)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses what the base refuses, an engine without episodes, and an epsilon that rounding could hide."""
