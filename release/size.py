@@ -135,7 +135,7 @@ def main() -> int:
     width = max(map(len, LIMITS))
     print(f"{'':{width}}  {'now':>7} {'limit':>7}")
     for name, limit in LIMITS.items():
-        print(f"{name:{width}}  {found[name]:>7,} {limit:>7,}{'  PASSED' if found[name] > limit else ''}")
+        print(f"{name:{width}}  {found[name]:>7,} {limit:>7,}{'  above the limit' if found[name] > limit else ''}")
     return int(any(found[name] > limit for name, limit in LIMITS.items()))
 
 
