@@ -1428,3 +1428,14 @@ def test_the_longest_identity_is_read_again(tmp_path):
     problem = richobs.Problem(env, Layered([TableLevel([[[1.0, 0.0]], [[0.0, 1.0]]])]))
     learn(problem, out=tmp_path)
     assert StoredRun.read(tmp_path).certificate.content["environment"]["identity"] == identity
+
+
+@pytest.mark.parametrize("name", ["learner", "epsilon", "seed"])
+def test_a_configuration_without_a_setting_is_damaged(name, tmp_path):
+    """Settings have defaults, so one that is missing would read as another run's."""
+    run(richobs.make("bandit"), Settings(), out=tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    del content["settings"][name]
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(InvalidFile, match="a setting is missing"):
+        StoredRun.read(tmp_path)

@@ -628,7 +628,8 @@ def _read_config(place: FilePath) -> dict[str, Any]:
                 f"{__version__} reads format {VERSION} alone. Read it with the richobs that wrote it, or run again in "
                 "another folder."
             )
-        Settings.from_plain(content["settings"])
+        if Settings.from_plain(content["settings"]).as_plain().keys() != content["settings"].keys():
+            raise InvalidFile(f"{file} is damaged: a setting is missing.")
         log_size = content["functions"]["log_size"]
         sizes = ((about["horizon"], MOST_LEVELS), (about["n_actions"], MOST_ACTIONS))
         plain = isinstance(about["id"], str | None) and isinstance(about["n_states"], int | None)
