@@ -65,7 +65,9 @@ def learn(
             are drawn from `seed` and a digest of the recorded ones, so a run with the same seed may have recorded them.
         callback: called with a `Progress` after every event.
         out: a folder to keep the run in. A run that was killed or interrupted there goes on where it stopped, to the same
-            result as if it had not been, and no episode whose result was stored is played again.
+            result as if it had not been, and no episode whose result was stored is played again. A run that was stopped
+            because its episodes are not independent stays stopped there; of an interrupted run such checks see the rest
+            alone where the learner does not keep its episodes (docs/honesty.md).
         progress: show the run as it goes; by default in a terminal or a notebook.
         **settings: further fields of `richobs.Settings`: `tuning` (numbers of the learner's own: its Tuning, a dictionary,
             or a list of "name=value"), `threshold`, `timeout`, `device`, `engine`, `n_states`.

@@ -10,8 +10,9 @@ episodes are independent and of one law with probability at most FALSE_ALARM, wh
 - Episodes of one batch can come in any order. `Repeats` bets that a batch repeats the one before it, episode by episode, as
   an environment does that seeds its generator anew in every call.
 
-Learners that get whole episodes look at each batch (`Watch.look`). Where a learner asks for counts, the calls of somebody's
-environment are looked at as they are made (`look_at_calls`). docs/honesty.md has the proofs, and counts what is noticed.
+A learner with a watch of its own (`Traits.looks_at_episodes`) looks at each batch that it gets (`Watch.look`). For all other
+learners the calls of somebody's environment are looked at as they are made (`look_at_calls`). docs/honesty.md has the
+proofs, and says what is noticed.
 """
 
 import bisect
