@@ -123,7 +123,7 @@ class Family:
         rows = np.arange(S) if shown is None else np.asarray(shown)
         if len(rows) != S:
             raise InvalidInput(f"a family of {S} states needs as many observations; got {len(rows)}.")
-        self._padding: Mask = (
+        self.padding: Mask = (
             self.events == int(np.flatnonzero(wanted == zero)[0]) if zero in wanted else self.events < 0
         )
         self._check_box()
@@ -214,7 +214,7 @@ class Family:
     def model(self, structure: int, point: Floats) -> Model:
         """Returns the model of one structure at a point `[d]`."""
         law = np.maximum(self.program.at(point[:, None])[:, 0], 0.0)[self.events[:, structure]]
-        law = np.where(self._padding[:, structure], 0.0, law)
+        law = np.where(self.padding[:, structure], 0.0, law)
         parts = (law / law.sum(axis=0), *(x[:, structure] for x in self._outcomes))
         probability, to, reward, done = (np.moveaxis(part, 0, -1) for part in parts)
         rows = None if self.arrays.codebook.is_plain else self.arrays.codebook.rows
@@ -375,7 +375,7 @@ class Family:
         points = self.low[:, None] + (self.high - self.low)[:, None] * unit
         at = self.program.at(points)
         for n in range(self.n_structures):
-            law = np.where(self._padding[:, n, :, :, None], 0.0, at[self.events[:, n]])  # [B, S, K, P]
+            law = np.where(self.padding[:, n, :, :, None], 0.0, at[self.events[:, n]])  # [B, S, K, P]
             total = law.sum(axis=0)
             bad = ~((np.abs(total - 1) <= OFF) & (law.min(axis=0) >= -OFF))  # NaN included
             if bad.any():
@@ -417,7 +417,7 @@ class Family:
                 own = {
                     (int(self.arrays.next[b, n, s, a]), float(self.arrays.reward[b, n, s, a]), bool(d)): law[e]
                     for b, (e, d) in enumerate(zip(self.events[:, n, s, a], self.arrays.done[:, n, s, a], strict=True))
-                    if not self._padding[b, n, s, a]
+                    if not self.padding[b, n, s, a]
                 }
                 other = {key: p.constant or 0.0 for key, p in table[s][a].items()}
                 if any(abs(own.get(key, 0.0) - other.get(key, 0.0)) > OFF for key in (*own, *other)):
@@ -434,7 +434,7 @@ class Family:
             for _ in range(self.horizon):
                 rows = np.arange(self.n_structures)[:, None, None]
                 later = np.where(self.arrays.done, 0.0, value[rows, self.arrays.next])
-                best = np.where(self._padding, -np.inf, sign * self.arrays.reward + later)
+                best = np.where(self.padding, -np.inf, sign * self.arrays.reward + later)
                 value = best.max(axis=(0, 3))
             ends.append(sign * float(np.where(self.arrays.start > 0, value, -np.inf).max()) + 0.0)
         high, low = ends
