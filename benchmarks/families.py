@@ -1,8 +1,7 @@
 """Episodes, CPU seconds and false claims of a search in families with unknown numbers, beside grids of models.
 
-Run with `python benchmarks/families.py --cost` (the bars of each problem), `--grid`, `--more` and `--soundness`. Each writes one
-file in benchmarks/results. A run draws its true parameters from the inner 60% of the box, and every claim is checked exactly.
-Epsilon is in units of the range of values: the largest V* less the smallest value of a policy, over a grid of the box.
+Run with `python benchmarks/families.py --cost` (the bars of each problem), `--grid`, `--more` and `--soundness`. Each writes
+one file in benchmarks/results. A run draws its true parameters from the inner 60% of the box, and every claim is checked exactly. Epsilon is in units of the range of values: the largest V* less the smallest value of a policy, over a grid of the box.
 """
 
 import os
@@ -52,7 +51,7 @@ def lake(rows: Sequence[str], chances: Callable[[Any, int], Sequence[Any]]) -> C
     """Returns the outcomes of a frozen lake; `chances(theta, action)` are those of the three turns."""
 
     def make(theta: Any) -> Any:
-        cells, size = "".join(theta["map"] if "map" in theta else rows), len(rows)
+        cells, size = "".join(theta.get("map", rows)), len(rows)
 
         def outcome(chance: Any, to: int) -> tuple[Any, int, float, bool]:
             return chance, to, float(cells[to] == "G"), cells[to] in "HG"
@@ -86,9 +85,9 @@ def own_slips(theta: Any, action: int) -> tuple[Any, Any, Any]:
 
 
 def inventory(rate_of: Callable[[Any, int], Any], shelves: int = 10) -> Callable[[Any], Any]:
-    """Returns the outcomes of a store: order up to 0, 2, ... parts at 1 each, sell at 3, keep at 0.1, and lose 1 for each lost sale.
+    """Returns the outcomes of a store: parts cost 1, sell for 3, and cost 0.1 to keep overnight.
 
-    The number of sales is seen, the demand beyond it is not: lost sales cost nothing more.
+    Sales are seen, demand beyond the stock is not: it costs nothing.
     """
     orders = (0, 2, 4, 6)
 
@@ -126,7 +125,7 @@ def river(theta: Any) -> list[list[list[tuple[Any, int, float, bool]]]]:
 def pendulum(theta: Any, angles: int = 11, speeds: int = 7) -> list[list[list[tuple[Any, int, float, bool]]]]:
     """Returns the outcomes of a pendulum on a grid of angles and speeds: gravity, and noise of the speed, are unknown."""
     grid_a, grid_v = np.linspace(-1.0, 1.0, angles), np.linspace(-2.0, 2.0, speeds)
-    noise = theta["noise"] if "noise" in theta else 0.5
+    noise = theta.get("noise", 0.5)
     table: list[list[list[tuple[Any, int, float, bool]]]] = []
     for angle, speed in itertools.product(grid_a, grid_v):
         table.append([])
@@ -142,7 +141,7 @@ def pendulum(theta: Any, angles: int = 11, speeds: int = 7) -> list[list[list[tu
 
 def random_maps(n: int, rng: np.random.Generator) -> list[tuple[str, ...]]:
     """Returns the standard map, and others with four holes in other places."""
-    maps = [FOUR]
+    maps: list[tuple[str, ...]] = [FOUR]
     while len(maps) < n:
         holes = set((1 + rng.choice(14, size=4, replace=False)).tolist())
         cells = "".join("S" if c == 0 else "G" if c == 15 else "H" if c in holes else "F" for c in range(16))
@@ -185,7 +184,10 @@ COST = (
     Case(
         "inventory, two rates",
         lambda: Family(
-            inventory(lambda t, s: t["low"] if s < 5 else t["high"]), {"low": (1, 9), "high": (1, 9)}, horizon=20, start=5
+            inventory(lambda t, s: t["low"] if s < 5 else t["high"]),
+            {"low": (1, 9), "high": (1, 9)},
+            horizon=20,
+            start=5,
         ),
         bars=(3, 6, 13, 26, 60),
         seconds=6,
@@ -301,7 +303,7 @@ def one_run(case: Case, epsilon: float, delta: float, seed: int, limit: int | No
 def grid_run(case: Case, epsilon: float, delta: float, seed: int, points: int) -> Ran:
     """Runs the search among models on a grid that does not hold the truth, and checks what it claims."""
     family, span = family_of(case)
-    theta, problem = truth_of(family, seed, case.name)
+    _, problem = truth_of(family, seed, case.name)
     each = round(points ** (1 / len(family.names)))
     axes = [np.linspace(low, high, each) for low, high in zip(family.low, family.high, strict=True)]
     thetas = [dict(zip(family.names, map(float, at), strict=True)) for at in itertools.product(*axes)]
@@ -345,7 +347,15 @@ def cost(cases: Sequence[Case], runs: int, name: str, title: str) -> None:
                 )
             )
             print(rows[-1], flush=True)
-    columns = ("family", "epsilon", "runs", "median episodes until a claim was possible", "bar", "most", "median episodes played")
+    columns = (
+        "family",
+        "epsilon",
+        "runs",
+        "median episodes until a claim was possible",
+        "bar",
+        "most",
+        "median episodes played",
+    )
     publish(
         name,
         title,
@@ -364,7 +374,9 @@ def grids(cases: Sequence[Case], runs: int, points: int) -> None:
             episodes = [r.episodes for r in ran]
             seconds = float(np.median([r.seconds for r in ran]))
             broken = sum(r.excluded for r in ran)
-            rows.append((case.name, epsilon, runs, float(np.median(episodes)), sum(r.false for r in ran), broken, seconds))
+            rows.append(
+                (case.name, epsilon, runs, float(np.median(episodes)), sum(r.false for r in ran), broken, seconds)
+            )
             print(rows[-1], flush=True)
     publish(
         "families_grid",
@@ -388,8 +400,8 @@ def soundness(runs: int) -> None:
         "False claims of the search in families, where claims are hard",
         ("family", "epsilon", "delta", "runs", "certified", "false claims", "true parameters excluded"),
         rows,
-        f"At most {LIMIT} episodes a run; one that spends them claims a wider epsilon, which is checked too. The share of runs "
-        "in which the true parameters are excluded may be at most delta.",
+        f"At most {LIMIT} episodes a run; one that spends them claims a wider epsilon, which is checked too. The share of "
+        "runs in which the true parameters are excluded may be at most delta.",
     )
 
 
@@ -407,7 +419,7 @@ def main() -> None:
     if given.more:
         cost(chosen[1], given.runs, "families_more", "Episodes of the search in other families")
     if given.grid:
-        grids(chosen[0][:3:2] + [MORE[0]], given.runs, 1001)
+        grids([*chosen[0][:3:2], MORE[0]], given.runs, 1001)
     if given.soundness:
         soundness(given.soundness_runs)
 

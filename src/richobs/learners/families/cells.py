@@ -234,7 +234,7 @@ def cover(
                 with np.errstate(all="ignore"):  # where nothing is known of an event
                     bounds = regret_over(tables, own, policy)
                 bound = bounds.regret + 2 * error
-                accepted = (bound <= allowed) & (bounds.size <= LARGEST * totals)
+                accepted = np.asarray((bound <= allowed) & (bounds.size <= LARGEST * totals))
                 if not accepted.all():
                     worst = ready[~accepted][np.argsort(-bound[~accepted])[:TRIED]]
                     witness = _losing(family, tables, evidence, policy, allowed, now[:, worst])
@@ -273,7 +273,7 @@ def _losing(
 
 
 def ellipsoid(family: Family, evidence: Evidence, point: Floats) -> Taylor | None:
-    """Returns the parameters `[d, 1]` on an ellipsoid that holds every point that lives; None where there is none (Lemma F5).
+    """Returns the parameters `[d, 1]` on an ellipsoid that holds all that lives; None where there is none (Lemma F5).
 
     Args:
         family: the family; probabilities of what was seen must be affine.

@@ -190,7 +190,7 @@ class Seen:
         return "what was seen is impossible for every structure of the family."
 
     def misfit(self, structure: int, law: Floats) -> str:
-        """Returns, in words, the state and action whose outcomes are the least likely at a point with probabilities `[E]`."""
+        """Returns, in words, the state and action whose outcomes are the least likely by probabilities `[E]` of events."""
         worst, words = -math.inf, ""
         for row, total in self.rows.items():
             mine = [(step, u) for step, u in self.steps.items() if step[:3] == row and row[0] != STARTED]

@@ -30,8 +30,8 @@ def _family_missing(problem: Problem, settings: Settings) -> str | None:
     if isinstance(problem.functions, Family):
         return None
     return (
-        f"a {type(problem.functions).__name__} is a list. Give a simulator with unknown numbers as richobs.Family, or use the "
-        "learner 'models' for a list of simulators, 'betting' for a list of value functions."
+        f"a {type(problem.functions).__name__} is a list. Give a simulator with unknown numbers as richobs.Family, or use "
+        "the learner 'models' for a list of simulators, 'betting' for a list of value functions."
     )
 
 

@@ -216,9 +216,9 @@ def doubt(search: FamilySearch, covered: Cover) -> None:
     if covered.low <= search.earns_at_most and search.lower <= covered.upper:
         return
     raise BrokenPromise(
-        f"the policy's own episodes show a value in [{search.lower:.4g}, {search.earns_at_most:.4g}], and parameters that are "
-        f"left promise at least {covered.low:.4g} and allow at most {covered.upper:.4g}: the real system is none of the family's "
-        f"simulators. If it were one, this would happen with probability at most {search.delta:g}."
+        f"the policy's own episodes show a value in [{search.lower:.4g}, {search.earns_at_most:.4g}], and parameters that "
+        f"are left promise at least {covered.low:.4g} and allow at most {covered.upper:.4g}: the real system is none of the "
+        f"family's simulators. If it were one, this would happen with probability at most {search.delta:g}."
     )
 
 
@@ -436,7 +436,7 @@ def living_points(search: FamilySearch) -> list[Points]:
     fit = rest[0]
     words = seen.misfit(fit.structure, family.program.at(fit.theta[:, None])[:, 0])
     raise BrokenPromise(
-        f"no parameter of the family explains what was seen: the real system is none of its simulators. The most likely ones, "
+        f"no parameter of the family explains what was seen: the real system is none of its simulators. The most likely, "
         f"{named(family, fit.theta)}, explain this least: {words}. If one of them were right, this would happen with "
         f"probability at most {search.delta:g}."
     )
@@ -656,7 +656,7 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
         StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT if guaranteed else StopReason.BUDGET_SPENT
     )
     words = partial(claim_words, search.delta, assumptions=[assumption(family)], sampling=search.engine.ledger.assumes)
-    few = f"No guarantee: the episodes were spent before {CONFIRM} of the policy were played, or before what it may lose was bounded."
+    few = f"No guarantee: the episodes were spent before {CONFIRM} of the policy were played, or its loss was bounded."
     return Outcome(
         policy=search.policy(chosen.actions),
         claim=words(epsilon=claimed, lower=search.lower, upper=search.upper) if guaranteed else few,
