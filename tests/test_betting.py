@@ -42,7 +42,7 @@ from richobs.learners.betting.search import run as run_search
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
 from richobs.learners.betting.values import Ranges, Samples, samples_of, taken_values, top_values
-from richobs.runs.certificate import certify
+from richobs.runs.certificate import Certificate
 from richobs.runs.session import run
 from richobs.stats import bets
 from richobs.stats.shares import SERIES, Share, Supposed
@@ -844,21 +844,21 @@ class TestRuns:
 
     def test_results_do_not_depend_on_workers_and_a_run_goes_on(self, tmp_path) -> None:
         problem = richobs.make("lock/4,seed=3")
-        once = certify(learn(problem, seed=1), problem).to_json()
-        assert certify(learn(problem, seed=1, workers=2), problem).to_json() == once
+        once = Certificate.of(learn(problem, seed=1), problem).to_json()
+        assert Certificate.of(learn(problem, seed=1, workers=2), problem).to_json() == once
         settings = Settings(learner="betting", seed=1, max_episodes=40)
         assert run(problem, settings, out=tmp_path / "run").reason is StopReason.EPISODES_SPENT
         longer = dataclasses.replace(settings, max_episodes=5000)
         again = run(problem, longer, out=tmp_path / "run")
         assert (
-            certify(again, problem).content["result"]
-            == certify(learn(problem, seed=1, max_episodes=5000), problem).content["result"]
+            Certificate.of(again, problem).content["result"]
+            == Certificate.of(learn(problem, seed=1, max_episodes=5000), problem).content["result"]
         )
 
     def test_a_certificate_is_derived_again_and_a_changed_one_is_noticed(self) -> None:
         problem = richobs.make("lock/4,seed=3")
         settings = Settings(learner="betting", seed=1)
-        content = certify(run(problem, settings), problem).content
+        content = Certificate.of(run(problem, settings), problem).content
         findings = {f.what: f.agrees for f in Betting().recheck(content, problem, settings)}
         assert findings == {"delta": True, "bounds": True, "agreement": True}
         fewer = {
