@@ -24,6 +24,7 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
+from richobs.learners import learner
 from richobs.learners.betting import Betting, Tuning
 from richobs.learners.betting.candidate import (
     AGREED,
@@ -954,10 +955,11 @@ class TestRuns:
         plan = Betting().plan(problem, Settings(learner="betting"))
         (row,) = (row for row in plan.rows() if row.section == "at the least")
         assert row.value == 32
-        olive = Betting().fallback_constants(problem, Settings(learner="betting"))
-        assert olive is not None
-        assert olive.delta == pytest.approx(0.0005)  # what is kept of delta
-        assert plan.max_episodes == 2 * olive.max_episodes + olive.max_episodes // 16
+        asked = Betting().fallback_settings(problem, Settings(learner="betting"))
+        assert asked is not None
+        assert asked.delta == pytest.approx(0.0005)  # what is kept of delta
+        olives = learner(asked.learner).plan(problem, asked).max_episodes
+        assert plan.max_episodes == 2 * olives + olives // 16
 
     @pytest.mark.parametrize(("epsilon", "least"), [(0.4, 10), (1e-3, 3_245), (5e-6, 1_079_103)])
     def test_the_least_by_agreement_is_found_without_trying_every_number(self, epsilon: float, least: int) -> None:

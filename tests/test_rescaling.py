@@ -417,7 +417,7 @@ class TestServing:
     def test_betting_takes_rewards_as_they_are_and_nothing_takes_over(self):
         problem = own_problem()
         assert in_units_of(learner("betting"), problem, Settings(epsilon=1.0)).units is None
-        assert Betting().fallback_constants(problem, Settings(epsilon=1.0)) is None
+        assert Betting().fallback_settings(problem, Settings(epsilon=1.0)) is None
 
     def test_plans_are_made_for_the_rescaled_epsilon(self):
         planned = richobs.plan(own_problem(), epsilon=1.0, n_states=2, learner="lsvee")

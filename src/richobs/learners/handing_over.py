@@ -4,8 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from richobs.core.events import Event, event
+from richobs.core.events import Callback, Event, event
 from richobs.core.outcome import Outcome
+from richobs.core.problem import Problem
+from richobs.core.queries import Engine
+from richobs.core.settings import Settings
+from richobs.learners import learner
 
 
 class Fallback(NamedTuple):
@@ -14,6 +18,16 @@ class Fallback(NamedTuple):
     name: str  # in words, "LSVEE as printed"
     after: int  # episodes of the search
     learn: Callable[[], Outcome]  # with the share of delta that the search keeps for it
+
+    @classmethod
+    def to(cls, words: str, problem: Problem, engine: Engine, asked: Settings, notify: Callback) -> "Fallback | None":
+        """Returns the fallback to the learner that `asked` names, once a search has spent what that surely needs.
+
+        None where that is not known in advance.
+        """
+        other = learner(asked.learner)
+        after = other.plan(problem, asked).max_episodes
+        return None if after is None else cls(words, after, lambda: other.run(problem, engine, asked, notify))
 
     def takes_over(self, phase: str, log_size: float, spent: int) -> "HandedOver":
         """Returns the event of taking over from a search that has spent so many episodes."""
