@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any, Literal, cast
 
+from richobs.core.arguments import did_you_mean
 from richobs.core.environment import Environment, Episodes
 from richobs.core.errors import InvalidInput, WorkerFailed
 from richobs.core.events import Callback, Progress
@@ -137,7 +138,7 @@ def _settings(tuning: Any = None, **given: Any) -> Settings:
         raise InvalidInput(
             f"there is no argument and no setting {unknown[0]!r}. Settings are {', '.join(known)}. "
             "What belongs to the problem, such as `process`, is an argument of richobs.Problem; an executor is given as "
-            "`workers`."
+            f"`workers`.{did_you_mean(unknown[0], known)}"
         )
     return Settings(tuning=write_tuning(tuning), **given)
 
