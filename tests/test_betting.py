@@ -879,7 +879,7 @@ class TestRuns:
         assert kinds[0] == "candidate"
         assert kinds[-2:] == ["agreement", "claim"]
         assert sum(e.n for e in outcome.trace) == outcome.episodes
-        assert all(e.mark is None and e.sentence and e.verdict for e in outcome.trace)
+        assert all(e.said().mark is None and e.sentence and e.said().verdict for e in outcome.trace)
         assert [from_plain(json.loads(json.dumps(to_plain(e)))) for e in outcome.trace[1:]] == list(outcome.trace[1:])
         assert "agree, at a wealth of exp(" in outcome.trace[-2].sentence
 
@@ -915,7 +915,7 @@ class TestRuns:
             assert e.rests_on == sum(b.n for b in mine[1:])  # the first batch enters no account
             assert (e.n, e.agreed) == (0, e.log_wealth >= e.needed)
             assert 0 <= e.at < 5
-            assert e.level == e.at
+            assert e.said().level == e.at
             opened = list(
                 dict.fromkeys(b.drawn for k, b in enumerate(before) if b.drawn in {c.drawn for c in before[:k]})
             )
@@ -923,7 +923,7 @@ class TestRuns:
             assert e.needed == pytest.approx(
                 math.log(SERIES * (j + 1) * math.log(j + 1) ** 2 / (0.15 * 0.05)), abs=1e-5
             )
-            assert e.verdict in e.sentence
+            assert e.said().verdict in e.sentence
         assert [e.agreed for _, e in tests] == [False] * (len(tests) - 1) + [True]
         assert outcome.trace[-1].by == "agreement"
 

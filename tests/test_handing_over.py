@@ -64,7 +64,7 @@ class TestTakingOver:
         )
         (event,) = [e for e in told if isinstance(e, HandedOver)]
         assert event.sentence == "OLIVE takes over after 4 episodes without an end"
-        assert event.is_trouble
+        assert event.said().is_trouble
 
 
 def test_events_of_the_learner_that_takes_over_can_be_read_in_another_process():

@@ -1,10 +1,9 @@
 """What takes over from a search that does not end: an algorithm whose number of episodes is known in advance."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from richobs.core.events import Callback, Event, event
+from richobs.core.events import Callback, Event, Said, event
 from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
@@ -41,33 +40,15 @@ class Fallback(NamedTuple):
         )
 
 
-@event("search")
-@dataclass(frozen=True, kw_only=True)
+@event("search", "handover", "an algorithm that surely ends takes over", "episodes until then", "allowed")
 class HandedOver(Event):
     """A search did not end within its allowance, and an algorithm that surely ends takes over."""
-
-    kind: ClassVar[str] = "handover"
-    question: ClassVar[str] = "an algorithm that surely ends takes over"
-    statistic_name: ClassVar[str] = "episodes until then"
-    threshold_name: ClassVar[str] = "allowed"
-    statistic_field: ClassVar[str] = "spent"
-    threshold_field: ClassVar[str] = "allowed"
 
     to: str
     spent: int
     allowed: int
 
-    @property
-    def verdict(self) -> str:
-        """It has taken over."""
-        return "taken over"
-
-    @property
-    def is_trouble(self) -> bool:
-        """The search struggles."""
-        return True
-
-    @property
-    def sentence(self) -> str:
-        """The event in a sentence."""
-        return f"{self.to} takes over after {self.spent:,} episodes without an end"
+    def said(self) -> Said:
+        """Returns that it has taken over, because the search struggles."""
+        sentence = f"{self.to} takes over after {self.spent:,} episodes without an end"
+        return Said("taken over", sentence, self.spent, self.allowed, is_trouble=True)
