@@ -1,7 +1,9 @@
 """Episodes, CPU seconds and false claims of a search in families with unknown numbers, beside grids of models.
 
 Run with `python benchmarks/families.py --cost` (the bars of each problem), `--grid`, `--more` and `--soundness`. Each writes
-one file in benchmarks/results. A run draws its true parameters from the inner 60% of the box, and every claim is checked exactly. Epsilon is in units of the range of values: the largest V* less the smallest value of a policy, over a grid of the box.
+one file in benchmarks/results. A run draws its true parameters from the inner 60% of the box, and every claim is checked
+exactly. Epsilon is in units of the range of values: the largest V* less the smallest value of a policy, over a grid of the
+box.
 """
 
 import os

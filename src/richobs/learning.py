@@ -90,8 +90,8 @@ def learn(
     name = learner or preferred or ("models" if assume == "model" else Settings.learner)
     if assume is not None and (assume == "model") != (name in ("models", "families")):
         raise InvalidInput(
-            f"the learner {name!r} does not go with assume={assume!r}: the learners 'models' and 'families' trust models, all "
-            "others trust values. Give one of the two."
+            f"the learner {name!r} does not go with assume={assume!r}: the learners 'models' and 'families' trust models, "
+            "all others trust values. Give one of the two."
         )
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function that takes a Progress; got {callback!r}.")

@@ -13,7 +13,7 @@ import numpy as np
 from richobs.classes import taylor
 from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor, linear_size, products, quadratic_size
-from richobs.core.types import Floats, Ints
+from richobs.core.types import Floats, Ints, Mask
 
 FLOOR = 1e-12  # added to a probability of which likelihood is bounded from above: sums that cancel are off by less
 LARGEST = 1e4  # times the range of totals: a cell whose Taylor models have larger parts is halved, not believed
@@ -220,7 +220,7 @@ def cover(
         events = family.program.over(Taylor.cells(now, half))
         kept = np.flatnonzero(likelihood_over(events, evidence.counts) > evidence.threshold)
         now, half = now[:, kept], half[:, kept]
-        wide = (half > scale[:, None]).any(axis=0)
+        wide: Mask = np.asarray((half > scale[:, None]).any(axis=0))
         ready = np.flatnonzero(~wide)
         if len(ready):
             accepted = np.ones(len(ready), dtype=bool)

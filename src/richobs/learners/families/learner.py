@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from richobs.classes.learned_policy import table_policy
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.parametric import Family
 from richobs.core.environment import step_range
 from richobs.core.errors import InvalidInput
@@ -145,7 +145,9 @@ def _covered_again(content: Mapping[str, Any], problem: Problem, settings: Setti
     point = np.array(constants["planned_at"], dtype=np.float64)
     law = np.maximum(family.program.at(point[:, None]), 0.0)
     actions = Tables(family, int(constants["structure"])).plan(law)[1][:, :, 0]
-    policy = table_policy([family.arrays.codebook] * len(actions), list(actions), n_actions=family.n_actions)
+    policy = LearnedPolicy.from_table(
+        [family.arrays.codebook] * len(actions), list(actions), n_actions=family.n_actions
+    )
     if policy.digest != content["policy"]["digest"]:
         return Finding("cells", False, "the policy is not the best one of the parameters that are stated")
     gap, error = float(constants["gap"]), value_error(problem)

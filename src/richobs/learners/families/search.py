@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from richobs.classes.learned_policy import LearnedPolicy, table_policy
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
@@ -151,7 +151,7 @@ class FamilySearch:
     def policy(self, actions: Ints) -> LearnedPolicy:
         """Returns a policy `[H, S]` that can be played and saved."""
         book = self.family.arrays.codebook
-        return table_policy([book] * len(actions), list(actions), n_actions=self.family.n_actions)
+        return LearnedPolicy.from_table([book] * len(actions), list(actions), n_actions=self.family.n_actions)
 
     def tell(self, event: Event) -> None:
         """Tells whoever listens."""
