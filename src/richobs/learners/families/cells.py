@@ -74,6 +74,7 @@ class Regret(NamedTuple):
     size: Floats  # largest part of a Taylor model of a value; with what rounding grows
 
 
+@np.errstate(all="ignore")  # nothing may be known of an event
 def regret_over(tables: Tables, events: Taylor, policy: Ints) -> Regret:
     """Bounds the loss of a policy `[H, S]` over cells on which the events are Taylor models `[E, C]` (Theorem F3).
 
@@ -130,7 +131,11 @@ def regret_over(tables: Tables, events: Taylor, policy: Ints) -> Regret:
         first @ T[:S],
         ball,
     )
-    return Regret(first @ D[:S], V.low, V.high, size)
+    known = np.isfinite(size + V.r + first @ D[:S])
+    lost, low, high = (
+        np.where(known, x, bad) for x, bad in ((first @ D[:S], np.inf), (V.low, -np.inf), (V.high, np.inf))
+    )
+    return Regret(lost, low, high, np.where(known, size, np.inf))
 
 
 def likelihood_over(events: Taylor, counts: Floats) -> Floats:
@@ -231,8 +236,7 @@ def cover(
                     events.m[:, :, kept[ready]],
                     events.r[:, kept[ready]],
                 )
-                with np.errstate(all="ignore"):  # where nothing is known of an event
-                    bounds = regret_over(tables, own, policy)
+                bounds = regret_over(tables, own, policy)
                 bound = bounds.regret + 2 * error
                 accepted = np.asarray((bound <= allowed) & (bounds.size <= LARGEST * totals))
                 if not accepted.all():

@@ -117,6 +117,7 @@ class FamilySearch:
     shown_at: int | None = None  # episodes after which a policy was covered for the first time
     lower: float = math.nan  # W
     earns_at_most: float = math.nan
+    confirmed: bool = False  # whether a share was spent on what a policy earns
     upper: float = math.nan  # U
 
     def __post_init__(self) -> None:
@@ -328,8 +329,7 @@ def by_ellipsoid(
     parameters = ellipsoid(family, evidence, point)
     if parameters is None:
         return None
-    with np.errstate(all="ignore"):
-        bounds = regret_over(tables, family.program.over(parameters), actions)
+    bounds = regret_over(tables, family.program.over(parameters), actions)
     totals = family.reward_range[1] - family.reward_range[0]
     regret = float(bounds.regret[0]) + 2 * error
     if not (regret <= allowed and bounds.size[0] <= LARGEST * totals):
@@ -543,6 +543,7 @@ def earned(search: FamilySearch, returns: Floats) -> None:
     scaled = np.clip((returns - low) / (high - low), 0.0, 1.0)
     below, above = search.looks.next().split(0.5, 0.5)
     search.lower = low + (high - low) * bets.lower_bound_of_mean(scaled, SMALLEST_MEAN, bets.death(below))
+    search.confirmed = True
     search.earns_at_most = high - (high - low) * bets.lower_bound_of_mean(1 - scaled, SMALLEST_MEAN, bets.death(above))
 
 
@@ -647,7 +648,7 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
     if guaranteed and covered is not None:
         search.upper = min(search.reward_range[1], covered.upper)
         search._likelihood.claim(LIVES, (), total, seen.log_numerator - seen.threshold)
-        if certified:
+        if search.confirmed:  # also of a policy that is not claimed
             search._earned.claim(LOWER, (), CONFIRM, search.lower)
     intervals = theta_intervals(search)
     fit = max(search.fits, key=lambda one: one.log_likelihood)
