@@ -284,7 +284,7 @@ def one_run(case: Case, epsilon: float, delta: float, seed: int, limit: int | No
         chosen, certified = run(search)
     except BrokenPromise:  # the true parameters were refuted, and so were all others
         return Ran(0, engine.ledger.total, False, False, True, time.process_time() - begin)
-    covered = search.covered if certified else widened(search, chosen)
+    covered = search.covered if certified else widened(search, chosen)[0]
     seconds = time.process_time() - begin
     point = np.array([theta[name] for name in family.names])
     law = np.maximum(family.program.at(point[:, None]), 0.0)

@@ -296,7 +296,7 @@ def ellipsoid(family: Family, evidence: Evidence, point: Floats) -> Taylor | Non
         return None
     score = (n / e) @ slope
     missed = float(np.maximum(score * (family.high - point), score * (family.low - point)).sum())
-    missed += float(n.sum()) * FLOOR / float(e.min())
+    missed += 5 * float(n.sum()) * FLOOR / float(e.min())  # the cubic of log(1 + t) rises by at most 5 a unit
     fisher = (slope.T * (n / e**2)) @ slope
     try:
         root = np.linalg.inv(np.linalg.cholesky(fisher)).T  # root root' = fisher^-1

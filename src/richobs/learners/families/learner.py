@@ -151,11 +151,11 @@ def _covered_again(content: Mapping[str, Any], problem: Problem, settings: Setti
     if policy.digest != content["policy"]["digest"]:
         return Finding("cells", False, "the policy is not the best one of the parameters that are stated")
     gap, error = float(constants["gap"]), value_error(problem)
-    allowed = settings.epsilon if gap <= settings.epsilon else gap * (1 + EXACT)
+    allowed = max(settings.epsilon, float(constants["allowed"]))
     found = cover_all(family, counts, threshold, actions, allowed, fits, tuning.cells, error)
     upper = min(problem.env.reward_range[1], found.upper)
     scale = EXACT * max(1.0, *map(abs, problem.env.reward_range))
-    claimed = settings.epsilon if found.regret <= settings.epsilon else gap
+    claimed = max(settings.epsilon, gap)
     same = all(
         abs(float(stated) - again) <= scale
         for stated, again in (

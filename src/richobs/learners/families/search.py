@@ -625,6 +625,7 @@ class FamilyConstants:
     fits: list[list[Any]]  # likewise the most likely parameters, which decide how cells are cut
     structure: int  # of the policy
     planned_at: list[float]  # parameters whose best policy it is
+    allowed: float  # loss with which cells were accepted: epsilon, or more where the episodes ran out
     cells: int
     gap: float  # the largest bound of a cell, errors included
     earns: list[float]  # interval of the policy's value, from its own episodes
@@ -636,12 +637,12 @@ class FamilyConstants:
 def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
     """Returns the answer: the policy, the claim in words, and the shares of delta that were spent."""
     family, seen, total = search.family, search.seen, search.engine.ledger.total
-    covered, low = search.covered, search.reward_range[0]
+    covered, low, allowed = search.covered, search.reward_range[0], search.epsilon
     number = search._numbers.get(chosen.actions.tobytes())
     enough = number is not None and search.played[number] >= CONFIRM
     if not certified:
         search.lower = low  # what was earned may have been by another policy
-        covered = widened(search, chosen) if enough else None
+        covered, allowed = widened(search, chosen) if enough else (None, search.epsilon)
     guaranteed = covered is not None and covered.complete
     gap = covered.regret if covered is not None and guaranteed else math.inf
     claimed = search.epsilon if gap <= search.epsilon else gap
@@ -689,6 +690,7 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
             fits=[[one.structure, one.theta.tolist()] for one in search.fits],
             structure=chosen.structure,
             planned_at=chosen.theta.tolist(),
+            allowed=allowed,
             cells=0 if covered is None else covered.cells,
             gap=gap if guaranteed else -1.0,
             earns=[search.lower, search.earns_at_most if certified else search.reward_range[1]],
@@ -707,15 +709,15 @@ def assumption(family: Family) -> str:
     return f"the real system is the given simulator for some {where}{items}"
 
 
-def widened(search: FamilySearch, chosen: Chosen) -> Cover | None:
-    """Returns a cover with the smallest loss that can be shown for a policy, in steps of a half; None where none can."""
+def widened(search: FamilySearch, chosen: Chosen) -> tuple[Cover | None, float]:
+    """Returns a cover with the smallest loss that can be shown, in steps of a half, and that loss; None where none can."""
     allowed = max(search.epsilon, chosen.regret + 2 * search.error)
     while allowed < search.reward_range[1] - search.reward_range[0]:
         found = certify(search, chosen, allowed)
         if found.complete:
-            return found
+            return found, allowed
         allowed *= 1.5
-    return None
+    return None, allowed
 
 
 def theta_intervals(search: FamilySearch) -> dict[str, tuple[float, float, float]]:
@@ -731,6 +733,8 @@ def theta_intervals(search: FamilySearch) -> dict[str, tuple[float, float, float
         found = cover(family, search.tables(int(k)), evidence, None, 0.0, scale, HULL_CELLS, 0.0)
         hull = found.hull if found.complete else np.stack([family.low, family.high], axis=1)
         ends = np.stack([np.minimum(ends[:, 0], hull[:, 0]), np.maximum(ends[:, 1], hull[:, 1])], axis=1)
+    if not np.isfinite(ends).all():  # nothing lives: the next look would say so
+        ends = np.stack([family.low, family.high], axis=1)
     return {
         name: (float(low), float(high), float(likely))
         for name, (low, high), likely in zip(family.names, ends, fit.theta, strict=True)
