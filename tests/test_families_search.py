@@ -17,7 +17,7 @@ from richobs.learners import learner
 from richobs.learners.families import cells, evidence, search
 from richobs.learners.families.cells import Evidence, Tables
 from richobs.learners.families.evidence import Nodes, Seen
-from richobs.learners.families.search import FamilySearch, Tuning, cover_all, doubt, place_nodes
+from richobs.learners.families.search import FamilySearch, Tuning, by_ellipsoid, cover_all, doubt, place_nodes
 from richobs.learners.models.living import ZETA
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
@@ -199,6 +199,29 @@ def test_running_out_of_cells_is_no_cover():
             family, Tables(family, 0), Evidence(counts, -1.0), ZERO, 0.5000001, np.array([0.01]), budget, 0.0
         )
         assert not found.complete
+    listed = Family(
+        lambda t: [[[(p, 0, 1.0, False), (1 - p, 0, 0.0, False)] for p in (t["x"], t["other"])]],
+        {"x": (0.5, 1), "other": [0.9, 0.1]},
+        horizon=1,
+    )
+    counts = {k: np.zeros(len(listed.program.wanted)) for k in (1, 0)}
+    assert cover_all(listed, {1: counts[1]}, -1.0, ZERO, 0.2, {}, 2000, 0.0).complete
+    both = cover_all(listed, counts, -1.0, ZERO, 0.2, {}, 2000, 0.0)  # where the other pays 0.9, up to 0.4 is lost
+    assert not both.complete
+
+
+def test_an_ellipsoid_is_enough_only_where_the_policy_is_good():
+    """100 of 200 heads: x lies in 0.5 +- 0.1, where action 0 loses up to 0.1."""
+    family = coin()
+    counts = np.zeros(len(family.program.wanted))
+    counts[family.paid[:2, 0, 0, 0]] = 100
+    own = Evidence(counts, 200 * math.log(0.5) - 2.0)
+    found = [
+        by_ellipsoid(family, Tables(family, 0), own, ZERO, allowed, np.array([0.5]), 0.0) for allowed in (0.05, 0.15)
+    ]
+    assert found[0] is None
+    assert found[1].complete
+    assert 0.05 < found[1].regret < 0.15
 
 
 def test_errors_of_values_count_in_every_bound():

@@ -17,7 +17,7 @@ from richobs.learners import learner
 from richobs.runs.store import StoredRun
 from richobs.show import words
 from richobs.show.candidates import Candidates
-from richobs.show.chart import Chart, Series, Tick, episodes_axis, log_chart, series, step_chart
+from richobs.show.chart import Chart, Series, Tick, episodes_axis, line_chart, log_chart, series, step_chart
 from richobs.show.palette import mark_rules, theme_rules
 from richobs.show.seeds import groups, median, repeats
 from richobs.show.tree import SearchTree, search_tree
@@ -315,6 +315,8 @@ class RunView:
         sizes = [(float(p.episodes), p.event.log_size_after) for p in steps if not math.isnan(p.event.log_size_after)]
         charts = [self._survivors_chart(sizes)] if sizes else []
         charts += self._drawn(by_candidate=False)
+        pictures = [] if self.content is None else self.content["constants"].get("pictures", [])
+        charts += [line_chart(p["title"], p["x"], p["curves"], p["summary"]) for p in pictures]  # what a learner adds
         upper = [(float(p.episodes), p.upper) for p in steps if p.upper is not None]
         lower = [(float(p.episodes), p.lower) for p in steps if p.lower is not None]
         if upper and lower:

@@ -631,7 +631,7 @@ class FamilyConstants:
     earns: list[float]  # interval of the policy's value, from its own episodes
     shown_at: int | None  # episodes after which the policy was covered for the first time
     theta: dict[str, list[float]]  # of each parameter: low, high, most likely
-    profile: list[list[float]]  # for the page: parameters, log-likelihood less the threshold, loss of the policy
+    pictures: list[dict[str, Any]]  # for the page: what is left, and what the policy loses there
 
 
 def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
@@ -696,7 +696,7 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
             earns=[search.lower, search.earns_at_most if certified else search.reward_range[1]],
             shown_at=search.shown_at,
             theta={name: list(ends) for name, ends in intervals.items()},
-            profile=profile(search, chosen, intervals),
+            pictures=pictures(search, chosen, intervals),
         ),
     )
 
@@ -741,24 +741,62 @@ def theta_intervals(search: FamilySearch) -> dict[str, tuple[float, float, float
     }
 
 
-def profile(
+def pictures(
     search: FamilySearch, chosen: Chosen, intervals: dict[str, tuple[float, float, float]]
-) -> list[list[float]]:
-    """Returns what the page draws: points around the intervals, how likely they are, and what the policy loses there."""
+) -> list[dict[str, Any]]:
+    """Returns what the page draws of one or two parameters: which are left, and what the policy loses there."""
     family, d = search.family, len(search.family.names)
     if d > 2:
         return []
     fit = max(search.fits, key=lambda one: one.log_likelihood)
+    tables = search.tables(fit.structure)
     axes = []
     for i, (low, high, _) in enumerate(intervals.values()):
         more = 0.25 * (high - low)
         axes.append(
-            np.linspace(max(low - more, family.low[i]), min(high + more, family.high[i]), 101 if d == 1 else 33)
+            np.linspace(max(low - more, family.low[i]), min(high + more, family.high[i]), 101 if d == 1 else 49)
         )
-    points = np.stack([x.ravel() for x in np.meshgrid(*axes, indexing="ij")])
-    law = np.maximum(family.program.at(points), 0.0)
-    logs = search.seen.evidence(fit.structure).log_likelihood(law) - search.seen.threshold
-    tables = search.tables(fit.structure)
-    loss = tables.plan(law)[0] - tables.values(law, chosen.actions)
-    rows = np.concatenate([points, np.maximum(logs, -1e6)[None], loss[None]])
-    return [[float(f"{x:.6g}") for x in row] for row in rows.tolist()]
+    shape = tuple(map(len, axes))
+    law = np.maximum(family.program.at(np.stack([x.ravel() for x in np.meshgrid(*axes, indexing="ij")])), 0.0)
+    logs = (search.seen.evidence(fit.structure).log_likelihood(law) - search.seen.threshold).reshape(shape)
+    loss = (tables.plan(law)[0] - tables.values(law, chosen.actions)).reshape(shape)
+    x, names = axes[0], family.names
+
+    def curve(name: str, style: str, y: Floats, at: Floats = x) -> list[Any]:
+        return [name, style, [[float(f"{a:.6g}"), float(f"{b:.6g}")] for a, b in zip(at, y, strict=True)]]
+
+    witness = "" if chosen.witness is None else f" The last witness was {named(family, chosen.witness[1])}."
+    left = "; ".join(f"{name} in [{low:.4g}, {high:.4g}]" for name, (low, high, _) in intervals.items())
+    summary = f"Left are {left}; most likely are {named(family, fit.theta)}.{witness}"
+    level = np.full(len(x), search.epsilon)
+    if d == 1:
+        kept = [
+            curve("log-likelihood less the threshold", "a", np.maximum(logs, -10.0)),
+            curve("threshold", "b", 0 * x),
+        ]
+        title = f"Which {names[0]} is left: where the curve is above 0"
+    else:
+        title, kept = f"Which {names[0]} and {names[1]} are left: between the curves", []
+        loss = np.where(logs > 0, loss, 0.0).max(axis=1)
+        for part, style in ((0.0, "a"), (0.5, "c")):
+            alive = logs > part * float(logs.max())
+            some = alive.any(axis=1)
+            for end, place in (("most", 48 - alive[:, ::-1].argmax(axis=1)), ("least", alive.argmax(axis=1))):
+                kept.append(
+                    curve(
+                        f"{end} {names[1]}{' (half the evidence)' if part else ''}",
+                        style,
+                        axes[1][place][some],
+                        x[some],
+                    )
+                )
+    lost = [curve("loss of the policy", "a", loss), curve("epsilon", "b", level)]
+    return [
+        {"title": title, "x": names[0], "curves": [c for c in kept if c[2]], "summary": summary},
+        {
+            "title": "What the policy loses there",
+            "x": names[0],
+            "curves": lost,
+            "summary": "Where parameters are left.",
+        },
+    ]
