@@ -14,13 +14,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import argparse
 import functools
 import itertools
+import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from measure import publish
+from measure import RESULTS, publish
 from richobs import Family, Simulators
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import BrokenPromise
@@ -325,6 +326,16 @@ def grid_run(case: Case, epsilon: float, delta: float, seed: int, points: int) -
     return Ran(total, total, True, loss > epsilon * span, False, seconds)
 
 
+def publish_with_others(name: str, title: str, columns: Sequence[str], rows: Sequence[Any], note: str) -> None:
+    """Publishes rows together with those of other cases that are stored: `--only` measures one case at a time."""
+    keys = [column for column in ("family", "epsilon", "delta") if column in columns]
+    new = {tuple(row[columns.index(key)] for key in keys): tuple(row) for row in rows}
+    file = RESULTS / f"{name}.json"
+    stored = json.loads(file.read_text())["rows"] if file.exists() else []
+    known = {tuple(row[key] for key in keys): tuple(row[column] for column in columns) for row in stored}
+    publish(name, title, columns, list({**known, **new}.values()), note)
+
+
 def cost(cases: Sequence[Case], runs: int, name: str, title: str) -> None:
     """Measures episodes and CPU seconds of every case."""
     rows = []
@@ -358,7 +369,7 @@ def cost(cases: Sequence[Case], runs: int, name: str, title: str) -> None:
         "most",
         "median episodes played",
     )
-    publish(
+    publish_with_others(
         name,
         title,
         (*columns, "without a claim", "false claims", "median CPU seconds", "at most"),
@@ -380,7 +391,7 @@ def grids(cases: Sequence[Case], runs: int, points: int) -> None:
                 (case.name, epsilon, runs, float(np.median(episodes)), sum(r.false for r in ran), broken, seconds)
             )
             print(rows[-1], flush=True)
-    publish(
+    publish_with_others(
         "families_grid",
         f"The learner 'models' on a grid of about {points:,} models that misses the truth",
         ("family", "epsilon", "runs", "median episodes", "false claims", "stopped", "median CPU seconds"),
@@ -389,15 +400,15 @@ def grids(cases: Sequence[Case], runs: int, points: int) -> None:
     )
 
 
-def soundness(runs: int) -> None:
+def soundness(cases: Sequence[Case], runs: int) -> None:
     """Counts false claims where claims are hard."""
     rows = []
-    for case, delta in itertools.product(SOUND, DELTAS):
+    for case, delta in itertools.product(cases, DELTAS):
         ran = [one_run(case, case.epsilons[0], delta, seed, LIMIT) for seed in range(runs)]
         false, excluded = sum(r.false for r in ran), sum(r.excluded for r in ran)
         rows.append((case.name, case.epsilons[0], delta, runs, sum(r.claimed for r in ran), false, excluded))
         print(rows[-1], flush=True)
-    publish(
+    publish_with_others(
         "families_soundness",
         "False claims of the search in families, where claims are hard",
         ("family", "epsilon", "delta", "runs", "certified", "false claims", "true parameters excluded"),
@@ -415,15 +426,15 @@ def main() -> None:
     parser.add_argument("--soundness-runs", type=int, default=600, help="runs of each soundness cell")
     parser.add_argument("--only", default="", help="cases whose name holds this text")
     given = parser.parse_args()
-    chosen = [[case for case in cases if given.only in case.name] for cases in (COST, MORE)]
+    chosen = [[case for case in cases if given.only in case.name] for cases in (COST, MORE, SOUND)]
     if given.cost:
         cost(chosen[0], given.runs, "families", "Episodes of the search in families with unknown numbers")
     if given.more:
         cost(chosen[1], given.runs, "families_more", "Episodes of the search in other families")
     if given.grid:
-        grids([*chosen[0][:3:2], MORE[0]], given.runs, 1001)
+        grids([case for case in (COST[0], COST[2], MORE[0]) if given.only in case.name], given.runs, 1001)
     if given.soundness:
-        soundness(given.soundness_runs)
+        soundness(chosen[2], given.soundness_runs)
 
 
 if __name__ == "__main__":

@@ -276,7 +276,7 @@ def test_the_threshold_is_the_forecast_less_the_logarithm_of_one_over_delta():
 
 def test_what_is_close_to_a_listed_reward_is_that_reward():
     seen = Seen(coin(), Share(0.05))
-    batch = seen.read(coin_episode(0, np.float32(1.0) * (1 + 5e-8)))
+    batch = seen.read(coin_episode(0, 1 + 5e-8))
     assert (2.0, 0.0, 0.0, 0.0, 1.0) in batch.steps
 
 
@@ -385,6 +385,7 @@ def test_learn_chooses_the_learner_and_others_say_what_to_give():
         ("constants", lambda c: c.update(factors="many"), "cells"),
         ("result", lambda c: c.update(upper=c["upper"] - 0.01), "cells"),
         ("result", lambda c: c.update(epsilon=0.01), "cells"),
+        ("policy", lambda c: c.update(digest="0" * 64), "cells"),
         ("claims", lambda c: c[0].__setitem__(3, 0.06), "delta"),
     ],
 )

@@ -76,7 +76,7 @@ class Regret(NamedTuple):
 
 @np.errstate(all="ignore")  # nothing may be known of an event
 def regret_over(tables: Tables, events: Taylor, policy: Ints) -> Regret:
-    """Bounds the loss of a policy `[H, S]` over cells on which the events are Taylor models `[E, C]` (Theorem F3).
+    """Bounds the loss of a policy `[H, S]` over cells on which the events are Taylor models `[E, C]` (Theorem F2).
 
     The Taylor model of V is carried backwards; outcomes of a row sum to 1 at every point, so that only differences of next
     values count. D, the regret from a state on, is at most 0 where the policy goes on, and at most the upper end of the

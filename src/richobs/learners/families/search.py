@@ -205,6 +205,8 @@ def run(search: FamilySearch) -> tuple[Chosen, bool]:
         search.covered = certify(search, chosen)  # what was seen since counts too
         if search.covered.complete:
             doubt(search, search.covered)
+            search.upper = min(search.upper, search.covered.upper)
+            tell_loss(search, chosen, search.covered.regret, search.covered)
             return chosen, True
 
 
@@ -229,10 +231,9 @@ def look(search: FamilySearch) -> Chosen:
     points = living_points(search)
     chosen = search.chosen = choose(search, points)
     d, total = len(search.family.names), search.engine.ledger.total
-    regret, cells, witness = chosen.regret, 0, chosen.witness
+    regret, witness = chosen.regret, chosen.witness
     if chosen.regret + 2 * search.error <= search.epsilon * (1 if d < 3 else CAREFUL) and total >= search._tried:
         search.covered = found = certify(search, chosen)
-        cells = found.cells
         if found.complete:
             regret = found.regret
             search.shown_at = total if search.shown_at is None else search.shown_at
@@ -240,20 +241,24 @@ def look(search: FamilySearch) -> Chosen:
             search._tried = total + max(1, total // 10)
         else:
             witness = (chosen.structure, found.witness)
-    proved = search.covered is not None and search.covered.complete
     search.chosen = chosen = chosen._replace(witness=witness)
+    tell_loss(search, chosen, regret, search.covered)
+    return chosen
+
+
+def tell_loss(search: FamilySearch, chosen: Chosen, regret: float, covered: Cover | None) -> None:
+    """Tells what the chosen policy loses."""
     search.tell(
         LossBounded(
             phase=PHASE,
             regret=float(regret),
-            proved=proved,
+            proved=covered is not None and covered.complete,
             epsilon=search.epsilon,
-            cells=cells,
+            cells=0 if covered is None else covered.cells,
             planned_at=tuple(chosen.theta.tolist()),
-            witness=() if witness is None else tuple(witness[1].tolist()),
+            witness=() if chosen.witness is None else tuple(chosen.witness[1].tolist()),
         )
     )
-    return chosen
 
 
 def certify(search: FamilySearch, chosen: Chosen, allowed: float | None = None) -> Cover:
