@@ -216,12 +216,20 @@ def test_an_ellipsoid_is_enough_only_where_the_policy_is_good():
     counts = np.zeros(len(family.program.wanted))
     counts[family.paid[:2, 0, 0, 0]] = 100
     own = Evidence(counts, 200 * math.log(0.5) - 2.0)
-    found = [
+    (none, region), (found, hull) = (
         by_ellipsoid(family, Tables(family, 0), own, ZERO, allowed, np.array([0.5]), 0.0) for allowed in (0.05, 0.15)
-    ]
-    assert found[0] is None
-    assert found[1].complete
-    assert 0.05 < found[1].regret < 0.15
+    )
+    assert none is None
+    assert found.complete
+    assert 0.05 < found.regret < 0.15
+    np.testing.assert_array_equal(region, hull)
+    ends = np.array([[0.4005, 0.5995]])  # 100 log(4 x (1 - x)) = -4 at 0.5 +- 0.0990; -2 is at +- 0.0704
+    assert hull[0, 0] <= 0.5 - 0.0704
+    assert hull[0, 1] >= 0.5 + 0.0704
+    assert (np.abs(hull - ends) < 0.05).all()
+    narrow = cells.cover(family, Tables(family, 0), own, ZERO, 0.15, np.array([0.5]), 50, 0.0, hull)
+    assert narrow.complete
+    assert narrow.cells <= 3
 
 
 def test_errors_of_values_count_in_every_bound():

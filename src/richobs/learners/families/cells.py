@@ -193,6 +193,7 @@ def cover(
     scale: Floats,
     budget: int,
     error: float,
+    region: Floats | None = None,
 ) -> Cover:
     """Covers every point that lives with cells in which a policy loses at most `allowed` (Theorem F4).
 
@@ -208,9 +209,11 @@ def cover(
         scale: `[d]` cells wider than that are halved before they are looked at.
         budget: most cells.
         error: by which a value may be wrong for other reasons than the cell: rounding, and what counts as equal.
+        region: `[d, 2]` intervals that surely hold every point that lives; by default the box.
     """
     span = family.high - family.low
-    centre, width = ((family.low + family.high) / 2)[:, None], (span / 2)[:, None]
+    first = np.stack([family.low, family.high], axis=1) if region is None else region
+    centre, width = first.mean(axis=1)[:, None], ((first[:, 1] - first[:, 0]) / 2)[:, None]
     size = max(1, min(MOST_AT_ONCE, AT_ONCE // (tables.next.size * len(span))))
     found = Cover(True, -math.inf, math.inf, -math.inf, np.array([[math.inf, -math.inf]] * len(span)), None, 0)
     regret, low, upper, hull, looked = found.regret, found.low, found.upper, found.hull.copy(), 0

@@ -238,7 +238,7 @@ def look(search: FamilySearch) -> Chosen:
             regret = found.regret
             search.shown_at = total if search.shown_at is None else search.shown_at
         elif found.witness is None:
-            search._tried = total + max(1, total // 10)
+            search._tried = total + max(1, total // (10 if d < 3 else 4))
         else:
             witness = (chosen.structure, found.witness)
     search.chosen = chosen = chosen._replace(witness=witness)
@@ -305,12 +305,12 @@ def cover_all(
     for k, own in counts.items():
         evidence = Evidence(own, threshold)
         tables = tables_of(k) if tables_of is not None else Tables(family, k)
-        found = None
+        found, region = None, None
         if k in fits:
-            found = by_ellipsoid(family, tables, evidence, actions, allowed, fits[k], error)
+            found, region = by_ellipsoid(family, tables, evidence, actions, allowed, fits[k], error)
         if found is None:
             scale = cell_scale(family, evidence, fits.get(k))
-            found = cover(family, tables, evidence, actions, allowed, scale, budget, error)
+            found = cover(family, tables, evidence, actions, allowed, scale, budget, error, region)
         whole = Cover(
             whole.complete and found.complete,
             max(whole.regret, found.regret),
@@ -329,19 +329,22 @@ def cover_all(
 
 def by_ellipsoid(
     family: Family, tables: Tables, evidence: Evidence, actions: Ints, allowed: float, point: Floats, error: float
-) -> Cover | None:
-    """Returns the cover by one ellipsoid; None where there is none, or the policy may lose more in it (Lemma F5)."""
+) -> tuple[Cover | None, Floats | None]:
+    """Returns the cover by one ellipsoid, and intervals `[d, 2]` that hold the ellipsoid (Lemma F5).
+
+    The first is None where the policy may lose more than allowed in it, both where there is none.
+    """
     parameters = ellipsoid(family, evidence, point)
     if parameters is None:
-        return None
+        return None, None
+    half = (parameters.linear[:, 0] + parameters.r[:, 0]) * (1 + 1e-9)
+    hull = np.clip(np.stack([point - half, point + half], axis=1), family.low[:, None], family.high[:, None])
     bounds = regret_over(tables, family.program.over(parameters), actions)
     totals = family.reward_range[1] - family.reward_range[0]
     regret = float(bounds.regret[0]) + 2 * error
     if not (regret <= allowed and bounds.size[0] <= LARGEST * totals):
-        return None
-    half = parameters.linear[:, 0] + parameters.r[:, 0]
-    hull = np.clip(np.stack([point - half, point + half], axis=1), family.low[:, None], family.high[:, None])
-    return Cover(True, regret, float(bounds.low[0]) - error, float(bounds.high[0]) + regret, hull, None, 1)
+        return None, hull
+    return Cover(True, regret, float(bounds.low[0]) - error, float(bounds.high[0]) + regret, hull, None, 1), hull
 
 
 def cell_scale(family: Family, evidence: Evidence, point: Floats | None) -> Floats:
