@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import richobs
 from richobs.classes import Linear, LinearLevel, parameter_grid
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import Batch
@@ -76,20 +75,6 @@ def test_many_members_are_read_in_parts(monkeypatch):
     np.testing.assert_allclose(functions.moments(batch).u_var, moments.u_var, rtol=0, atol=1e-14)
     exact = np.clip(theta.astype(np.float64) @ np.column_stack([np.ones(3), X]).T, 0, 1).swapaxes(1, 2)
     np.testing.assert_allclose(whole, exact, atol=1e-14)
-
-
-def test_files_name_the_features(tmp_path):
-    functions = Linear("affine", BY_ACTION, 2, value_range=(-1.0, 1.0))
-    functions.save(tmp_path / "linear.npz")
-    again = richobs.Listed.load(tmp_path / "linear.npz")
-    assert again.digest == functions.digest
-    np.testing.assert_array_equal(again.values(1, X), functions.values(1, X))
-    others = [
-        Linear("affine", np.array(BY_ACTION) + 0.5, 2, value_range=(-1.0, 1.0)),
-        Linear("affine", BY_ACTION, 2, value_range=(-1.0, 2.0)),
-        Linear("identity", BY_ACTION, 2, value_range=(-1.0, 1.0)),
-    ]
-    assert len({functions.digest, *(f.digest for f in others)}) == 4
 
 
 @pytest.mark.parametrize(
