@@ -20,7 +20,7 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Answer, Returns
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.learners.handing_over import Fallback
-from richobs.learners.lsvee import SamplePlan, lsvee
+from richobs.learners.lsvee import Lsvee, SamplePlan, lsvee
 from richobs.stats.shares import SERIES, Supposed
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from richobs_lab.certified import Bounds, Certified, Tuning, bounds, certified, probing
@@ -399,7 +399,10 @@ def test_the_fallback_gets_its_part_of_epsilon_and_delta():
     """The paper's numbers at 0.79 epsilon and delta/100, with as many states as paths, 4^2; it waits for what one costs."""
     problem = richobs.make("lock/3")
     constants = Certified().fallback_constants(problem, richobs.Settings(epsilon=0.1, delta=0.05))
-    assert constants == richobs.plan(problem, n_states=16, epsilon=0.79 * 0.1, delta=0.01 * 0.05).constants
+    assert (
+        constants
+        == Lsvee().plan(problem, richobs.Settings(n_states=16, epsilon=0.79 * 0.1, delta=0.01 * 0.05)).constants
+    )
     assert constants.one_path == 3 * (constants.search.n_train + 4 * constants.search.n_test)
     assert constants.max_episodes(3) < constants.max_episodes() == SamplePlan(constants).max_episodes
     ahead = Certified().plan(problem, richobs.Settings())
@@ -424,7 +427,7 @@ def test_wider_certificates_are_verified_too(limit):
     problem = richobs.make("random", seed=1)
     outcome = learn(problem, epsilon=0.05, max_episodes=limit)
     assert 0 <= outcome.epsilon == outcome.upper - outcome.lower
-    checked = richobs.verify(richobs.certify(outcome, problem), problem)
+    checked = richobs.verify(richobs.Certificate.of(outcome, problem), problem)
     assert checked.agrees, checked
 
 

@@ -464,7 +464,7 @@ class TestRuns:
         problem = richobs.make("lock/3")
         outcome = richobs.learn(problem, learner="certified", device="cpu", progress=False)
         settings = dataclasses.replace(outcome.settings, device="cuda:99")
-        certificate = richobs.certify(dataclasses.replace(outcome, settings=settings), problem)
+        certificate = richobs.Certificate.of(dataclasses.replace(outcome, settings=settings), problem)
         found = richobs.verify(certificate, richobs.make("lock/3"))
         assert found.agrees
         assert any("on device 'cpu'" in f.detail for f in found.findings)

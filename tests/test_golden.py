@@ -15,7 +15,7 @@ import gymnasium
 import pytest
 
 import richobs
-from richobs.runs.certificate import certify
+from richobs.runs.certificate import Certificate
 
 GOLDEN = Path(__file__).parent / "golden"
 CERTIFICATES = GOLDEN / "certificates.json"
@@ -70,7 +70,7 @@ def golden(name: str) -> tuple[dict[str, object], str]:
     made, asked = RUNS[name]
     problem = richobs.make(made) if isinstance(made, str) else made()
     outcome = richobs.learn(problem, **{"seed": 0, "progress": False, **asked})
-    content = certify(outcome, problem).content
+    content = Certificate.of(outcome, problem).content
     compared = {key: value for key, value in content.items() if key not in NOT_COMPARED}
     digest = hashlib.sha256(json.dumps(rounded(compared), sort_keys=True).encode()).hexdigest()
     result = content["result"]

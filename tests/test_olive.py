@@ -17,7 +17,7 @@ from richobs.core.steps import Steps
 from richobs.engines import CountedEngine
 from richobs.learners.olive import Olive, OliveConstants, olive
 from richobs.learners.olive.algorithm import own_errors, pair_error
-from richobs.runs.certificate import Certificate, certify
+from richobs.runs.certificate import Certificate
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
 from richobs.runs.verify import verify
@@ -269,12 +269,12 @@ class TestWorlds:
         assert 10**8 < outcome.episodes <= Olive().plan(problem, asked()).max_episodes
         assert math.fsum(c.share for c in outcome.claims) <= 0.05
         assert len(outcome.claims) == len(outcome.trace)
-        certificate = certify(outcome, problem)
+        certificate = Certificate.of(outcome, problem)
         assert verify(certificate, problem).agrees
 
     def test_a_constant_that_was_changed_is_found(self):
         problem = richobs.make(WORLDS[2])
-        content = json.loads(certify(run(problem, asked()), problem).to_json())
+        content = json.loads(Certificate.of(run(problem, asked()), problem).to_json())
         content["constants"]["n_eval"] += 1
         content["claims"][0][3] = 0.05
         findings = {f.what: f for f in verify(Certificate(content), problem).findings}
@@ -285,7 +285,7 @@ class TestWorlds:
 
     def test_a_rank_below_the_number_of_states_is_found(self):
         problem = richobs.make(WORLDS[1])
-        certificate = certify(run(problem, asked(n_states=2)), problem)
+        certificate = Certificate.of(run(problem, asked(n_states=2)), problem)
         findings = {f.what: f.agrees for f in verify(certificate, problem).findings}
         assert not findings["Bellman rank"]
 

@@ -33,6 +33,7 @@ from richobs.engines import calls
 from richobs.engines.calls import play_checked
 from richobs.learners import learner
 from richobs.learners.betting import Betting
+from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.runs.prepare import in_units_of, paper_epsilon
 from richobs.runs.store import StoredRun
 from richobs.show.page import page
@@ -403,7 +404,7 @@ class TestServing:
         assert prepared.problem is problem
         outcome = richobs.learn(problem, learner="certified", epsilon=0.3)
         assert outcome.in_units is None
-        assert "units" not in richobs.certify(outcome, problem).content
+        assert "units" not in richobs.Certificate.of(outcome, problem).content
 
     def test_negative_steps_are_no_unit_rewards_even_if_totals_are(self):
         env = Corridor()
@@ -419,8 +420,9 @@ class TestServing:
         assert Betting().fallback_constants(problem, Settings(epsilon=1.0)) is None
 
     def test_plans_are_made_for_the_rescaled_epsilon(self):
-        planned = richobs.plan(own_problem(), epsilon=1.0, n_states=2)
-        plain = richobs.plan(horizon=H, n_actions=2, n_states=2, log_size=own_problem().functions.log_size, epsilon=0.1)
+        planned = richobs.plan(own_problem(), epsilon=1.0, n_states=2, learner="lsvee")
+        sizes = {"horizon": H, "n_actions": 2, "n_states": 2, "log_size": own_problem().functions.log_size}
+        plain = SamplePlan(PaperConstants.of(**sizes, epsilon=0.1, delta=0.05))
         assert planned.max_episodes == pytest.approx(plain.max_episodes, rel=1e-9)
         assert paper_epsilon(own_problem(), Settings(epsilon=1.0)) == pytest.approx(0.1)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.classes.learned_policy import open_loop_policy, table_policy
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.tables import Constants
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
@@ -158,7 +158,7 @@ class TestBestArm:
         beside = SideBySideArms(problem.env)
         assert asked.n_arms == beside.n_arms == 8
         assert asked.path(6) == beside.path(6) == (1, 1, 0)
-        worth = [problem.process.value(open_loop_policy(asked.path(a), 2)) for a in range(8)]
+        worth = [problem.process.value(LearnedPolicy.open_loop(asked.path(a), 2)) for a in range(8)]
         secret = int(np.argmax(worth))
         assert worth[secret] == 1.0
         which = np.array([secret, (secret + 1) % 8])
@@ -242,7 +242,7 @@ class TestCounts:
 
 
 def gap(problem, learned):
-    policy = table_policy(problem.process.codebooks, learned.policy, n_actions=problem.n_actions)
+    policy = LearnedPolicy.from_table(problem.process.codebooks, learned.policy, n_actions=problem.n_actions)
     return problem.optimal_value - problem.process.value(policy)
 
 
@@ -341,7 +341,9 @@ class TestUndirected:
         for q in tables.q:
             q += rng.random(q.shape)
         for lane, value in enumerate(lanes.values(tables)):
-            policy = table_policy(problem.process.codebooks, [q[lane].argmax(axis=1) for q in tables.q], n_actions=4)
+            policy = LearnedPolicy.from_table(
+                problem.process.codebooks, [q[lane].argmax(axis=1) for q in tables.q], n_actions=4
+            )
             assert value == pytest.approx(problem.process.value(policy))
 
     def test_tied_tables_are_worth_what_random_play_is(self):

@@ -4,12 +4,13 @@ Constructors check what they are given: shapes, ranges, finite numbers. What fai
 array or no number at all, ends in a sentence as well.
 """
 
+import difflib
 import functools
 import inspect
 import numbers
 import operator
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -30,6 +31,12 @@ UNUSABLE = (
     ArithmeticError,
     MemoryError,
 )  # raised by arguments of other kinds
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Returns " Did you mean ...?" for the known name that is nearest to a word, or nothing where none is near."""
+    near = difflib.get_close_matches(str(word), known, 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def file_path(file: Any, what: str = "a file") -> Path:
