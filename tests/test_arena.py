@@ -3,10 +3,8 @@
 import dataclasses
 import json
 import math
-import os
 import shutil
-import threading
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +16,7 @@ from richobs.core.events import Progress
 from richobs.core.policies import Greedy, OpenLoop
 from richobs.core.settings import Settings
 from richobs.learners import learner
-from richobs.runs import session, sweep
-from richobs.runs.sweep import CellResult, SweepProgress, run_cells
-from richobs.show.sweep import sweep_watched
+from richobs.runs import session
 from richobs.worlds.registry import make
 from richobs_lab.arena import contest as arenas
 from richobs_lab.arena.aggregates import (
@@ -140,11 +136,6 @@ class TestPlan:
         assert {"betting", "pcid", "pcid-small"} <= set(contestants())
         with pytest.raises(InvalidInput, match="no learner"):
             contestant("nobody")
-
-
-def only_its_process(cell, folder):
-    """Runs nothing, and says in which process."""
-    return CellResult(cell.run, "finished", str(os.getpid()))
 
 
 def told(episodes, policy):
@@ -275,29 +266,6 @@ class TestRuns:
         assert (kept["fate"], kept["solved"], kept["seconds"]) == (arenas.LATE, None, 0.02)
         assert "more than 0.02 CPU seconds" in kept["message"]
 
-    def test_every_run_has_a_process_of_its_own(self, tmp_path):
-        cells = plan_arena(["lock/2"], ["pcid"], seeds=range(2), budget=5_000).cells
-        ran = run_cells(cells, tmp_path / "fresh", workers=1, work=only_its_process, kept="pid", fresh=True)
-        assert len({result.message for result in ran.results.values()}) == 2
-
-    def test_how_far_it_is_is_told_also_while_nothing_ends(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(sweep, "BEAT", 0.0)
-        cells = plan_arena(["lock/2"], ["pcid"], seeds=[0], budget=5_000).cells
-        enough, told = threading.Event(), []
-
-        def work(cell, folder):  # ends once it was told five times
-            assert enough.wait(30)
-            return CellResult(cell.run, "failed")
-
-        def watch(progress):
-            told.append(progress.running)
-            if len(told) == 5:
-                enough.set()
-
-        with ThreadPoolExecutor(1) as threads:
-            run_cells(cells, tmp_path / "slow", executor=threads, work=work, watch=watch)
-        assert told[1:5] == [1] * 4
-
     @pytest.mark.parametrize(
         ("of_a_run", "change"),
         [
@@ -322,16 +290,6 @@ class TestRuns:
         assert main([*asked, f"--seconds={seconds}"]) == 2
         assert "more than 0 must be allowed" in " ".join(capsys.readouterr().err.split())
         assert not (tmp_path / "x").exists()
-
-    def test_runs_are_counted_before_they_are_listed(self, capsys):
-        asked = ["arena", "--worlds", "lock/2 lock/3", "--learners", "betting", "--list", "--seeds"]
-        assert main([*asked, "99999999999"]) == 2
-        assert "2 settings with at least 20,001 seeds" in " ".join(capsys.readouterr().err.split())
-        assert main([*asked, "-3"]) == 2
-        assert "at least one seed is needed" in capsys.readouterr().err
-        for wrong in ({"worlds": "lock/2"}, {"learners": [3]}, {"budget": 0.5}):
-            with pytest.raises(InvalidInput):
-                plan_arena(**{"worlds": ["lock/2"], "learners": ["betting"], "seeds": [0], **wrong})
 
     def test_of_two_runs_the_one_with_more_episodes_counts(self, small):
         *_, done = small
@@ -392,24 +350,11 @@ class TestShown:
         assert "lock: lock/3\n" in printed
         assert "deep-sea" not in printed  # no other family was asked for
 
-    def test_the_first_line_comes_at_once(self, capsys):
-        with sweep_watched("arena") as watch:
-            watch(SweepProgress(12, 0, 0, 0))
-            watch(SweepProgress(12, 1, 0, 2))  # less than ten seconds later
-        assert capsys.readouterr().err == "arena: 0 of 12 finished, 0 running\n"
-
     def test_names_beside_curves_do_not_cover_each_other(self):
         assert spread([0.1, 0.5, 0.9], 0.1, 0.0, 1.0) == [0.1, 0.5, 0.9]
         assert spread([0.5, 0.5, 0.5], 0.25, 0.0, 1.0) == [0.5, 0.75, 1.0]
         assert spread([0.9, 0.95, 1.0], 0.25, 0.0, 1.0) == [0.5, 0.75, 1.0]  # pushed down from the top
         assert spread([0.0, 0.0, 0.0], 0.6, 0.0, 1.0) == [0.0, 0.5, 1.0]  # too little room
-
-    def test_the_limit_of_time_stands_in_the_row(self):
-        late = run_with(None, fate=arenas.LATE, message="too long", seconds=20.0)
-        cut = run_with(10, message="too long", seconds=20.0)
-        met = Meeting("x", ("lock", 5), (late, cut, run_with(10, seconds=20.0)))
-        assert met.failures == "1 out of time (20 CPU s)"
-        assert met.ending == "1 out of time (20 CPU s), 1 solved, stopped after 20 CPU s"
 
 
 def test_the_stored_results_hold_what_the_document_says():
