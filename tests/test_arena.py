@@ -325,13 +325,6 @@ class TestShown:
         assert plain["growth"][1]["exponent"] == pytest.approx([1.0, 1.0, 1.0])  # 420 H episodes
         assert arena_table(done).row_count == 4
 
-    def test_worlds_where_one_cannot_play_count_as_not_solved(self, small):
-        *_, done = small
-        played = tuple(r for r in done.runs if r.contestant != "pcid" or r.horizon == 2)
-        one = ArenaView(dataclasses.replace(done, runs=played))
-        assert one.profile("betting", np.array([1e6]))[0][0] == 1.0
-        assert one.profile("pcid", np.array([1e6]))[0][0] == 0.5
-
     def test_the_page_says_what_each_is_given(self, small, tmp_path):
         *_, done = small
         why = (("lock", 3, "pcid", "because <of> it"),)

@@ -185,26 +185,6 @@ def test_examples_are_short(example):
     assert {name: n for name, n in lines.items() if not 10 <= n <= 40} == {}
 
 
-def test_lines_of_code_are_counted_without_docstrings_comments_and_pictures(example, tmp_path):
-    file = tmp_path / "some.py"
-    file.write_text(
-        '"""A.\n\nB."""\n\nimport pictures  # here\n\n# a comment\nx = [\n    1,\n]\nif pictures.wanted():\n    x\n'
-    )
-    assert example("real").code_lines(file) == 3
-
-
-def test_a_false_bound_is_counted_as_wrong(example):
-    """A claim is compared with the truth on all three sides."""
-    real, made = example("real"), example("frozen_lake")
-    env = made.environment()
-    outcome = richobs.learn(env, candidates_of("frozen_lake"), epsilon=0.1, assume="model")
-    truth = real.truth_of(made, env)
-    assert not real.is_wrong(outcome, truth)
-    assert real.is_wrong(outcome, truth._replace(optimum=1.05))  # U
-    assert real.is_wrong(outcome, truth._replace(value=lambda policy: 0.85))  # epsilon
-    assert real.is_wrong(outcome, truth._replace(value=lambda policy: -0.1, optimum=0.0))  # W
-
-
 def test_the_gallery_shows_every_example_and_the_measured_table(example):
     gallery = (ROOT / "docs/gallery.md").read_text()
     assert {name for name in NAMES if f"(../examples/{name}.py)" not in gallery} == set()

@@ -172,14 +172,6 @@ def test_the_policy_with_the_smallest_largest_loss_is_found():
     assert regrets.upper == pytest.approx(0.6)
 
 
-def test_only_the_most_likely_policies_are_looked_at(monkeypatch):
-    monkeypatch.setattr(living_module, "PLAN_ALL", 1)
-    functions = Simulators(coins([0.5, 0.4], [0.5, 0.9], [0.6, 0.55]))
-    living = Living(3, Supposed(1e-9))
-    living.absorb(np.log([0.1, 0.1, 0.2]), 1)
-    assert judge_of(functions, living, look=1).best(0.0).member == 2
-
-
 def test_a_policy_planned_in_some_models_certifies_nothing(monkeypatch):
     monkeypatch.setattr(living_module, "PLAN_ALL", 1)
     functions = Simulators(coins([0.6, 0.5], [0.62, 0.5], [0.2, 0.7]))

@@ -138,17 +138,6 @@ class Impatient(Lake):
         return seen, reward, terminated, self.steps >= 9, info
 
 
-class Mirrored(Lake):
-    """States are shown by other numbers."""
-
-    def reset(self, **options):
-        return 15 - super().reset(**options)[0], {}
-
-    def step(self, a):
-        seen, *rest = super().step(a)
-        return 15 - seen, *rest
-
-
 class ElsewhereAtFirst(Lake):
     """One episode in ten starts in another cell."""
 
@@ -247,7 +236,6 @@ class TestPublishedOutcomes:
             (Restless, r"action \d in state \d+ led to (state|the end)"),
             (Generous, r"led to the end and the reward 2\.0\. `P` says: .*the end and the reward 1\.0"),
             (Impatient, "was truncated after 9 steps, before the horizon"),
-            (Mirrored, "a reset led to state 15 .* `P` says: state 0"),
             (ElsewhereAtFirst, "a reset led to state 4 .* `P` says: state 0"),
         ],
     )

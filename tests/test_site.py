@@ -10,7 +10,6 @@ import pkgutil
 import re
 import shlex
 import shutil
-import sys
 import typing
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -277,31 +276,6 @@ class TestBuilt:
     def test_every_learner_is_on_its_page(self):
         text = (BUILT / "reference/learners.html").read_text()
         assert [name for name in LEARNERS if f'<section id="{name}">' not in text] == []
-
-    def test_an_undocumented_name_is_noticed(self, monkeypatch):
-        monkeypatch.syspath_prepend(str(DOCS / "_ext"))
-        import public_names
-
-        entries = public_names.expected()
-        assert list(public_names.undocumented(entries)) == []
-        said = list(public_names.undocumented(entries - {"richobs.learn"}))
-        assert said == ["richobs.learn is public and has no entry in docs/reference."]
-        monkeypatch.setattr(richobs.learn, "__doc__", "")
-        assert list(public_names.undocumented(entries)) == ["richobs.learn is public and has no docstring."]
-        sys.modules.pop("public_names")
-
-    def test_formulas_in_plain_text(self, monkeypatch):
-        monkeypatch.syspath_prepend(str(DOCS / "_ext"))
-        from plain_formulas import pieces
-
-        def shown(text):
-            return "".join(str(piece) for piece in pieces(text)).replace("script>", ">")
-
-        assert shown("f*_{h+1}(x_h), 10^-7.") == "f*<sub>h+1</sub>(x<sub>h</sub>), 10<super>-7</super>."
-        assert shown("V_{f_{h+1}}") == "V<sub>f<sub>h+1</sub></sub>"
-        for names in ("max_episodes, certify_policy, test_site.py", "n_states: int, n_actions", "on_demand"):
-            assert shown(names) == names
-        sys.modules.pop("plain_formulas")
 
     def test_formulas_are_mathml(self, built):
         pages = [file for file in BUILT.rglob("*.html") if "<math " in file.read_text()]

@@ -13,7 +13,7 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import AssumptionViolated, InvalidInput, InvalidPath, UnknownWorld
 from richobs.core.policies import Greedy, OpenLoop
 from richobs.core.randomness import keyed_generator
-from richobs.worlds import TabularWorld, WorldEnvironment, configure, make
+from richobs.worlds import TabularWorld, configure, make
 from richobs.worlds.gymnasium_out import register_all
 from richobs.worlds.registry import full_id
 from richobs.worlds.simulator import _Categorical
@@ -112,46 +112,7 @@ class TestRegistry:
             make(id, **params)
 
 
-class Diary:
-    """A world of three levels and two actions that notes what it is asked for."""
-
-    horizon, n_actions, is_deterministic, reward_range = 3, 2, True, (0.0, 1.0)
-
-    def __init__(self):
-        self.notes = []
-
-    def start(self, n, rng):
-        self.notes.append("start")
-        return np.zeros(n, dtype=np.int64)
-
-    def observe(self, level, states, rng):
-        self.notes.append(f"observe {level}")
-        return states
-
-    def reward(self, level, states, x, actions, rng):
-        self.notes.append(f"reward {level}")
-        return np.zeros(len(states))
-
-    def move(self, level, states, actions, rng):
-        self.notes.append(f"move {level}")
-        return states + actions
-
-    def actions(self, level, x, rng):
-        self.notes.append(f"act {level}")
-        return np.ones(len(x), dtype=np.int64)
-
-
 class TestPlay:
-    @pytest.mark.parametrize("levels", [1, 2, None])
-    def test_draws_are_made_in_this_order(self, levels):
-        """The order belongs to the results: another one gives other draws from the same seed."""
-        world = Diary()
-        played = WorldEnvironment(world).play(world, 4, keyed_generator(0), levels)
-        at = "observe {0}, act {0}, reward {0}"
-        notes = ["start", at.format(0), "move 0", at.format(1), "move 1", at.format(2)]
-        assert ", ".join(world.notes) == ", ".join(notes[: 2 * (levels or 3)])
-        assert [x.tolist() for x in played.observations] == [[h] * 4 for h in range(levels or 3)]
-
     @pytest.mark.parametrize(
         ("actions", "words"),
         [
@@ -277,8 +238,7 @@ class TestLock:
         returns = problem.env.play(policy, 200_000, keyed_generator(3)).returns
         assert abs(returns.mean() - report.value) < 5 * 0.5 / math.sqrt(200_000)
 
-    @pytest.mark.parametrize("kind", ["contrary", "xor", "turned"])
-    def test_a_policy_whose_reading_is_unknown_is_estimated(self, kind):
+    def test_a_policy_whose_reading_is_unknown_is_estimated(self):
         """One that says it is greedy and acts otherwise, one that says it reads nothing, one that turns observations."""
         problem = make("lock/1", noise_bits=40)
 
@@ -295,14 +255,14 @@ class TestLock:
 
         turned = Layered([Decoders(43, problem.functions.levels[0].worth, rotation=np.eye(43)[::-1])])
         contrary = Contrary(problem.functions.member(problem.optimal_function))
-        policy = {"contrary": contrary, "xor": Xor(), "turned": Greedy(turned.member((5,)))}[kind]
-        report = problem.value(policy, episodes=1000)
-        assert not report.exact
-        assert "an estimate from 1,000 episodes" in str(report)
-        assert report.low <= report.value <= report.high
-        assert kind != "contrary" or report == 0  # no action of it is live
+        for policy in (contrary, Xor(), Greedy(turned.member((5,)))):
+            report = problem.value(policy, episodes=1000)
+            assert not report.exact
+            assert "an estimate from 1,000 episodes" in str(report)
+            assert report.low <= report.value <= report.high
+        assert problem.value(contrary, episodes=100) == 0  # no action of it is live
         with pytest.raises(InvalidInput, match="confidence"):
-            problem.value(policy, confidence=1.0)
+            problem.value(Xor(), confidence=1.0)
 
     def test_gaussian_noise_has_no_known_optimal_policy(self):
         with pytest.raises(AssumptionViolated, match="unbounded support"):
