@@ -178,7 +178,7 @@ class TestWiring:
             term = 0.99 * 0.05 / 2 / (SERIES * (candidate + 1) * math.log(candidate + 1) ** 2)
             shares.append(term / 2**look / 2)
             sizes.append(n)
-            if event.verdict != "open":
+            if event.said().verdict != "open":
                 candidate, look, n = candidate + 1, 0, 0
         assert [args[1] for _, args, _ in lowers] == sizes
         np.testing.assert_allclose([a for a, _, _ in lowers], shares, rtol=1e-9)
@@ -267,7 +267,7 @@ class TestWiring:
         monkeypatch.setattr(probing, "_eliminate", logged_eliminate)
         outcome, _, log = self.run.__wrapped__()
         tests = [e for e in outcome.trace if e.kind == "elimination"]
-        assert [e.level for e in tests] == [h for h, _, _ in judged]
+        assert [e.said().level for e in tests] == [h for h, _, _ in judged]
         np.testing.assert_allclose([e.bar for e in tests], [bar for _, bar, _ in judged], rtol=1e-12)
         assert any(bar > least + 1e-6 for _, bar, least in judged)  # the two do differ
         references = [g.reference for g in guesses]
@@ -417,7 +417,7 @@ def test_a_search_that_struggles_says_so():
     """Two functions 0.03 apart: small batches cannot tell them apart, so batches grow, and the outcome says why."""
     problem = bandit(Rewards.bernoulli([[[0.4, 0.38]]]), [0.4, 0.38], [0.37, 0.41])
     outcome = learn(problem, epsilon=0.02, max_episodes=200_000)
-    assert any(e.kind == "stage" and e.threshold == 2 * e.statistic for e in outcome.trace)
+    assert any(e.kind == "stage" and e.said().threshold == 2 * e.said().statistic for e in outcome.trace)
     assert any("told no survivors apart, so batches grew from 512" in remark for remark in outcome.remarks)
     assert learn(richobs.make("lock/3")).remarks == ()
 
