@@ -218,30 +218,18 @@ COIN = [[0.5, 0.25], [0.0, 1.0]]
 @pytest.mark.parametrize(
     ("functions", "digest"),
     [
-        (Layered([TableLevel(FIRST)] * 2), "a60f86ad02d100190fd032ee15f5e367b291d41c9f17539050776c4db0215078"),
-        (Listed([TableLevel(FIRST)] * 2), "91fefd9386b8e063c2d3a37cb95f97a92ba24f35b45c341f80a929731351c4d3"),
-        (
-            Layered([TableLevel(FIRST, Codebook(np.array([[1, 0], [0, 1]])))]),
-            "a0f5303c98fac77f2c9cae62f0e4f13ed47361fc10f5c44eee95b23d57f91465",
-        ),
-        (Layered([Decoders(3, COIN)] * 2), "fdea23735b43df51dae5405fa73167f809e27f63aa6293945ade0512cfa74b7d"),
-        (
-            Layered([Decoders(3, COIN, rotation=np.eye(3)[[1, 0, 2]])]),
-            "8437435fe0a22edbca30b5cc2dfc426dbf30b19c38edea9d5908373d60312a4a",
-        ),
-        (
-            Layered([Prototypes(CENTRES, np.array([0, 1]), FIRST)]),
-            "b1bafa7580e7dacc811dca3063e1cf1656be9cbfc9309a27b33d1bce6797f7db",
-        ),
-        (
-            listed_product(Layered([Decoders(3, COIN), TableLevel(FIRST)])),
-            "61299d67697dc12fb7d9a3f23af834510a7c4c39d4f0963fceb0e88e33ae0953",
-        ),
+        (Layered([TableLevel(FIRST)] * 2), "a60f86ad02d10019"),
+        (Listed([TableLevel(FIRST)] * 2), "91fefd9386b8e063"),
+        (Layered([TableLevel(FIRST, Codebook(np.array([[1, 0], [0, 1]])))]), "a0f5303c98fac77f"),
+        (Layered([Decoders(3, COIN)] * 2), "fdea23735b43df51"),
+        (Layered([Decoders(3, COIN, rotation=np.eye(3)[[1, 0, 2]])]), "8437435fe0a22edb"),
+        (Layered([Prototypes(CENTRES, np.array([0, 1]), FIRST)]), "b1bafa7580e7dacc"),
+        (listed_product(Layered([Decoders(3, COIN), TableLevel(FIRST)])), "61299d67697dc12f"),
     ],
 )
 def test_digests_stay_what_they_were(functions, digest):
     """Certificates that were written name classes by these."""
-    assert functions.digest == digest
+    assert functions.digest.startswith(digest)
 
 
 def test_digests_depend_on_content_not_on_order():
@@ -289,6 +277,8 @@ def test_damaged_arrays_are_refused(kind, arrays, words):
 
 
 NO_RANGES = [(1.0, 0.0), (0.0, math.inf), (math.nan, 1.0), (0.0,)]
+ONE, NAMED = TableLevel([[[0.1]]]), TableLevel([[[0.1]]], Codebook(np.array(["a"])))  # of one function, one observation
+SETS, FIRSTS = np.zeros((1, 2, 3)), np.zeros(1, int)  # a set of two centres, and the set of the only function
 
 
 class Huge(LevelClass):
@@ -329,45 +319,36 @@ def test_a_function_that_returns_something_else_is_named(f, words):
     ("call", "words"),
     [
         *((lambda r=r: TableLevel([[[0.5]]], value_range=r), "value_range must be") for r in NO_RANGES),
+        (lambda: TableLevel([[[-3.0, 8.0]]], value_range=(-2.0, 8.0)), r"has value -3.0 .* must lie in \[-2, 8\]"),
         (
-            lambda: TableLevel([[[-3.0, 8.0]]], value_range=(-2.0, 8.0)),
-            r"function 0 has value -3.0 .* must lie in \[-2, 8\]",
-        ),
-        (
-            lambda: Tables(np.array([[[100.1, 0.1]]]), 1, value_range=(0.0, 101.0), single_precision=True),
-            "single precision changes a value of these tables by 1.5e-06, more than 1e-07",
+            lambda: Tables([[[[100.1]]]], value_range=(0.0, 101.0), single_precision=True),
+            "single precision changes a value .* by 1.5e-06, more than 1e-07",
         ),
         (lambda: Huge().value_bounds(), "a Huge of 1,000,000,000,000 functions needs a `value_bounds` of its own"),
         (lambda: TableLevel([[[0.1, 1.2]]]), "function 0 has value 1.2 at observation 0, action 1"),
         (lambda: TableLevel([[[math.nan]]]), "function 0 has value nan"),
         (lambda: TableLevel(np.zeros((0, 2, 2))), r"got shape \(0, 2, 2\)"),
         (lambda: TableLevel([[0.1]]), r"must be \[N, X, K\]"),
-        (lambda: TableLevel([[[0.1]]]).values(np.array([1])), "observation 1 is not known: there are 0 to 0"),
+        (lambda: ONE.values(np.array([1])), "observation 1 is not known: there are 0 to 0"),
         (lambda: Layered([]), "the list is empty"),
-        (
-            lambda: Layered([TableLevel([[[0.1]]]), TableLevel([[[0.1, 0.2]]])]),
-            "level 1 has 2 actions and that of level 0 has 1",
-        ),
-        (lambda: Layered([TableLevel([[[0.1]]])]).member((0, 0)), "1 in all; got 2"),
-        (lambda: Layered([TableLevel([[[0.1]]])]).member((1,)), "functions 0 to 0; got 1"),
-        (lambda: TableLevel([[[0.1]]]).values(np.array([0]), np.array([-1])), "functions 0 to 0; asked for -1"),
+        (lambda: Layered([ONE, TableLevel([[[0.1, 0.2]]])]), "level 1 has 2 actions and that of level 0 has 1"),
+        (lambda: Layered([ONE]).member((0, 0)), "1 in all; got 2"),
+        (lambda: Layered([ONE]).member((1,)), "functions 0 to 0; got 1"),
+        (lambda: ONE.values(np.array([0]), np.array([-1])), "functions 0 to 0; asked for -1"),
         (lambda: TableLevel([[[0.1]], [[0.2]]]).values(np.array([0.5])), "observation 0.5 is not known"),
-        (lambda: Prototypes(np.zeros((1, 2, 3)), np.array([1]), np.zeros((1, 2, 2))), "centre sets 0 to 0"),
-        (
-            lambda: Prototypes(np.zeros((1, 2, 3)), np.zeros(1, int), np.zeros((1, 2, 2))).values(np.zeros((4, 1))),
-            "vectors of length 3",
-        ),
+        (lambda: Prototypes(SETS, np.array([1]), np.zeros((1, 2, 2))), "centre sets 0 to 0"),
+        (lambda: Prototypes(SETS, FIRSTS, np.zeros((1, 2, 2))).values(np.zeros((4, 1))), "vectors of length 3"),
         (lambda: Decoders(1, np.eye(2)), "at least two coordinates"),
         (lambda: Decoders(3, [[2.0]]), "values in"),
         (lambda: Decoders(3, np.eye(2)).index(1, 1, 0, 0), "is not a decoder"),
         (lambda: Decoders(3, np.eye(2)).parameters(np.array([24])), "functions 0 to 23"),
         (lambda: Decoders(3, np.eye(2)).values(np.zeros((4, 2))), "at least 3 coordinates"),
         (lambda: copies_around(np.zeros((1, 1)), 0, np.random.default_rng(0)), "at least one function"),
-        (lambda: Prototypes(np.zeros((1, 2, 3)), np.zeros(1, int), np.zeros((1, 3, 2))), "prototypes need"),
+        (lambda: Prototypes(SETS, FIRSTS, np.zeros((1, 3, 2))), "prototypes need"),
         (lambda: Constants([0.1]), r"must be \[N, K\]"),
         (lambda: Constants([[0.1, -0.1]]), "function 0 has value -0.1 at action 1"),
         (lambda: Layered([np.zeros((1, 1, 1))]), "level 0 is a ndarray; .*LevelClass"),
-        (lambda: Layered([TableLevel([[[0.1]]])]).member((0.0,)), "functions 0 to 0; got 0.0"),
+        (lambda: Layered([ONE]).member((0.0,)), "functions 0 to 0; got 0.0"),
         (
             lambda: Listed([Constants([[0.1]]), Constants([[0.1], [0.2]])]),
             r"as many members at every level; got \[1, 2\]",
@@ -379,23 +360,20 @@ def test_a_function_that_returns_something_else_is_named(f, words):
         (lambda: CallableLevel([np.zeros], 0, 0), "n_actions must be at least 1; got 0"),
         (lambda: CallableLevel([0.5], 0, 2), "function 0 cannot be called: it is a float"),
         (lambda: Codebook(np.array([1, 1])), "two rows of a codebook are equal"),
-        (lambda: TableLevel([[[0.1]]]).values(np.array(["a"])), "of type int64; got <U1"),
-        (lambda: TableLevel([[[0.1]]]).values(np.array([math.nan])), "observation nan is not known"),
+        (lambda: ONE.values(np.array(["a"])), "of type int64; got <U1"),
+        (lambda: ONE.values(np.array([math.nan])), "observation nan is not known"),
         (
             lambda: Codebook(np.array([[1, 0], [0, 1]])).encode(np.array([[0, 1], [1, 1]])),
             r"\[1 1\] is not among the 2",
         ),
-        (lambda: TableLevel([[[0.1]]]).values(np.array(0)), r"got shape \(\)"),
-        (
-            lambda: TableLevel([[[0.1]]], Codebook(np.array(["a"]))).values(np.array(["ab"])),
-            "observation ab is not among",
-        ),
-        (lambda: TableLevel([[[0.1]]], Codebook(np.array(["a"]))).values(np.array([0])), "of type <U1; got int64"),
+        (lambda: ONE.values(np.array(0)), r"got shape \(\)"),
+        (lambda: NAMED.values(np.array(["ab"])), "observation ab is not among"),
+        (lambda: NAMED.values(np.array([0])), "of type <U1; got int64"),
         (lambda: TableLevel([[[0.1 + 1j]]]), "real numbers; an array of complex128 arrived"),
         (lambda: richobs.Tables([np.full((1, 1, 1), 0.1j)], single_precision=True), "real numbers"),
         (lambda: Constants([[0.1 + 0j]]), "real numbers"),
         (lambda: Decoders(3, np.eye(2) + 1j), "real numbers"),
-        (lambda: Prototypes(np.zeros((1, 2, 3)), np.zeros(1, int), np.full((1, 2, 2), 0.5j)), "real numbers"),
+        (lambda: Prototypes(SETS, FIRSTS, np.full((1, 2, 2), 0.5j)), "real numbers"),
         (lambda: Prototypes(np.full((1, 2, 3), 1j), np.zeros(1, int), np.zeros((1, 2, 2))), "real numbers"),
         (lambda: richobs.Linear("identity", [[[0.1j]]], 1), "real numbers"),
         (lambda: richobs.Rewards.deterministic([[[0.5j]]]), "real numbers"),
@@ -412,10 +390,7 @@ def test_what_is_refused(call, words):
         (lambda v: v - 1.0, r"returned -0.25 to -0.25; values must lie in \[0, 1\]"),
         (lambda v: 2 * v, r"Own.values returned .* to 1.\d+; values must lie in \[0, 1\]"),
         (lambda v: v * np.nan, r"values must lie in \[0, 1\]"),
-        (
-            lambda v: v.swapaxes(0, 1),
-            r"\[N, n, K\] = \(2, 3, 2\); it returned float64 of shape \(3, 2, 2\)",
-        ),
+        (lambda v: v.swapaxes(0, 1), r"\[N, n, K\] = \(2, 3, 2\); it returned float64 of shape \(3, 2, 2\)"),
         (lambda v: v[:1], r"of shape \(1, 3, 2\)"),
     ],
 )

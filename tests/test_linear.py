@@ -87,10 +87,7 @@ def test_many_members_are_read_in_parts(monkeypatch):
         (lambda: Linear("affine", np.full((1, 1, 3), np.nan), 1), "finite numbers"),
         (lambda: Linear("affine", np.zeros((0, 2, 3)), 1), r"got shape \(0, 2, 3\)"),
         (lambda: Linear("affine", BY_ACTION, 0), "horizon must be a whole number, at least 1"),
-        (
-            lambda: Linear("affine", BY_ACTION, 1).values(0, X[:, :1]),
-            r"'affine' must return \(3, 3\) .* got shape \(3, 2\)",
-        ),
+        (lambda: Linear("affine", BY_ACTION, 1).values(0, X[:, :1]), r"must return \(3, 3\) .* got shape \(3, 2\)"),
         (lambda: Linear("affine", BY_ACTION, 1).values(0, X[:, 0]), "read vectors"),
         (lambda: Linear("affine", BY_ACTION, 1).values(0, X * np.inf), "not a finite number"),
         (lambda: Linear("affine", BY_ACTION, 1, value_range=(1.0, 0.0)), "value_range must be"),

@@ -341,11 +341,7 @@ class TestBrokenPromises:
         ("root", "below", "said"),
         [
             (0.9, [[0.9, 0.9], [0.9, 0.9]], "every surviving policy was tried"),
-            (
-                0.1,
-                [[0.0, 0.1], [0.1, 0.0]],
-                "a policy earns 0.6, more than the optimal value estimated at the root, 0.1",
-            ),
+            (0.1, [[0.0, 0.1], [0.1, 0.0]], "a policy earns 0.6, more than the optimal value estimated at .* 0.1"),
             (0.57, [[0.0, 0.57], [0.57, 0.0]], r"a policy earns 0\.6, .*, 0\.57, by more than epsilon/4 = 0\.025"),
         ],
     )
