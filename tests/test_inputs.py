@@ -134,7 +134,7 @@ class TestSettings:
 
 
 class TestCertificates:
-    @pytest.mark.parametrize("value", [..., None, [], {}, "x", -1, 10**400, float("nan"), [[]], True], ids=repr_of)
+    @pytest.mark.parametrize("value", [..., None, {}, "x", -1, 10**400], ids=repr_of)
     def test_an_altered_part_is_found_or_refused(self, ran, certificate, problem, tmp_path, monkeypatch, value):
         monkeypatch.setattr("richobs.runs.verify.run", lambda *args, **more: ran)  # the settings stay as they are
         file, content = tmp_path / "certificate.json", certificate.content

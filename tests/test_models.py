@@ -55,6 +55,12 @@ def asked(**more):
     return Settings(**{"learner": "models", "epsilon": 0.05, "delta": 0.1, **more})
 
 
+def ran(*chances, truth=0, **more):
+    """A problem of coins, and what a run on it answers."""
+    problem = model_problem(Simulators(coins(*chances)), truth)
+    return problem, run(problem, asked(**more))
+
+
 # [B4]
 
 
@@ -211,9 +217,7 @@ def test_claims_are_true_as_often_as_they_say():
 
 
 def test_the_run_ends_with_the_right_words():
-    functions = Simulators(coins([0.5, 0.4], [0.5, 0.9], [0.9, 0.55]))
-    problem = model_problem(functions, 1)
-    outcome = run(problem, asked())
+    problem, outcome = ran([0.5, 0.4], [0.5, 0.9], [0.9, 0.55], truth=1)
     assert outcome.reason is StopReason.EVERY_MODEL
     assert outcome.guaranteed
     assert outcome.epsilon == 0.05
@@ -231,16 +235,13 @@ def test_the_run_ends_with_the_right_words():
 
 
 def test_one_model_needs_no_episode():
-    functions = Simulators(coins([0.5, 0.4]))
-    outcome = run(model_problem(functions, 0), asked())
+    _, outcome = ran([0.5, 0.4])
     assert outcome.episodes == 0
     assert "provided that the real system is the given model." in outcome.claim
 
 
 def test_when_the_episodes_run_out_the_largest_loss_is_claimed():
-    functions = Simulators(coins([0.5, 0.6], [0.5, 0.4], [0.55, 0.5]))
-    problem = model_problem(functions, 0)
-    outcome = run(problem, asked(max_episodes=5))
+    _, outcome = ran([0.5, 0.6], [0.5, 0.4], [0.55, 0.5], max_episodes=5)
     assert outcome.reason is StopReason.EPISODES_SPENT
     assert outcome.episodes == 4  # batches of 2
     assert outcome.constants.living == [0, 1, 2]
@@ -304,7 +305,7 @@ def test_rewards_that_differ_in_single_precision_are_counted_for():
 
 
 def test_no_policy_is_said_to_earn_more_than_the_largest_total():
-    outcome = run(model_problem(Simulators(coins([1.0, 0.0])), 0), asked())
+    _, outcome = ran([1.0, 0.0])
     assert outcome.upper == 1.0
     assert outcome.lower == pytest.approx(1 - 1.02e-7, abs=1e-11)
 
@@ -324,14 +325,9 @@ def test_a_system_that_is_none_of_the_models_is_named():
 
 def test_an_end_that_no_model_expects_is_named():
     functions = Simulators(coins([1.0, 0.4], [1.0, 0.9], horizon=3))
-    ends = Model.of_lists(
-        [[[(1.0, 1, 1.0, False)]] * 2, [[(1.0, 0, 1.0, True)]] * 2], 3, [1.0, 0.0], observations=np.zeros(2)
-    )
-    real = ModelEnvironment(Simulators([ends]), 0, (0.0, 3.0))
-    played = real.play(Uniform(2), 1, keyed_generator(0, "ends"))
-    shown = dataclasses.replace(played, observations=tuple(x.astype(np.int64) for x in played.observations))
-    early = dataclasses.replace(shown, actions=tuple(np.zeros(1, dtype=np.int64) for _ in range(3)))
-    fine = dataclasses.replace(early, rewards=(np.ones(1),) * 3, ended=(np.zeros(1, dtype=bool),) * 3)
+    zeros, paid = [np.zeros(1, dtype=np.int64)] * 3, [np.ones(1)] * 3
+    fine = Episodes(zeros, zeros, paid)
+    early = Episodes(zeros, zeros, [*paid[:2], np.zeros(1)], [np.array([h == 2]) for h in range(3)])
     log = Episodes.concatenate([fine, fine, early, fine])
     problem = richobs.Problem(ModelEnvironment(functions, 0, (0.0, 3.0)), functions, recorded=log)
     with pytest.raises(BrokenPromise, match="in episode 3: it ended after level 1"):

@@ -70,13 +70,8 @@ class Redeclared:
     """An environment that says something else about itself."""
 
     def __init__(self, env, **facts):
-        self.play, self.horizon, self.n_actions, self.reward_range = (
-            env.play,
-            env.horizon,
-            env.n_actions,
-            env.reward_range,
-        )
-        vars(self).update(facts)
+        same = {name: getattr(env, name) for name in ("play", "horizon", "n_actions", "reward_range")}
+        vars(self).update(same | facts)
 
 
 @functools.cache
