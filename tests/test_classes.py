@@ -20,7 +20,6 @@ from richobs.classes import (
     Prototypes,
     TableLevel,
     Tables,
-    base,
     codec,
     copies_around,
     listed_product,
@@ -139,27 +138,6 @@ def test_the_defaults_claim_nothing():
     np.testing.assert_array_equal(one.values(np.zeros(1)), [[[0.7, 0.3]]])
     with pytest.raises(TypeError, match="abstract"):
         LevelClass()
-
-
-def test_moments_of_many_functions_come_in_parts(monkeypatch):
-    """At most 24 values at once: 4 rows of 3 actions allow two functions a part."""
-    asked = []
-
-    class Watched(TableLevel):
-        def values(self, x, members=None, /):
-            asked.append(self.size if members is None else len(members))
-            return super().values(x, members)
-
-    rng = np.random.default_rng(0)
-    tables = Watched(rng.random((7, 4, 3)))
-    batch = Batch.of_steps(np.arange(4), np.array([0, 1, 1, 2]), rng.random(4), 3)
-    whole, some = tables.moments(batch), tables.moments(batch, np.array([6, 2, 2, 0, 5]))
-    monkeypatch.setattr(base, "AT_ONCE_VALUES", 24)
-    in_parts = tables.moments(batch), tables.moments(batch, np.array([6, 2, 2, 0, 5]))
-    assert asked == [7, 5, 2, 2, 2, 1, 2, 2, 1]
-    for parts, once in zip(in_parts, (whole, some), strict=True):
-        for name in ("v_mean", "v_var", "u_mean", "u_var"):
-            np.testing.assert_allclose(getattr(parts, name), getattr(once, name), rtol=0, atol=1e-15)
 
 
 def test_a_class_with_other_values_inherits_no_promise_about_them():

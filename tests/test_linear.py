@@ -5,7 +5,6 @@ import pytest
 
 from richobs.classes import Linear, LinearLevel, parameter_grid
 from richobs.core.errors import InvalidInput
-from richobs.core.moments import Batch
 
 X = np.array([[1.0, 2.0], [0.0, -1.0], [4.0, 0.0]])
 BY_ACTION = [[[0.5, 0.25, 0.0], [0.0, 0.0, 0.25]], [[1.0, 0.0, 0.0], [0.5, -0.5, 0.125]]]  # [N, K, 1 + d]
@@ -67,12 +66,9 @@ def test_many_members_are_read_in_parts(monkeypatch):
     theta = rng.normal(0.2, 0.3, (500, 2, 3)).astype(np.float32)
     functions = LinearLevel("affine", theta)
     assert functions.parameters is theta  # not copied, not widened
-    batch = Batch.of_steps(X, np.array([0, 1, 1]), np.array([0.0, 0.5, 1.0]), 2)
-    whole, moments = functions.values(X), functions.moments(batch)
+    whole = functions.values(X)
     monkeypatch.setattr("richobs.classes.linear.MEMBERS_AT_ONCE", 64)
-    monkeypatch.setattr("richobs.classes.base.AT_ONCE_VALUES", 6 * 100)
     np.testing.assert_allclose(functions.values(X), whole, rtol=0, atol=1e-14)
-    np.testing.assert_allclose(functions.moments(batch).u_var, moments.u_var, rtol=0, atol=1e-14)
     exact = np.clip(theta.astype(np.float64) @ np.column_stack([np.ones(3), X]).T, 0, 1).swapaxes(1, 2)
     np.testing.assert_allclose(whole, exact, atol=1e-14)
 

@@ -28,11 +28,12 @@ from richobs.classes import (
     Prototypes,
     Simulators,
     TableLevel,
+    base,
 )
 from richobs.classes.base import digest_of, from_arrays, to_arrays
 from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidInput
-from richobs.core.moments import Batch
+from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Observations
 from richobs_lab.rivals.embeddings import Embedding, Embeddings, Features
 
@@ -152,7 +153,7 @@ def check_value_bounds(example: Example):
 
 
 def check_moments(example: Example):
-    """A way of its own gives what the values give, also for actions that nobody took."""
+    """A way of its own gives what the values give, also for actions that nobody took, and also where they come in parts."""
     functions, x, _, _ = example
     rng = np.random.default_rng(2)
     shown = x[rng.integers(len(x), size=60)]
@@ -162,8 +163,11 @@ def check_moments(example: Example):
         Batch.of_steps(shown, rng.integers(0, K, 60), rng.random(60), K),
         Batch.of_steps(shown, np.full(60, K - 1), rng.random(60), K),
     ):
-        for members in (None, some_members(functions)):
-            own, plain = functions.moments(batch, members), LevelClass.moments(functions, batch, members)
+        for members, at_once in itertools.product((None, some_members(functions)), (base.AT_ONCE_VALUES, 40)):
+            plain = Moments.of(functions.values(batch.x, members), batch)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(base, "AT_ONCE_VALUES", at_once)
+                own = functions.moments(batch, members)
             assert (own.n, own.actions) == (plain.n, plain.actions) == (60, batch.actions)
             for name in ("v_mean", "v_var", "u_mean", "u_var"):
                 np.testing.assert_allclose(getattr(own, name), getattr(plain, name), rtol=0, atol=1e-12)
