@@ -9,7 +9,6 @@ import pytest
 
 from richobs.classes.decoders import Decoders
 from richobs.classes.layered import Layered
-from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import AssumptionViolated, InvalidInput, InvalidPath, UnknownWorld
 from richobs.core.policies import Greedy, OpenLoop
 from richobs.core.randomness import keyed_generator
@@ -214,13 +213,6 @@ class TestLock:
             chain = np.where(rng.random(4) < 0.5, truth, rng.integers(problem.functions.level_size(0), size=4))
             policy = Greedy(problem.functions.member(tuple(chain.tolist())))
             assert problem.truth.exact_value(policy) == pytest.approx(problem.process.value(policy), abs=1e-12), trial
-
-    def test_learned_policies_are_valued_exactly(self):
-        problem = make("lock/2", noise_bits=40)
-        assert problem.process is None
-        learned = problem.value(LearnedPolicy(problem.functions, problem.optimal_function))
-        assert learned.exact
-        assert learned == pytest.approx(0.5)
 
     @pytest.mark.parametrize(
         ("noisy", "plain"),
