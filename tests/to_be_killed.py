@@ -27,19 +27,18 @@ class Own:
         then = (rng.random(n) < np.where(first == x, 0.8, 0.2)).astype(np.int64)
         last = policy.actions(1, then, rng)
         paid = (then == 1) & (last == 1) & (rng.random(n) < 0.9)
-        return richobs.Episodes([x, then], [first, last], [np.zeros(n), paid.astype(float)])
+        columns = [x, then], [first, last], [np.zeros(n), paid.astype(float)]
+        return richobs.Episodes(*(column[:levels] for column in columns))
 
 
-def own_problem():
-    """Returns that environment with a class that holds its Q*."""
-    roots = [[[0.72, 0.18], [0.18, 0.72]], [[0.82, 0.1], [0.2, 0.8]], [[0.18, 0.8], [0.6, 0.7]]]
-    ends = [[[0.0, 0.0], [0.0, 0.9]], [[0.1, 0.2], [0.9, 0.0]], [[0.15, 0.1], [0.1, 0.98]]]
-    return richobs.Problem(Own(), Layered([TableLevel(roots), TableLevel(ends)]))
+ROOTS = [[[0.72, 0.18], [0.18, 0.72]], [[0.82, 0.1], [0.2, 0.8]], [[0.18, 0.8], [0.6, 0.7]]]
+ENDS = [[[0.0, 0.0], [0.0, 0.9]], [[0.1, 0.2], [0.9, 0.0]], [[0.15, 0.1], [0.1, 0.98]]]
+FUNCTIONS = Layered([TableLevel(ROOTS), TableLevel(ENDS)])  # the first one is Q* of that environment
 
 
 def problem_of(world):
     """Returns the problem of that name."""
-    return own_problem() if world == "own" else richobs.make(world)
+    return richobs.Problem(Own(), FUNCTIONS) if world == "own" else richobs.make(world)
 
 
 if __name__ == "__main__":
