@@ -108,10 +108,6 @@ class TestCandidates:
             Tenure(1, 20, 32),
         ]
 
-    def test_one_that_is_drawn_anew_at_once_has_two_tenures_too(self):
-        found = Candidates.of(told(drawn(), batch(1, (0.0,)), batch(1, (0.0,)), drawn(behind=3.0), batch(1, (0.0,))))
-        assert found.tenures == [Tenure(1, 0, 8), Tenure(1, 8, 12)]
-
     def test_one_that_is_replaced_says_why_until_it_is_played_again(self):
         found = Candidates.of(HISTORY[:4])
         assert found.known[1].became == "replaced: another survivor fits better by 12.5 nats"
@@ -123,9 +119,6 @@ class TestCandidates:
         found = Candidates.of(told(drawn(), batch(1, ()), closed("one survivor")))
         assert found.known[1].fate == "refuted"
         assert found.fates == "1 played: 1 refuted; then another was certified: its function is the only survivor"
-
-    def test_learners_without_candidates_have_none(self):
-        assert Candidates.of(stored("lock/3", learner="lsvee").steps).fates == ""
 
 
 class TestSeries:
@@ -143,10 +136,6 @@ class TestSeries:
         (wealth,) = series(told(drawn(), batch(1, (0.5,), living=(7,))))
         assert wealth.title == "Wealth of bets on the candidate's errors"
         assert wealth.name(0) == ""
-
-    def test_what_is_not_finite_is_left_out(self):
-        (agreed,) = series(told(agreement(-math.inf), agreement(2.0)))
-        assert agreed.curves == [[[(0, 2.0)]]]
 
 
 class TestCharts:
@@ -191,12 +180,6 @@ class TestCharts:
         chart = log_chart(series(HISTORY)[0], 32.0)
         assert [line.path.count("L") for line in chart.lines] == [3, 3]  # one change each
         assert chart.bands == ()
-
-    def test_long_runs_are_thinned_and_keep_their_ends(self):
-        steps = told(*(batch(1, tuple(math.sin(i + h) for h in range(40)), living=(3,) * 40) for i in range(3000)))
-        chart = log_chart(series(steps)[1], 12_000.0)
-        assert sum(len(line.path) for line in chart.lines) < 400_000
-        assert all(re.search(r"L1000\.0 \S+$", line.path) for line in chart.lines[:41])
 
     def test_numbers_beyond_floating_point_are_written(self):
         kind = ChartKind("odd", "Odd", "", limit="needed")
@@ -248,12 +231,6 @@ class TestPage:
         assert '<span class="zero">-200</span><span class="one">0</span>' in html
         assert 'class="span" style="left:25.0%;width:25.0%"' in html
         assert RunView(cut_short(run, 4), 1).totals == (0.0, 1.0)
-
-    def test_an_unfinished_run_has_a_page(self, run):
-        html = page.page([cut_short(run, 4)])
-        assert "1 in play" in html
-        assert "The candidates" in html
-        assert "The candidates" not in page.page([cut_short(run, 0)])
 
     def test_figures_draw_the_charts_and_no_empty_tree(self, run, tmp_path):
         names = [file.name for file in write_report([run], tmp_path / "r.html")]

@@ -5,7 +5,6 @@ import io
 import json
 import math
 import pathlib
-import re
 import signal
 import sqlite3
 import subprocess
@@ -26,7 +25,6 @@ from richobs.show import terminal
 from richobs.show.terminal import Watch, can_draw
 from richobs.worlds.registry import WORLDS
 from richobs_lab.certified.events import PairTested, StageDoubled
-from richobs_lab.paper import STATEMENTS
 from richobs_lab.rivals.rival_events import RoundPlayed
 
 
@@ -41,53 +39,39 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("asked", "claim", "spent", "name"),
+    ("asked", "spent", "name"),
     [
-        ((), "at most 0.1 above the policy's value", "betting: play", "lock-3,noise_bits=2"),
-        (
-            ("--learner", "certified"),
-            "at most 0.1 above the policy's value",
-            "certified: batch",
-            "lock-3,noise_bits=2,learner=certified",
-        ),
+        ("", "betting: play", "lock-3,noise_bits=2"),
+        ("--tuning first=8 doubt=1.5", "betting: play", "lock-3,noise_bits=2,doubt=1.5,first=8"),
+        ("--learner certified", "certified: batch", "lock-3,noise_bits=2,learner=certified"),
     ],
 )
-def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path, asked, claim, spent, name):
-    status, said = run(capsys, "learn", "lock", "--horizon", "3", "--noise-bits", "2", *asked)
+def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path, asked, spent, name):
+    command = ("learn", "lock", "--horizon", "3", "--noise-bits", "2", *asked.split())
+    status, said = run(capsys, *command)
     assert status == 0
     assert said.out.startswith("With probability at least 0.95 ")
-    assert claim in " ".join(said.out.split())  # broken into lines
+    assert "at most 0.1 above the policy's value" in " ".join(said.out.split())  # broken into lines
     assert spent in said.out
-    assert "at most 0.5" in said.out
     folder = tmp_path / "runs" / name
     kept = ["certificate.json", "config.json", "policy.npz", "report.html", "run.lock", "run.sqlite"]
     assert sorted(p.name for p in folder.iterdir()) == kept
     assert str(folder.relative_to(tmp_path)) in said.out
-
-
-@pytest.mark.parametrize("world", [w for w in WORLDS if w != "lower-bound"])
-def test_learn_knows_every_world(capsys, world):
-    smaller = ["--horizon", "2"] if world != "bandit" else []
-    status, said = run(capsys, "learn", world, *smaller, "--quiet")
-    assert status == 0
-    assert said.out.startswith("With probability at least 0.95")
-    assert len(said.out.splitlines()) == 1
+    again = run(capsys, *command)[1].out
+    assert said.out.splitlines()[:15] == again.splitlines()[:15]
+    assert ["nothing was played: the folder held this run already" in out for out in (said.out, again)] == [False, True]
 
 
 def test_learn_as_printed(capsys):
-    status, said = run(capsys, "learn", "lock/3", "--learner", "lsvee", "--json", "--out", "new")
+    tuned = ("--learner", "lsvee", "--tuning", "repeats=skip", "--json", "--out", "new")
+    status, said = run(capsys, "learn", "lock/3", *tuned)
     assert status == 0
-    assert json.loads(said.out)["settings"]["learner"] == "lsvee"
+    settings = json.loads(said.out)["settings"]
+    assert (settings["learner"], settings["tuning"]) == ("lsvee", ["repeats=skip"])
+    assert pathlib.Path("new/certificate.json").read_text() == said.out
     shown = run(capsys, "show", "new")[1].out
     assert "search: elimination" in shown
     assert "repeats left out" in shown
-
-
-def test_learners_are_tuned(capsys):
-    tuned = ("learn", "bandit", "--learner", "lsvee", "--tuning", "repeats=verbatim", "--json", "--out", "x")
-    assert json.loads(run(capsys, *tuned)[1].out)["settings"]["tuning"] == ["repeats=verbatim"]
-    run(capsys, "learn", "--tuning", "first=8", "doubt=1.5", "lock/2", "--quiet")
-    assert [p.name for p in pathlib.Path("runs").iterdir()] == ["lock-2,doubt=1.5,first=8"]
 
 
 @pytest.mark.parametrize(
@@ -113,15 +97,6 @@ def test_learners_are_tuned(capsys):
 )
 def test_options_may_stand_anywhere(typed, ordered):
     assert in_order(typed.split(), COMMANDS) == ordered.split()
-
-
-def test_options_before_what_they_belong_to_mean_the_same(capsys):
-    after = run(capsys, "learn", "lock/2", "--seed", "3", "--epsilon", "0.2", "--json", "--out", "a")[1].out
-    assert run(capsys, "learn", "--seed", "3", "--epsilon", "0.2", "lock/2", "--json", "--out", "b")[1].out == after
-    assert run(capsys, "learn", "--epsilon", "0.2", "lock", "--horizon", "2", "--seed", "3", "--json")[1].out == after
-    before, behind = (run(capsys, *args) for args in (("verify", "--quiet", "a"), ("verify", "a", "--quiet")))
-    assert before == behind
-    assert before[0] == 0
 
 
 def test_names_are_printed_as_they_were_typed(capsys, monkeypatch):
@@ -174,14 +149,6 @@ def test_a_learner_without_an_estimate_has_its_policy_judged_by_the_world(capsys
     assert "computed from the world itself" not in run(capsys, "learn", "mdp/2")[1].out
 
 
-def test_learn_json_is_the_certificate(capsys):
-    status, said = run(capsys, "learn", "lock/2", "--json", "--out", "here", "--seed", "3", "--epsilon", "0.2")
-    assert status == 0
-    with open("here/certificate.json") as file:
-        assert file.read() == said.out
-    assert json.loads(said.out)["settings"]["seed"] == 3
-
-
 def test_the_seed_of_a_run_is_not_that_of_the_world(capsys):
     answers = {}
     for flag in ("--seed", "--world-seed"):
@@ -194,20 +161,8 @@ def test_the_seed_of_a_run_is_not_that_of_the_world(capsys):
 
 def test_an_id_is_as_good_as_options(capsys):
     _, by_id = run(capsys, "learn", "disjoint/2,n_observations=3,seed=2", "--json", "--out", "x")
-    _, by_options = run(
-        capsys,
-        "learn",
-        "disjoint",
-        "--horizon",
-        "2",
-        "--n-observations",
-        "3",
-        "--world-seed",
-        "2",
-        "--json",
-        "--out",
-        "x",
-    )
+    options = "learn disjoint --horizon 2 --n-observations 3 --world-seed 2 --json --out x"
+    _, by_options = run(capsys, *options.split())
     assert by_id.out == by_options.out
 
 
@@ -249,21 +204,6 @@ def test_verify_prints_its_verdict_where_it_cannot_be_kept_and_says_that_the_pol
     assert (status, len(json.loads(said.out)["notes"])) == (0, 2)
 
 
-def test_a_verdict_on_another_certificate_is_not_shown(capsys):
-    run(capsys, "learn", "lock/3", "--out", "here", "--quiet")
-    run(capsys, "verify", "here")
-    said = " ".join(run(capsys, "show", "here")[1].out.split())
-    assert re.search(
-        r"verification.json says, made on \S+ by richobs \S+, that everything agreed; `richobs verify` checks", said
-    )
-    file = pathlib.Path("here/verification.json")
-    content = json.loads(file.read_text())
-    file.write_text(json.dumps({**content, "certificate": "0" * 64}))
-    assert "verification.json" not in run(capsys, "show", "here")[1].out
-    file.write_text(json.dumps({**content, "version": "9 <b>"}))
-    assert "is damaged" in run(capsys, "show", "here")[1].err
-
-
 @pytest.mark.parametrize(
     "findings",
     [
@@ -301,15 +241,6 @@ def test_verify_says_that_a_policy_is_damaged_and_what_to_do(capsys):
     )
     file.unlink()
     assert run(capsys, "verify", "here")[0] == 0
-
-
-def test_folders_may_be_called_like_worlds(capsys):
-    run(capsys, "learn", "lock/2", "--out", "lock/7", "--quiet")
-    with open("lock/7/certificate.json") as file:
-        assert json.load(file)["environment"]["id"] == "lock/2"
-    status, said = run(capsys, "verify", "lock/7/certificate.json", "--json")
-    assert status == 0
-    assert json.loads(said.out)["agrees"]
 
 
 def test_a_folder_that_cannot_be_made_is_noticed_before_the_run(capsys, monkeypatch):
@@ -369,15 +300,6 @@ def test_learners_tells_what_one_needs_promises_and_costs(capsys):
     assert listed["lsvee"]["tuning"]["repeats"]["default"] == "skip"
     assert len(listed["lsvee"]["assumptions"]) == 4
     assert all(facts["about"] and facts["promises"] and facts["costs"] for facts in listed.values())
-
-
-def test_help_of_paper_lists_the_statements(capsys):
-    with pytest.raises(SystemExit):
-        main(["paper", "--help"])
-    said = capsys.readouterr().out
-    for name in STATEMENTS:
-        assert f" {name} " in said
-    assert "Consensus" in said
 
 
 def test_check_exits_with_one_where_an_assumption_fails(capsys):
@@ -448,16 +370,14 @@ def test_what_cannot_be_done_is_said_in_one_sentence(capsys, args, words):
 
 @pytest.mark.parametrize("args", [["learn", "lock", "--horizons", "3"], ["fly"], []])
 def test_misspelt_commands_exit_with_two(args, capsys):
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit, match="2"):
         main(args)
-    assert stopped.value.code == 2
 
 
 @pytest.mark.parametrize("args", [["--help"], ["learn", "--help"], ["learn", "lock", "--help"], ["audit", "--help"]])
 def test_help(args, capsys):
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit, match="0"):
         main(args)
-    assert stopped.value.code == 0
     assert capsys.readouterr().out
 
 
@@ -487,20 +407,11 @@ class TestStoredRuns:
         status, said = run(capsys, "resume", "runs/a", "--max-episodes", "100000")
         assert status == 0
         assert "at most 0.1 above" in " ".join(said.out.split())
+        assert "nothing was played" not in said.out
         run(capsys, *SEARCH, "--max-episodes", "100000", "--out", "runs/b")
         assert (
             pathlib.Path("runs/a/certificate.json").read_bytes() == pathlib.Path("runs/b/certificate.json").read_bytes()
         )
-
-    def test_learn_on_a_finished_folder_says_the_same_again(self, capsys):
-        first, again = (run(capsys, "learn", "lock/2")[1].out for _ in range(2))
-        assert "nothing was played" not in first
-        assert first.splitlines()[:15] == again.splitlines()[:15]
-        assert "nothing was played: the folder held this run already" in again
-
-    def test_a_run_that_goes_on_is_not_said_to_have_played_nothing(self, capsys, short):
-        said = run(capsys, "resume", "runs/a", "--max-episodes", "100000")[1].out
-        assert "nothing was played" not in said
 
     def test_what_cannot_run_removes_nothing(self, capsys, short):
         before = pathlib.Path("runs/a/config.json").read_bytes()
@@ -575,16 +486,6 @@ class TestStoredRuns:
             "richobs: the run in d has ended, and another process has begun to change it since: it is running.\n"
         )
 
-    @pytest.mark.parametrize("kind", ["folder", "link"])
-    def test_a_lock_that_cannot_be_opened_is_one_line(self, capsys, short, kind):
-        lock = pathlib.Path("runs/b/run.lock")
-        run(capsys, *SEARCH, "--seed", "1", "--out", "runs/b")
-        lock.unlink()
-        lock.mkdir() if kind == "folder" else lock.symlink_to(lock)
-        listed = json.loads(run(capsys, "runs", "--json")[1].out)
-        assert listed[0]["state"] == "finished"
-        assert "run.lock is damaged: it is a link, a folder or a pipe" in listed[1]["error"]
-
     def test_show_prints_the_summary_again(self, capsys, short):
         status, said = run(capsys, "show", "runs/a")
         assert status == 0
@@ -622,6 +523,7 @@ class TestStoredRuns:
 
     def test_report_draws_one_or_several(self, capsys, short, monkeypatch):
         run(capsys, *SEARCH, "--seed", "1", "--out", "runs/b")
+        monkeypatch.setattr("richobs.show.figures.write_figures", lambda runs, page: [page] * 10)
         status, said = run(capsys, "report", "runs/a", "runs/b", "--out", "both.html")
         assert status == 0
         assert "wrote both.html and 10 figures beside it" in said.out
@@ -715,11 +617,6 @@ class TestWatching:
         assert all(line.startswith("lock[/4]: elimination at 0 1 2") for line in lines)
         watch(progress(event=LARGER))
         assert "batches of up to 1,024 episodes from here on" in console.file.getvalue()
-
-    def test_quiet_shows_nothing(self, capsys):
-        with terminal.watched("lock/4", 20.0, quiet=True) as watch:
-            watch(progress(event=LARGER))
-        assert capsys.readouterr() == ("", "")
 
     def test_a_notebook_is_drawn_in_where_it_can_be(self, monkeypatch):
         notebook = Console(force_jupyter=True, file=io.StringIO())
