@@ -13,10 +13,9 @@ import pytest
 from gymnasium import spaces
 
 import richobs
-import richobs_lab.assumptions
 from richobs.core.environment import Episodes, checked_episodes, step_range
 from richobs.core.errors import BrokenPromise, InvalidInput, Rejected, RewardOutOfRange
-from richobs.core.policies import OpenLoop, Switch, Uniform
+from richobs.core.policies import OpenLoop, Uniform
 from richobs.core.randomness import keyed_generator
 from richobs.engines import Calls
 from richobs.runs.store import StoredRun
@@ -142,18 +141,6 @@ class TestPlaying:
             assert same(expected, play(from_gymnasium(one, **arguments), policy, 5))
             assert same(expected, play(processes, policy, 5))
             assert (copies.declared.processes, processes.declared.processes) == (1, 2)
-
-    def test_the_policy_is_asked_while_an_episode_goes_on(self):
-        asked = []
-
-        class Watching(Uniform):
-            def actions(self, level, x, rng, /):
-                asked.append((level, len(x)))
-                return super().actions(level, x, rng)
-
-        played = play(on_the_line(Line), Watching(2), 40)
-        levels = [int((~np.array(played.ended)[:, i]).sum()) for i in range(40)]
-        assert asked == [(level, 1) for n in levels for level in range(n)]
 
     def test_native_vector_environments(self):
         """Episodes end as in copies, and what a copy does after its own restart is ignored."""
@@ -298,26 +285,6 @@ class TestObservations:
         assert len({x.dtype for x in played.observations}) == 1
         assert played.ended[2].all()
 
-    @pytest.mark.parametrize(
-        ("space", "show", "expected"),
-        [
-            (spaces.Text(5), lambda self: "abc"[: 1 + self.place], ["a", "ab", "abc", "", ""]),
-            (
-                spaces.Tuple((spaces.Discrete(9), spaces.Box(0, 1, (1,)))),
-                lambda self: (self.place, np.array([0.5], np.float32)),
-                [[0, 0.5], [1, 0.5], [2, 0.5], [0, 0], [0, 0]],
-            ),
-            (
-                spaces.Box(0, 9, (1,), np.uint8),
-                lambda self: np.array([self.place], np.uint8),
-                [[0], [1], [2], [0], [0]],
-            ),
-        ],
-    )
-    def test_processes_show_the_same(self, space, show, expected):
-        with on_the_line(fresh("Far", observation_space=space, show=show), vector=1) as env:
-            assert [x[0].tolist() for x in play(env, OpenLoop((1, 1, 1)), 2).observations] == expected
-
     def test_a_function_of_the_observation(self):
         space = spaces.Dict({"place": spaces.Discrete(10), "noise": spaces.Box(0, 1)})
         fake = fresh("Fake", observation_space=space, show=lambda self: {"place": self.place, "noise": [0.5]})
@@ -386,12 +353,6 @@ class TestRanges:
         with pytest.raises(InvalidInput, match=r"totals in \[0, 0\]: all earned the same") as refused:
             from_gymnasium("FrozenLake-v1", horizon=2)  # the goal is six steps away
         assert "step_range=(0, 0)" not in str(refused.value)
-
-    def test_what_was_opened_is_closed_after_an_error(self):
-        counted = fresh("Counted")
-        with pytest.raises(InvalidInput, match="does not say which rewards"):
-            from_gymnasium(counted, horizon=2)
-        assert (counted.open, counted.resets) == (0, 20)
 
     @pytest.mark.parametrize(
         ("declared", "total", "step"),
@@ -499,11 +460,6 @@ class TestDeterministic:
         copies = on_the_line(Line, deterministic=True)
         assert same(env.play(Uniform(2), 60, generator()), copies.play(Uniform(2), 60, generator()))
 
-    def test_longer_episodes_of_known_paths(self):
-        env = on_the_line(Line, deterministic=True)
-        play(env, OpenLoop((0, 1)), 2, levels=2)
-        assert play(env, OpenLoop((0, 1, 1, 1)), 2).returns.tolist() == [0.75, 0.75]
-
     @pytest.mark.parametrize(
         ("attributes", "sentence"),
         [
@@ -535,14 +491,6 @@ class TestDeterministic:
             play(env, Uniform(6), 8)
         with from_gymnasium(TAXI, horizon=3, step_range=(-10, 20), deterministic=True, seed=0) as env:
             play(env, Uniform(6), 8)
-
-    def test_large_observations_are_told_apart(self):
-        def show(self):
-            return np.append(np.zeros(20, np.float32), type(self).resets)
-
-        wide = fresh("Wide", observation_space=spaces.Box(0, 99, (21,)), show=show)
-        with pytest.raises(BrokenPromise, match=r"0\.0, \.\.\. of 21 \(SHA-256 \w{12}\)"):
-            play(on_the_line(wide, deterministic=True), OpenLoop(()), 4)
 
     def test_what_looks_deterministic(self):
         dry = from_gymnasium("FrozenLake-v1", **DRY)
@@ -738,40 +686,6 @@ class TestLearning:
         assert best - value <= 0.1 < best
         assert outcome.claim is not None
         assert outcome.ledger.total == env.real_episodes < 2000
-
-    def test_a_deterministic_environment_is_hardly_played(self):
-        with from_gymnasium("FrozenLake-v1", **DRY, deterministic=True) as env:
-            outcome = richobs.learn(env, candidates(8), learner="betting", epsilon=0.1, progress=False)
-        assert exact_value(outcome.policy, 8) == (1.0, 1.0)
-        assert env.real_episodes < outcome.ledger.total / 2
-
-    def test_a_stored_run_goes_on(self, tmp_path):
-        def learned(limit):
-            with from_gymnasium("FrozenLake-v1", **DRY) as env:
-                outcome = richobs.learn(
-                    env,
-                    candidates(8),
-                    learner="betting",
-                    epsilon=0.1,
-                    progress=False,
-                    out=tmp_path,
-                    max_episodes=limit,
-                )
-            return outcome, env.real_episodes
-
-        whole, played = learned(None)
-        again, more = learned(None)
-        assert (played, more) == (whole.ledger.total, 0)
-        assert again.policy.digest == whole.policy.digest
-
-    def test_audit_looks_at_it(self):
-        with from_gymnasium("FrozenLake-v1", **{**DRY, "horizon": 4}) as env:
-            assert richobs_lab.assumptions.audit(env, sequences=4, episodes=8).holds
-
-    def test_a_policy_may_switch(self):
-        with from_gymnasium("FrozenLake-v1", **DRY) as env:
-            played = play(env, Switch(OpenLoop(TO_THE_GOAL), 5, Uniform(4)), 64)
-        assert 0 < played.returns.mean() < 1
 
 
 def test_the_guide_runs(capsys):

@@ -305,15 +305,6 @@ def test_nothing_changes_where_nothing_is_noticed(learner: str, monkeypatch: pyt
     assert (watched.claim, watched.claims) == (unwatched.claim, unwatched.claims)
 
 
-@pytest.mark.parametrize("world", ["random/4", "frozen-lake,n_maps=10,horizon=12"])
-def test_nothing_changes_in_a_world_where_nothing_is_noticed(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = richobs.learn(richobs.make(world), epsilon=0.2)
-    monkeypatch.setattr(Watch, "look", lambda self, candidate, played: None)
-    unwatched = richobs.learn(richobs.make(world), epsilon=0.2)
-    assert watched.trace == unwatched.trace
-    assert (watched.claim, watched.claims) == (unwatched.claim, unwatched.claims)
-
-
 def test_a_text_has_one_number_however_long_the_others_are() -> None:
     alone, beside = observation_numbers(np.array(["a"])), observation_numbers(np.array(["a", "corridor"]))
     assert alone[0] == beside[0] != beside[1]
