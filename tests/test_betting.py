@@ -39,7 +39,7 @@ from richobs.learners.betting.search import BettingSearch, _choose, _play
 from richobs.learners.betting.search import run as run_search
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
-from richobs.learners.betting.values import Ranges, Samples, samples_of, taken_values, top_values
+from richobs.learners.betting.values import Ranges, Samples, samples_of, top_values
 from richobs.runs.certificate import certify
 from richobs.runs.session import run
 from richobs.stats import bets
@@ -212,16 +212,6 @@ def some_steps(rng: np.random.Generator, n: int, horizon: int = 3) -> list[Sampl
 
 
 class TestReading:
-    def test_rows_are_the_values_at_the_actions_taken(self) -> None:
-        functions, rng = small_decoders(), np.random.default_rng(1)
-        x, actions, members = bits(rng, 9), rng.integers(2, size=9), np.arange(0, 48, 3)
-        taken = taken_values(functions, 0, members, x, actions)
-        values = functions.values(0, x, members)
-        np.testing.assert_array_equal(taken.values[taken.group], values[:, np.arange(9), actions])
-        assert len(np.unique(taken.values, axis=0)) == len(taken.values)
-        top = top_values(functions, 0, members, x)
-        np.testing.assert_array_equal(top.values[top.group], values.max(axis=2))
-
     def test_values_that_are_not_numbers_in_0_1_are_refused(self) -> None:
         class Broken(Decoders):
             def values(self, x, members=None, /):
@@ -407,13 +397,6 @@ class TestSurvivors:
             for t in range(1, 200):
                 space.absorb(samples_of(played), t)
             assert space.only in ((0, 0), 0)
-
-    def test_no_survivor_is_a_broken_promise(self) -> None:
-        functions = Layered([TableLevel([[[0.9]], [[0.8]]])])
-        space = of_plain(ProductSurvivors, functions, Share(0.05))
-        zero = np.zeros(8, dtype=np.int64)
-        with pytest.raises(BrokenPromise, match="no function of level 0"):
-            any(space.absorb(samples_of(Episodes([zero], [zero], [np.zeros(8)])), t) > 9 for t in range(1, 50))
 
 
 class TestRoots:
@@ -732,26 +715,6 @@ class TestRuns:
         dearer = {**content, "claims": claims, "result": {**content["result"], "lower": 0.49999}}
         findings = {f.what: f.agrees for f in Betting().recheck(dearer, problem, settings)}
         assert (findings["delta"], findings["bounds"]) == (False, False)
-
-    @pytest.mark.parametrize(("world", "levels"), [("lock/4,seed=1", 4), ("frozen-lake,n_maps=10,horizon=8", 1)])
-    def test_a_batch_tells_who_lives_and_how_much_was_won_against_its_candidate(self, world: str, levels: int) -> None:
-        problem = richobs.make(world)
-        outcome = learn(problem, max_episodes=100)
-        batches = [e for e in outcome.trace if e.kind == "batch"]
-        assert {len(e.living) for e in batches} == {levels}
-        assert {len(e.wealth) for e in batches} <= {0, levels}  # none where the candidate was refuted
-        for before, after in itertools.pairwise(batches):
-            assert all(a <= b for a, b in zip(after.living, before.living, strict=True))
-        for e in batches:
-            assert e.limit == pytest.approx(math.log(levels / (0.395 * 0.05)), abs=1e-5)
-            assert all(log < e.limit for log in e.wealth)
-            assert sum(math.log(n) for n in e.living) == pytest.approx(e.log_size_after)
-        numbers = [e.drawn for e in batches]
-        assert list(dict.fromkeys(numbers)) == list(range(1, max(numbers) + 1))  # as they were first drawn
-        drawn = [e for e in outcome.trace if e.kind == "candidate"]
-        assert sum(not e.played_before for e in drawn) == max(numbers)
-        refuted = [e for e in batches if not e.wealth]
-        assert all(e.refuted for e in refuted)
 
     def test_every_test_of_agreement_tells_how_far_it_is(self) -> None:
         outcome = learn(richobs.make("lock/5,swap=0.5,fail=0.1"), seed=1)

@@ -22,7 +22,7 @@ from richobs.learners.betting.events import (
 )
 from richobs.learners.similar import Measured, measured, read_measured, write_measured
 from richobs.show import page, write_report
-from richobs.show.candidates import Candidates, Tenure
+from richobs.show.candidates import Candidates
 from richobs.show.chart import log_chart, log_ticks, series
 from richobs.show.page import RunView
 from richobs.show.summary import summary
@@ -99,14 +99,6 @@ class TestCandidates:
             (3, 4, 1, 0.25, "refuted: it errs at level 1 by 0.2 on average"),
         ]
         assert found.fates == "3 played: 2 refuted, 1 certified"
-
-    def test_one_that_is_played_again_has_two_tenures(self):
-        assert Candidates.of(HISTORY).tenures == [
-            Tenure(1, 0, 4),
-            Tenure(2, 4, 16),
-            Tenure(3, 16, 20),
-            Tenure(1, 20, 32),
-        ]
 
     def test_one_that_is_replaced_says_why_until_it_is_played_again(self):
         found = Candidates.of(HISTORY[:4])
@@ -207,10 +199,6 @@ class TestPage:
         assert [row[1] for row in data["candidates"]].count("certified") == 1
         assert {row[3] for row in data["tests"]} <= {"\u2013", "level 0", "level 1", "level 2"}
 
-    def test_every_chart_says_in_words_what_it_shows(self, run):
-        for label in re.findall(r'class="plot[^"]*" role="img" aria-label="([^"]*)"', page.page([run])):
-            assert re.search(r"against episodes\. .*\d.*\.$", label), label
-
     def test_a_claim_that_is_narrower_than_the_bounds_says_so(self, run):
         wide = RunView(run, 1)
         assert run.certificate.content["result"]["reason"].startswith("all surviving functions agree")
@@ -236,15 +224,6 @@ class TestPage:
         names = [file.name for file in write_report([run], tmp_path / "r.html")]
         assert names == ["r.html", "r-run-1.png", "r-run-1.svg", "r-charts-1.png", "r-charts-1.svg"]
         assert "wealth of bets on" in (tmp_path / "r-charts-1.svg").read_text()
-
-
-class TestSeveralRuns:
-    def test_runs_that_are_the_same_count_once_and_say_so(self, run):
-        another = dataclasses.replace(run, settings=dataclasses.replace(run.settings, seed=1))
-        html = page.page([run, another, run])
-        assert ", the same run as 1</small>" in html
-        assert html.count("the same run as") == 1
-        assert '<small class="ended">2: all surviving functions agree' in html
 
 
 class TestTerminal:

@@ -26,7 +26,7 @@ from richobs.learners.base import first_difference
 from richobs.runs.certificate import Certificate, _without_paths, certify
 from richobs.runs.prepare import NUMBERS
 from richobs.runs.session import run
-from richobs.runs.verify import BUDGET, Work, claim_findings, device_finding, verify, without_rounding, work_of
+from richobs.runs.verify import Work, claim_findings, device_finding, verify, without_rounding, work_of
 from richobs_lab.certified import Certified
 
 world = functools.cache(richobs.make)
@@ -103,17 +103,6 @@ def test_an_honest_certificate_is_verified(id):
         "run",
         "claim gap",
     ]
-
-
-@pytest.mark.parametrize("id", ["lock/3", "random/3,seed=2"])
-def test_a_certified_answer_can_be_recomputed_from_its_claims(id):
-    certificate, _, outcome = certificate_for(id, learner="certified", epsilon=0.3)
-    content = json.loads(certificate.to_json())
-    assert sum(row[3] for row in content["claims"]) <= 0.05
-    assert content["result"]["lower"] == max(row[4] for row in content["claims"] if row[0] == "V(policy) is at least")
-    checked = verify(Certificate(content), richobs.make(id), policy=outcome.policy)
-    assert checked.agrees, checked
-    assert {"delta", "bounds"} <= {f.what for f in checked.findings}
 
 
 @pytest.mark.parametrize(
@@ -434,14 +423,6 @@ def test_claims_in_other_units_have_no_paths_either():
     assert found["ledger"] == [["a", "b", [], 6, 8], ["a", "c", [], 1, 1]]
 
 
-def test_a_detail_of_a_finding_is_short_whatever_a_certificate_says(tmp_path):
-    content, problem = content_for("lock/2")
-    content["environment"]["identity"] = "x" * 3_000_000
-    checked = verify(Certificate(content), problem)
-    assert not checked.agrees
-    assert max(len(f.detail) for f in checked.findings) < 3_000
-
-
 def test_a_small_json_file_takes_little_memory(tmp_path):
     (tmp_path / "small.json").write_text('{"a": 1}')
     tracemalloc.start()
@@ -473,14 +454,6 @@ class TestBudget:
         assert work.cost == values + requests * (3 * 1000 + values) + outcome.episodes * (3 + values // 500)
         assert f"it plays {outcome.episodes:,} episodes of 3 levels in {requests} requests" in work.words
 
-    def test_counted_episodes_cost_as_many_as_their_draws(self):
-        certificate, problem, outcome = certificate_for("lock/3", learner="lsvee")
-        work = work_of(certificate, problem)
-        assert outcome.episodes > 10**12  # which no engine could play one by one
-        assert work.episode == 0
-        assert work.cost < BUDGET
-        assert verify(certificate, problem).agrees
-
     def test_more_work_is_refused_before_anything_is_played(self):
         certificate, problem, _ = certificate_for("lock/3", learner="certified")
         heard, cost = [], work_of(certificate, problem).cost
@@ -500,15 +473,6 @@ class TestBudget:
         assert long.cost >= 25 * short.cost
         assert long.request >= 100 * 200
         assert (long.episode >= 100) != long.counted
-
-    def test_a_small_certificate_of_very_many_episodes_is_refused(self):
-        """19,000,000 episodes of 100 levels, one request each: 1.5 kB, and a day and a half of work."""
-        problem = richobs.make("mdp/100")
-        settings = Settings(learner="epsilon-greedy", tuning=("episodes=19000000",))
-        rows = [["learning", "episodes", [], 19_000_000, 19_000_000]]
-        certificate = Certificate({"settings": settings.as_plain(), "ledger": rows})
-        with pytest.raises(InvalidInput, match=r"more work than the budget .* that takes \d+ days at most"):
-            verify(certificate, problem)
 
     def test_where_the_value_can_only_be_estimated_its_episodes_count(self):
         certificate, problem, _ = certificate_for("lock/3", learner="certified")

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import math
 import pathlib
 import signal
 import sqlite3
@@ -25,7 +24,6 @@ from richobs.show import terminal
 from richobs.show.terminal import Watch, can_draw
 from richobs.worlds.registry import WORLDS
 from richobs_lab.certified.events import PairTested, StageDoubled
-from richobs_lab.rivals.rival_events import RoundPlayed
 
 
 def run(capsys, *args):
@@ -120,14 +118,6 @@ def test_a_learner_that_needs_deterministic_transitions_refuses_a_world_without_
         assert status == 2
         assert f"the learner '{learner}' needs deterministic transitions: those of this problem are random" in said.err
     assert run(capsys, *swapped)[0] == 0
-
-
-def test_numbers_of_one_are_singular(capsys):
-    said = run(capsys, "learn", "bandit")[1].out
-    assert "bandit: 1 level, 4 actions, at most 1 hidden state a" in said
-    assert run(capsys, "plan", "bandit")[1].out.startswith(
-        "bandit: 1 level, 4 actions, at most 1 hidden state a level, a class of 50 functions\n"
-    )
 
 
 @pytest.mark.parametrize(
@@ -302,27 +292,6 @@ def test_learners_tells_what_one_needs_promises_and_costs(capsys):
     assert all(facts["about"] and facts["promises"] and facts["costs"] for facts in listed.values())
 
 
-def test_check_exits_with_one_where_an_assumption_fails(capsys):
-    status, said = run(capsys, "check", "lower-bound", "--json")
-    assert status == 1
-    report = json.loads(said.out)
-    assert report["id"] == "lower-bound/4"
-    assert report["checks"]["reactive"]["holds"] is False
-    assert report["checks"]["deterministic"]["holds"] is True
-    status, said = run(capsys, "check", "lock")
-    assert status == 0
-    assert "fails" not in said.out
-
-
-def test_audit(capsys):
-    status, said = run(capsys, "audit", "lock", "--swap", "0.4", "--sequences", "8", "--episodes", "64")
-    assert status == 1
-    assert "independent levels" in said.out
-    status, said = run(capsys, "audit", "lock", "--sequences", "8", "--episodes", "64", "--json")
-    assert status == 0
-    assert json.loads(said.out)["holds"] is True
-
-
 def test_worlds_lists_every_parameter(capsys):
     status, said = run(capsys, "worlds")
     assert status == 0
@@ -412,13 +381,6 @@ class TestStoredRuns:
         assert (
             pathlib.Path("runs/a/certificate.json").read_bytes() == pathlib.Path("runs/b/certificate.json").read_bytes()
         )
-
-    def test_what_cannot_run_removes_nothing(self, capsys, short):
-        before = pathlib.Path("runs/a/config.json").read_bytes()
-        status, said = run(capsys, "learn", "lock/4", "--epsilon", "7", "--out", "runs/a", "--overwrite")
-        assert status == 2
-        assert "it must be below 1, and 7 arrived" in said.err
-        assert pathlib.Path("runs/a/config.json").read_bytes() == before
 
     def test_an_interruption_says_how_to_go_on(self, capsys, monkeypatch):
         def interrupted(*_, **__):
@@ -594,15 +556,6 @@ class TestWatching:
             watch(progress(event=LARGER))
         assert "batches of up to 1,024 episodes from here on" in drawn(watch)
         assert "and 2 remarks before" in drawn(watch)
-
-    def test_a_learner_without_survivors_and_bounds(self):
-        watch = Watch("mdp", 20.0, None, Console(file=io.StringIO()), plain=False)
-        watch(Progress(RoundPlayed(phase="search", n=8, episodes=8, mean=math.nan, what="it played"), 8))
-        text = drawn(watch)
-        assert "search: round, played" in text
-        assert "survivors" not in text
-        assert "value" not in text
-        assert "nan" not in text
 
     def test_without_a_terminal_there_are_plain_lines_now_and_then(self, monkeypatch):
         clock = [0.0]

@@ -421,17 +421,6 @@ class TestOddProcesses:
 
 
 class TestLedger:
-    def test_every_episode_is_charged_once(self):
-        problem = richobs.make("random/3,seed=3")
-        outcome = richobs.learn(problem, learner="lsvee")
-        assert sum(e.episodes for e in outcome.ledger) == outcome.episodes
-        sums = outcome.ledger.by("purpose")
-        assert sum(episodes for _, episodes in sums.values()) == outcome.episodes
-        by_kind = {}
-        for event in outcome.trace:
-            by_kind[event.kind] = by_kind.get(event.kind, 0) + event.n
-        assert by_kind == {kind[0]: episodes for kind, (_, episodes) in sums.items()}
-
     def test_streamed_episodes_are_those_the_environment_played(self):
         problem = richobs.make("random/3,seed=3")
         played = []

@@ -88,16 +88,6 @@ class Remade(Own):
         return super().play(policy, n, np.random.default_rng([self.number, int(rng.integers(2**31))]), levels)
 
 
-class OneAtATime(Own):
-    """Plays one episode per call, and says so."""
-
-    declared = richobs.Declared(replayable=True, at_once=1)
-
-    def play(self, policy, n, rng, levels=None):
-        assert n == 1
-        return super().play(policy, n, rng, levels)
-
-
 SETTINGS = {"pays": 0.9, "root": 0.72}  # of this module; a worker imports it anew
 
 
@@ -379,14 +369,6 @@ class TestWhatMayBeSent:
         env = Calls(OwnGenerator(), workers=Workers(1, threads))
         with pytest.raises(Rejected, match="copies of it do not play the same episodes"):
             env.play(Uniform(2), 32, np.random.default_rng(0))
-
-    def test_no_call_plays_more_at_once_than_is_declared(self, threads):
-        one, two = (
-            Calls(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
-            for workers in (Workers(), Workers(1, threads))
-        )
-        np.testing.assert_array_equal(one.observations, two.observations)
-        assert threads.tasks == 19
 
     @pytest.mark.parametrize("kind", [Unseeded, SharedByAll, EachDifferent])
     def test_a_gymnasium_environment_that_ignores_seeds_is_played_by_one_copy(self, kind, threads, caplog):

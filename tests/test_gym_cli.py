@@ -271,14 +271,6 @@ TWO = richobs.Tables([np.array([[[0.0, 1.0]], [[1.0, 0.0]]])])
 
 
 class TestIdentity:
-    def test_which_environment_it_is(self):
-        weak = richobs.Problem(Plain(), TWO)
-        assert weak.identity == "Plain, horizon=1, n_actions=2, reward_range=[0.0, 1.0]"
-        assert richobs.Problem(Named("robot 7"), TWO).identity == "robot 7"
-        assert make("lock/3").identity == "lock/3"
-        with pytest.raises(InvalidInput, match="identity is a text that says which one it is; got 7"):
-            _ = richobs.Problem(Named(7), TWO).identity
-
     def test_a_stored_run_goes_on_with_the_same_environment_alone(self):
         richobs.learn(Named("robot 7"), TWO, out="run")
         assert json.loads(pathlib.Path("run/config.json").read_text())["environment"]["identity"] == "robot 7"
@@ -340,13 +332,6 @@ class TestDeterministicEnvironments:
         assert first.real_episodes + again.real_episodes == problem.env.real_episodes
         assert again.real_episodes < first.real_episodes < 16
 
-    def test_a_count_that_is_no_number_is_refused(self):
-        class Wrong(Plain):
-            declared, real_episodes = richobs.Declared(deterministic=True), "many"
-
-        with pytest.raises(InvalidInput, match="real_episodes is the number of episodes that it played; got 'many'"):
-            richobs.learn(Wrong(), TWO)
-
 
 class Ending:
     """After the first action an episode is over or not, at random; nothing else shows it, and nothing is paid."""
@@ -365,12 +350,6 @@ FEW = {"sequences": 4, "episodes": 64}  # of an audit
 
 
 class TestAudit:
-    @pytest.mark.parametrize("slippery", [True, False])
-    def test_episodes_that_end_early(self, slippery):
-        env = richobs.from_gymnasium("FrozenLake-v1", horizon=10, reward_range=(0, 1), is_slippery=slippery)
-        report = richobs_lab.assumptions.audit(env, **FEW)
-        assert report.failures == (("independent levels",) if slippery else ())
-
     def test_an_end_at_random_is_noticed_where_nothing_else_shows_it(self):
         assert richobs_lab.assumptions.audit(Ending(), **FEW).failures == ("independent levels",)
 

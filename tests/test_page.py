@@ -119,13 +119,6 @@ class TestClaim:
         for finding in certified.verification.findings:
             assert page.locator(".findings", has_text=finding.detail).is_visible()
 
-    def test_the_interval_stands_where_the_bounds_are(self, visit, certified):
-        result = certified.certificate.content["result"]
-        page = visit("certified")
-        rail, span = (page.locator(s).bounding_box() for s in (".rail", ".interval .span"))
-        at = [(x - rail["x"]) / rail["width"] for x in (span["x"], span["x"] + span["width"])]
-        assert at == pytest.approx([result["lower"], result["upper"]], abs=0.005)
-
 
 class TestTree:
     def test_hovering_tells_what_happened(self, visit, certified):
@@ -198,20 +191,6 @@ class TestTree:
         assert page.evaluate("scrollY") == before
         page.get_by_role("button", name="Show the whole tree").click()
         assert zoom() == 1
-
-    def test_dragging_pans_and_selects_nothing(self, visit):
-        page = visit("certified")
-        page.locator("svg.tree").scroll_into_view_if_needed()
-        page.get_by_role("button", name="Zoom in").click()
-        settle(page)
-        x, y = centre(node(page, "1"))
-        page.mouse.move(x, y)
-        page.mouse.down()
-        page.mouse.move(x + 10, y - 30, steps=4)
-        page.mouse.up()
-        settle(page)
-        assert centre(node(page, "1"))[1] == pytest.approx(y - 30, abs=2)
-        assert page.locator(".node[aria-selected='true']").count() == 0
 
     def test_two_thousand_nodes(self, visit):
         page = visit("large")
@@ -286,20 +265,6 @@ class TestTables:
         search.fill("")
         assert len(self.cells(page, 1)) == 15
 
-    def test_pages_of_ten_thousand_rows(self, visit):
-        page = visit("large")
-        box = page.locator("[data-table=tests]")
-        assert box.locator("tbody tr").count() == 15
-        assert box.locator(".shown").inner_text() == "1 to 15 of 10,000"
-        assert box.locator(".prev").is_disabled()
-        box.locator(".next").click()
-        assert self.cells(page, 1)[0] == "16"
-        box.locator("thead button").first.click()  # from the last to the first
-        assert self.cells(page, 1)[0] == "10,000"
-        box.get_by_role("searchbox").fill("consensus")
-        assert box.locator("tbody tr").count() == 15
-        assert set(self.cells(page, 2)) == {"consensus"}
-
 
 class TestThemes:
     def ground(self, page):
@@ -340,11 +305,6 @@ class TestSeveral:
         opened.locator(".tree .node").nth(1).focus()
         assert "Path" in opened.locator(".details").inner_text()
         assert float(opened.locator("svg.tree").get_attribute("data-zoom")) == 1
-
-    def test_an_address_opens_its_run(self, visit):
-        page = visit("several", fragment="#run-2-tests")
-        assert page.locator("details.run[open]").get_attribute("id") == "run-2"
-        assert page.locator("#run-2-tests").is_visible()
 
 
 class TestEverywhere:
@@ -411,10 +371,3 @@ class TestCandidates:
         assert "certified" in table.locator("tbody tr").first.inner_text()
         table.locator("input").fill("certified")
         assert table.locator("tbody tr").count() == 1
-
-    def test_levels_have_colours_of_their_own_in_both_themes(self, visit):
-        for scheme in ("light", "dark"):
-            page = visit("betting", color_scheme=scheme)
-            lines = page.locator(".plot").first.locator(".line.level:not(.dots)")
-            colours = [lines.nth(i).evaluate("(e) => getComputedStyle(e).stroke") for i in range(lines.count())]
-            assert len(set(colours)) == 4

@@ -17,11 +17,6 @@ class Copies:
         return x.copy()
 
 
-def test_open_loop_plays_its_path_and_then_zero():
-    policy = OpenLoop((2, 1))
-    assert [policy.actions(level, X).tolist() for level in range(3)] == [[2, 2, 2], [1, 1, 1], [0, 0, 0]]
-
-
 def test_switch_rolls_in_and_then_acts():
     policy = Switch(OpenLoop((2, 1)), 1, Copies())
     assert policy.actions(0, X, RNG).tolist() == [2, 2, 2]

@@ -13,7 +13,7 @@ from richobs.core.errors import AssumptionViolated, InvalidInput
 from richobs.core.events import from_plain
 from richobs.core.outcome import Outcome, StopReason
 from richobs.core.policies import OpenLoop
-from richobs.core.problem import Problem, ValueReport, as_problem
+from richobs.core.problem import Problem, ValueReport
 from richobs.core.settings import Settings, field_docs, read_tuning, write_tuning
 from richobs_lab.certified import Tuning
 
@@ -75,13 +75,6 @@ class TestProblems:
         with pytest.raises(InvalidInput, match=r"Corridor is a class; give an environment of it, Corridor\(\)"):
             Problem(Corridor, richobs.make("lock/3").functions)
 
-    def test_another_class_makes_another_problem(self):
-        problem = richobs.make("lock/3")
-        other = as_problem(problem, richobs.make("lock/3").functions)
-        assert other.id is None
-        assert other.truth is None
-        assert as_problem(problem) is problem
-
     def test_without_truth_or_process_values_are_estimated_by_as_many_episodes_as_are_allowed(self):
         problem = richobs.make("lock/3")
         own = Problem(problem.env, problem.functions)
@@ -114,10 +107,6 @@ class TestValues:
 
 
 class TestSettings:
-    def test_they_survive_the_disk(self):
-        asked = Settings(epsilon=0.2, learner="lsvee", seed=3, tuning=("repeats=verbatim",))
-        assert Settings.from_plain(asked.as_plain()) == asked
-
     @pytest.mark.parametrize(
         "wrong", [{"epsilon": "0.1"}, {"seed": None}, {"seed": True}, {"engine": 3}, {"tuning": "a"}, {"speed": 1}]
     )
@@ -154,25 +143,10 @@ class TestSettings:
         with pytest.raises(InvalidInput, match=sentence):
             read_tuning(pairs, Tuning, "certified")
 
-    def test_tuning_changes_a_run_and_is_part_of_its_certificate(self):
-        problem = richobs.make("lock/3")
-        plain = richobs.learn(problem, learner="certified", epsilon=0.3)
-        tuned = richobs.learn(problem, learner="certified", epsilon=0.3, tuning=Tuning(verification=128))
-        assert tuned.trace != plain.trace
-        content = richobs.certify(tuned, problem).content
-        assert content["settings"]["tuning"] == ["verification=128"]
-        assert content["constants"]["verification"] == 128
-        assert richobs.verify(richobs.Certificate(content), problem).agrees
-
     def test_help_texts_stand_under_the_fields(self):
         docs = field_docs(Settings)
         assert docs["delta"] == "Probability that the claim is false."
         assert list(docs) == list(Settings.__dataclass_fields__)
-
-
-def test_the_default_learner_is_betting_from_python_too():
-    assert Settings().learner == "betting"
-    assert richobs.learn(richobs.make("lock/2"), progress=False).learner == "betting"
 
 
 def test_numbers_of_numpy_become_those_of_python():

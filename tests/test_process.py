@@ -180,14 +180,6 @@ def test_values_agree_with_simulation(params):
         assert abs((played.paths == path).all(axis=1).mean() - prob) <= radius
 
 
-def test_unrolling_a_loop():
-    process = TabularProcess.from_flat(
-        3, [1, 0], np.array([[0, 1], [1, 1]]), np.eye(2), Rewards.deterministic([[[0.0, 0.0]], [[0.0, 0.5]]])
-    )
-    assert process.labels == (("0",), ("0", "1"), ("0", "1"))
-    assert process.optimum.value == pytest.approx(1.0)  # step over, then twice 0.5
-
-
 def test_no_reactive_q_where_states_that_look_alike_differ():
     process = two_levels(emissions=(np.array([[0.25, 0.75]]), np.array([[1.0, 0.0], [0.5, 0.5]])))
     with pytest.raises(AssumptionViolated, match="observation 0 at level 1 is emitted by states 0 and 1"):
@@ -258,11 +250,6 @@ def test_no_reactive_q_where_states_that_look_alike_differ():
 def test_what_is_refused_and_where_it_says_the_fault_is(error, changes, words):
     with pytest.raises(error, match=words):
         two_levels(**changes)
-
-
-def test_rewards_that_cannot_occur_may_be_anything():
-    never = Rewards.finite([[[[0.0, 9.0]]]], [[[[1.0, 0.0]]]])
-    assert two_levels(rewards=(never, Rewards.deterministic(0.0))).optimum.value == 0.0
 
 
 def test_a_codebook_of_vectors_is_looked_up_row_by_row():

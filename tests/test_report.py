@@ -13,8 +13,7 @@ import pytest
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Event, Mark, Progress, event
 from richobs.core.ledger import Ledger
-from richobs.core.settings import Settings
-from richobs.learners import LEARNERS, Finding, Learner, Promise
+from richobs.learners import Finding
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated, PolicyPlayed
 from richobs.runs.certificate import Certificate, Verification
 from richobs.show import chart, page, palette, words, write_report
@@ -107,40 +106,6 @@ class Guessed(Event):
         return Mark("guessed", "somebody guessed here", 9)
 
 
-class Guesser(Learner):
-    """A learner that promises nothing, keeps no functions and tests no level."""
-
-    name = "guesser"
-    about = "Guesses."
-    promises = Promise("nothing")
-    costs = "Seven episodes."
-
-    def plan(self, problem, settings):
-        return None
-
-    def run(self, problem, engine, settings, notify):
-        return None
-
-
-@pytest.fixture
-def guessed(monkeypatch, certified):
-    """A finished run of `Guesser`."""
-    monkeypatch.setitem(LEARNERS, "guesser", f"{__name__}:Guesser")
-    ledger = Ledger()
-    ledger.charge("search", "guess", (), 7)
-    none = dict.fromkeys(("upper", "lower", "v_star_hat", "value_hat", "log_size"))
-    result = {**certified.certificate.content["result"], **none, "guaranteed": False, "remarks": []}
-    content = {**certified.certificate.content, "claim": "No guarantee: it guesses.", "claims": [], "result": result}
-    return dataclasses.replace(
-        certified,
-        settings=Settings(learner="guesser"),
-        steps=(Progress(Guessed(phase="search", n=7), 7),),
-        ledger=ledger,
-        certificate=Certificate(content),
-        verification=None,
-    )
-
-
 class TestWords:
     @pytest.mark.parametrize(
         ("n", "said"),
@@ -201,14 +166,6 @@ class TestTree:
         assert tree.nodes[2].label == "path 1: functions eliminated, 2 tests, 50 episodes"
         assert tree.visited() == [1, 2, 1]
 
-    @pytest.mark.parametrize(
-        ("phase", "after", "mark"),
-        [("search", 9, "eliminated"), ("search", 10, "tested"), ("demand", 9, "demand"), ("demand", 10, "idle-demand")],
-    )
-    def test_eliminations(self, phase, after, mark):
-        tree = search_tree([elimination((0,), after, phase)], [], 2, 2)
-        assert tree.nodes[1].mark.name == mark
-
     def test_the_mark_of_the_highest_rank_is_shown_and_of_equal_ones_the_latest(self):
         for events, mark in (
             ([elimination((0,), 9.0), elimination((0,)), consensus((0,), True)], "eliminated"),
@@ -252,28 +209,6 @@ class TestSeeds:
         tuned = other(tuning=("pilot=64",), max_episodes=9)
         assert groups([tuned])[0].name == "lock/5; certified, epsilon 0.1, delta 0.05; pilot=64; max_episodes 9"
 
-    def test_only_finished_runs_count(self, certified):
-        runs = [
-            certified,
-            *(
-                dataclasses.replace(
-                    certified, ledger=spent(n), settings=dataclasses.replace(certified.settings, seed=n)
-                )
-                for n in (10, 30)
-            ),
-            cut_short(certified, 9),
-        ]
-        said = Page(page.page(runs)).said
-        most = f"{certified.ledger.total:,}"
-        assert f"lock/5; certified, epsilon 0.1, delta 0.05 3 of 4 3 30 10 to {most}" in said
-        assert "75%" in said
-
-
-def spent(n):
-    ledger = Ledger()
-    ledger.charge("certified", "batch", (0,), n)
-    return ledger
-
 
 class TestCharts:
     @pytest.mark.parametrize(
@@ -310,31 +245,6 @@ class TestPage:
         assert "Verified" not in said
         assert all(f.detail in said for f in certified.verification.findings)
 
-    def test_the_papers_shares(self, paper):
-        c, view = paper.plan.constants, RunView(paper, 1)
-        kinds = {k.kind: k for k in view.claim_kinds}
-        eliminations = [e.event for e in paper.steps if isinstance(e.event, NodeEliminated)]
-        expected = sum((c.search if e.phase == "search" else c.demand).delta_elimination for e in eliminations)
-        assert kinds["Q* survives, and survivors are nearly consistent"].share == pytest.approx(expected)
-        # 2 exp(-2 n_1 (epsilon/8)^2) is what Hoeffding leaves for a round, rounding of n_1 aside.
-        rounds = kinds["the policy's value is estimated up to epsilon/8"]
-        assert rounds.share / rounds.times == pytest.approx(2 * math.exp(-c.n_1 * c.epsilon**2 / 32), rel=1e-3)
-        assert view.spent_delta < c.delta
-
-    def test_what_a_level_saw(self, paper, certified):
-        for run in (paper, certified):
-            levels = RunView(run, 1).levels
-            assert [row.level for row in levels] == list(range(run.horizon))
-            eliminated = (run.log_size - run.steps[-1].event.log_size_after) / math.log(10)
-            assert sum(row.dropped for row in levels) == pytest.approx(eliminated)
-        by_level = {}
-        for entry in paper.ledger:
-            if entry.purpose != "rollout":
-                by_level[len(entry.path)] = by_level.get(len(entry.path), 0) + entry.episodes
-        assert {r.level: r.episodes for r in RunView(paper, 1).levels} == by_level
-        played = sum(e.episodes for e in certified.ledger if e.purpose in ("pilot", "batch"))
-        assert {r.episodes for r in RunView(certified, 1).levels} == {played}
-
     @pytest.mark.parametrize(
         ("state", "message", "expected"),
         [
@@ -370,35 +280,6 @@ class TestPage:
             "widest disagreement",
             "still counts as agreement",
         ]
-
-    def test_a_learner_without_functions_bounds_and_guarantee(self, guessed, certified):
-        html = page.page([guessed])
-        said, view = Page(html).said, RunView(guessed, 1)
-        assert view.charts == []
-        assert view.levels == []
-        assert "The search tree" in said
-        assert [f.name for f in view.facts] == ["epsilon", "delta", "episodes"]
-        assert data_of(html)["tests"] == [
-            [1, "guess", "search", "root", "maybe", None, None, 7, 7, None, None, "7", 0],
-        ]
-        assert "The answer No guarantee: it guesses." in said
-        assert "survive" not in said
-        assert "search: guess is it this one?" in said
-        assert "The certificate lists no claims." in said
-        assert "is-without-guarantee" in html
-        together = Page(page.page([guessed, certified])).said
-        assert "7 7 to 7 1 1 to 1 \u2013 \u2013 one run" in together  # episodes, tests, claimed within, survivors
-
-    def test_texts_that_depend_on_the_learner(self, certified, paper):
-        one, other = (Page(page.page([run])).said for run in (certified, paper))
-        for text in ("A mark stands for the last action of its path", "so levels share their episodes"):
-            assert text in one
-            assert text not in other
-        assert "Tests at a level draw episodes of their own." in other
-        assert "The learner lsvee computes no bounds while it runs. What it promises: With probability" in other
-        assert "computes no bounds" not in one
-        for said in (one, other):
-            assert "provided the assumptions named in the claim" in said
 
     def test_hostile_names_stay_text(self, certified):
         nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7*7 }}\u2028"
@@ -482,14 +363,6 @@ def test_colours_can_be_told_from_their_ground():
         for ground in ("bg", "surface"):
             for mark in ("focus", *(look.colour for look in (*palette.LOOKS.values(), palette.OTHER))):  # 3 for marks
                 assert contrast(theme[mark], theme[ground]) >= 3, (mark, ground)
-
-
-def test_every_colour_that_the_style_sheet_uses_is_in_the_palette():
-    style = palette.theme_rules() + palette.mark_rules() + (page.HERE / "page.css").read_text()
-    defined = set(re.findall(r"--([a-z]+): #", style))
-    assert defined == set(palette.LIGHT)
-    set_elsewhere = {"serif", "sans", "mono", "at", "w", "x", "y", "s", "ix", "iy", "rim", "faint", "tall"}
-    assert set(re.findall(r"var\(--([a-z]+)", style)) - set_elsewhere <= defined
 
 
 class TestFiles:

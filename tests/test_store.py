@@ -28,7 +28,7 @@ from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.files import write_atomically
 from richobs.core.ledger import Ledger
 from richobs.core.locks import held
-from richobs.core.packing import fold, pack, unpack
+from richobs.core.packing import fold, pack
 from richobs.core.policies import never_takes
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Query
@@ -463,7 +463,7 @@ READ, GO_ON = ("read",), ("go on",)
 DAMAGE = [  # what is changed, what is said, and who notices it: everybody, or as given
     *(
         (file("config.json", body), r"config\.json is")
-        for body in ("", "{", "[]", '{"format": "richobs-run"}', '{"format": 1}')
+        for body in ("", "{", "[]", "[" * 200_000, '{"format": "richobs-run"}', '{"format": 1}')
     ),
     (
         config(version=1, made_with={"richobs": "0.1.0"}),
@@ -591,12 +591,6 @@ class TestFoldersThatAreLeftAlone:
             assert (folder / name).read_bytes() == before
         (folder / "certificate.json").unlink()
         assert StoredRun.read(folder).state == "unfinished"
-
-    def test_a_process_killed_before_it_began_leaves_a_folder_to_begin_in(self, folder):
-        (folder / "run.sqlite").unlink()
-        (folder / "certificate.json").unlink()
-        assert StoredRun.read(folder).state == "unfinished"
-        assert learn(richobs.make("lock/3"), out=folder).episodes == StoredRun.read(folder).ledger.total
 
     def test_no_run_at_all(self, tmp_path):
         with pytest.raises(InvalidFile, match="there is no run in"):
@@ -745,13 +739,6 @@ def test_wherever_the_process_goes_the_run_stays(tmp_path, monkeypatch):
     learn(richobs.make("lock/3"), out="here", callback=lambda p: os.chdir(tmp_path / "elsewhere"))
     assert StoredRun.read(tmp_path / "here").state == "finished"
     assert not list((tmp_path / "elsewhere").iterdir())
-
-
-def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
-    outcome = learn(richobs.make("lock/3"), seed=np.int64(1), out=tmp_path)
-    assert StoredRun.read(tmp_path).settings == outcome.settings == Settings(learner="certified", seed=1)
-    with pytest.raises(InvalidInput, match="seed must be a whole number"):
-        Settings(seed=1.5)
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -922,18 +909,6 @@ class TestAClassThatIsPythonCode:
         with pytest.raises(InvalidInput, match="its functions has fingerprint = "):
             learn(problem, orders[1], out=tmp_path)
         assert StoredRun.read(tmp_path).state == "finished"
-
-    def test_interrupted_it_ends_with_the_same_bytes_and_goes_on_from_its_probes(self, tmp_path):
-        plain = learn(Counter(), of_code("callables", [0, 1]), **self.asked)
-        learn(Counter(), of_code("callables", [0, 1]), **self.asked, out=tmp_path / "whole")
-        for after in (17, 40, 10_000):
-            try:
-                learn(Counter(breaks_after=after), of_code("callables", [0, 1]), **self.asked, out=tmp_path / "broken")
-            except ConnectionError:
-                assert after < 10_000
-        text = (tmp_path / "whole" / "certificate.json").read_text()
-        assert (tmp_path / "broken" / "certificate.json").read_text() == text
-        assert json.loads(text)["functions"]["fingerprint"] == plain.fingerprint
 
     def test_verify_compares_its_values(self):
         problem = richobs.Problem(Counter(), of_code("callables", [0, 1]))
@@ -1167,16 +1142,6 @@ class TestDatabasesOfStrangers:
             learn(richobs.make("lock/3"), out=tmp_path)
         assert StoredRun.read(tmp_path).ledger.total == 0
 
-    def test_a_deeply_nested_file_does_not_hide_other_runs(self, finished, tmp_path):
-        for name in ("a", "b"):
-            (tmp_path / name).mkdir()
-            (tmp_path / name / "config.json").write_text("[" * 200_000)
-        (tmp_path / "a" / "run.sqlite").write_bytes(b"")
-        shutil.copytree(finished, tmp_path / "c")
-        assert [place.name for place in find_runs(tmp_path)] == ["a", "c"]
-        with pytest.raises(InvalidFile, match="nested too deeply"):
-            StoredRun.read(tmp_path / "a")
-
     def test_probes_are_as_many_as_a_run_gathers(self, tmp_path):
         functions = of_code("callables", [0, 1])
         probes = Probes(functions)
@@ -1188,18 +1153,6 @@ class TestDatabasesOfStrangers:
         ):
             with pytest.raises(InvalidFile, match="stored probes are damaged"):
                 restore_probes(probes, 0, body)
-
-
-def test_a_record_keeps_what_is_new(tmp_path):
-    """Queries and events along a path repeat most of those before them."""
-    learn(richobs.make("lock/10"), out=tmp_path)
-    with changed_rows(tmp_path) as rows:
-        for kind in store.FOLDED:
-            kept, whole = (sum(map(len, texts)) for texts in ([row.text for row in rows.each(kind)], rows.texts(kind)))
-            assert kept < whole / 2.5, kind
-        answers = [rows.body("draw", row) for row in rows.each("draw")]
-    whole = sum(len(json.dumps(unpack(answer)[0])) + sum(a.nbytes for a in unpack(answer)[1]) for answer in answers)
-    assert sum(map(len, answers)) < whole / 5
 
 
 @pytest.mark.parametrize("out", ["a\0b", 3, b"bytes", ["a"], 2.5])

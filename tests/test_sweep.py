@@ -298,17 +298,6 @@ class TestTornLines:
         assert file.read_bytes().count(b"\n") == len(file.read_bytes().splitlines()) == 2
         assert small_sweep(tmp_path) == (again, [])
 
-    def test_a_line_that_an_older_version_joined_with_the_next_heals_too(self, tmp_path):
-        done, _ = small_sweep(tmp_path)
-        file = tmp_path / "results.jsonl"
-        first, second = file.read_bytes().splitlines()
-        file.write_bytes(first[:60] + first + b"\n" + second + b"\n" + b"\0" * 99 + b"\n\xff\n")
-        again, begun = small_sweep(tmp_path)
-        assert begun == ["seed=0"]
-        assert {run: r.certificate for run, r in again.results.items()} == {
-            run: r.certificate for run, r in done.results.items()
-        }
-
     def test_a_line_that_claims_something_else_than_the_certificate_is_corrected(self, tmp_path):
         done, _ = small_sweep(tmp_path, 1)
         line = dataclasses.replace(done.results["seed=0"], episodes=1, epsilon=1e-6, lower=1.0).line
