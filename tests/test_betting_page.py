@@ -207,19 +207,6 @@ class TestPage:
         narrow = dataclasses.replace(run.certificate, content={**run.certificate.content, "result": result})
         assert "on its own" not in RunView(dataclasses.replace(run, certificate=narrow), 1).why
 
-    def test_bounds_stand_on_the_scale_that_the_environment_declares(self, run):
-        content = {**run.certificate.content, "environment": {"reward_range": [-200.0, 0.0]}}
-        content["result"] = {**content["result"], "upper": -100.0, "lower": -150.0}
-        steps = tuple(dataclasses.replace(step, upper=-100.0, lower=-150.0) for step in run.steps)
-        other = dataclasses.replace(run, certificate=dataclasses.replace(run.certificate, content=content), steps=steps)
-        view = RunView(other, 1)
-        assert [view.along(v) for v in (view.lower, view.upper, -300.0)] == [25, 50, 0]
-        assert [tick.label for tick in view.charts[-1].y_ticks] == ["-200", "-150", "-100"]
-        html = page.page([other])
-        assert '<span class="zero">-200</span><span class="one">0</span>' in html
-        assert 'class="span" style="left:25.0%;width:25.0%"' in html
-        assert RunView(cut_short(run, 4), 1).totals == (0.0, 1.0)
-
     def test_figures_draw_the_charts_and_no_empty_tree(self, run, tmp_path):
         names = [file.name for file in write_report([run], tmp_path / "r.html")]
         assert names == ["r.html", "r-run-1.png", "r-run-1.svg", "r-charts-1.png", "r-charts-1.svg"]

@@ -88,6 +88,9 @@ def test_learn_as_printed(capsys):
         ("verify --quiet here --json", "verify here --quiet --json"),
         ("report a --out x.html b", "report a b --out x.html"),
         ("report -- --a", "report -- --a"),
+        ("learn --ray lock/4", "learn lock --horizon 4 --ray local"),  # the address of Ray may be left out
+        ("learn --ray 10.0.0.1:6379 lock", "learn lock --ray 10.0.0.1:6379"),
+        ("sweep --ray auto lock --horizon 5,10", "sweep lock --ray auto --horizon 5,10"),
         ("runs", "runs"),
         ("learn --help", "learn --help"),
         ("fly --high", "fly --high"),

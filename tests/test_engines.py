@@ -366,27 +366,6 @@ class TestKeys:
 
 
 class TestOddProcesses:
-    def test_many_actions(self):
-        """More actions than a short integer holds: the path and the value are still right."""
-        K = 40_000
-        moves = np.zeros((1, K), dtype=int)
-        moves[0, 35_000] = 1
-        process = TabularProcess(
-            start=np.ones(1),
-            transitions=(moves,),
-            emissions=(np.ones((1, 1)), np.eye(2)),
-            rewards=(Rewards.deterministic(0.0), Rewards.deterministic(np.array([0.0, 1.0])[:, None, None])),
-        )
-
-        class Right:
-            def actions(self, level, x, rng):
-                return np.full(len(x), 35_000 if level == 0 else 0)
-
-        functions = Layered([TableLevel(np.zeros((1, e.shape[1], K))) for e in process.emissions])
-        played = rollout(CountedEngine(process, functions, seed=0, ledger=Ledger()), Right(), 10, 1)
-        assert played.returns.mean == 1.0
-        assert played.paths.tolist() == [[35_000, 0]]
-
     def test_laws_that_sum_to_one_but_for_rounding(self):
         off = np.array([0.5 + 5e-10, 0.5, 0.0])
         process = TabularProcess(
@@ -629,20 +608,6 @@ class TestSteps:
                 np.testing.assert_array_equal(before.next_x, after.x)
                 np.testing.assert_allclose(came, after.visits.sum(axis=1), rtol=1e-15)
             assert len(last.next_x) == len(last.moves) == 0
-
-    def test_levels_without_moves_belong_to_the_same_episodes(self):
-        """Two states, either with probability 1/2, which are never left: both levels count the same episodes in each."""
-        process = TabularProcess(
-            start=np.array([0.5, 0.5]),
-            transitions=(np.eye(2)[:, None, :],),
-            emissions=(np.eye(2), np.eye(2)),
-            rewards=(Rewards.deterministic(np.zeros((2, 2, 1))),) * 2,
-        )
-        engine = CountedEngine(process, indicator_class(process), seed=0, ledger=Ledger())
-        wanted = (LevelSteps(0, moves=False), LevelSteps(1, moves=False))
-        one, two = engine.ask(Query(OpenLoop((0, 0)), 10**15, "x", steps=wanted)).steps
-        np.testing.assert_array_equal(one.visits, two.visits)
-        assert abs(one.visits[0, 0] - 5e14) < 6 * math.sqrt(2.5e14)
 
     def test_queries_that_want_steps_have_other_words(self):
         plain = Query(Uniform(2), 5, "x")

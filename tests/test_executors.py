@@ -278,24 +278,6 @@ class TestSameBytes:
         assert answer(Workers(1, threads)) == one
         assert threads.tasks == 11
 
-    def test_gymnasium(self, processes):
-        functions = Layered([TableLevel(np.random.default_rng(h).random((3, 4, 2))) for h in range(2)])
-        env = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5))
-        assert env.declared.may_be_copied
-        assert not richobs.from_gymnasium(Steps(), horizon=2, step_range=(0.0, 0.5)).declared.may_be_copied
-        known = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5), deterministic=True)
-        assert not known.declared.may_be_copied
-        query = Query(richobs.LearnedPolicy(functions, (1, 2)), 60, "x", episodes=True)
-        one, two = (
-            pack_answer(
-                StreamEngine(Calls(env, functions=functions, workers=workers), functions, seed=0, ledger=Ledger()).ask(
-                    query
-                )
-            )
-            for workers in (Workers(), Workers(1, processes))
-        )
-        assert one == two
-
     @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize("kind", ["loky", "dask"])
     def test_other_executors(self, tmp_path, kind):

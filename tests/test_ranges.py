@@ -146,7 +146,7 @@ class TestEnds:
             np.array([[[0.25, 0.5]], [[0.9, 0.4]], [[0.1, 0.2]]]),
             np.array([[[0.25, 0.25]], [[0.9, 0.9]], [[0.1, 0.1]]]),
         ]
-        for seed in range(10):
+        for seed in range(4):
             outcome = richobs.learn(Sometimes(), Layered([TableLevel(t) for t in q]), delta=0.01, seed=seed)
             assert outcome.policy.actions(0, np.zeros(1, dtype=np.int64)).tolist() == [1]
 

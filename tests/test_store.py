@@ -30,7 +30,6 @@ from richobs.core.ledger import Ledger
 from richobs.core.locks import held
 from richobs.core.packing import fold, pack
 from richobs.core.policies import never_takes
-from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Query
 from richobs.core.settings import Settings
 from richobs.engines import Calls, StreamEngine
@@ -39,7 +38,7 @@ from richobs.learners.betting.candidate import IdleExploration
 from richobs.runs import database, store
 from richobs.runs.session import run
 from richobs.runs.store import LOCK, RunFolder, StoredRun, discard, find_runs, keep_verification
-from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs.worlds.simulator import WorldEnvironment
 
 learn = functools.partial(richobs.learn, learner="certified")  # its draws are of many kinds and sizes
 
@@ -679,23 +678,6 @@ class TestFoldersThatAreLeftAlone:
         (folder / "notes.txt").write_text("mine")
         discard(folder)
         assert {p.name for p in folder.iterdir()} == {"notes.txt", "run.lock"}
-
-
-def test_a_run_that_an_error_stops_says_so(tmp_path):
-    process = TabularProcess(
-        start=np.ones(1),
-        transitions=(),
-        emissions=(np.ones((1, 1)),),
-        rewards=(Rewards.deterministic([[[0.0, 0.0]]]),),
-    )
-    env = WorldEnvironment(TabularWorld(process))
-    wrong = Layered([TableLevel([[[0.9, 0.9]], [[0.8, 0.9]]])])
-    with pytest.raises(richobs.RichObsError, match="no function is consistent"):
-        learn(env, wrong, out=tmp_path / "run")
-    stored = StoredRun.read(tmp_path / "run")
-    assert stored.state == "stopped"
-    assert "no function is consistent" in stored.message
-    assert stored.certificate is None
 
 
 def test_what_verify_found_belongs_to_the_certificate_it_was_about(tmp_path):

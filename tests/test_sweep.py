@@ -14,7 +14,6 @@ import pytest
 
 from richobs import sweeping
 from richobs.cli import main
-from richobs.cli.main import COMMANDS, in_order
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.settings import Settings
 from richobs.runs import session, sweep
@@ -262,21 +261,6 @@ def test_the_command_line_runs_a_sweep(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "runs" / "sweep-lock-epsilon=0.3-horizon=2,3-seeds=0-1"
     assert (folder / "horizon=2,seed=0" / "report.html").exists()
     assert (folder / "sweep.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("typed", "read"),
-    [
-        ("learn --ray lock/4", "learn lock --horizon 4 --ray local"),
-        ("learn lock --ray", "learn lock --ray local"),
-        ("learn lock --ray auto --seed 3", "learn lock --ray auto --seed 3"),
-        ("learn --ray 10.0.0.1:6379 lock", "learn lock --ray 10.0.0.1:6379"),
-        ("resume --ray runs/a", "resume runs/a --ray local"),
-        ("sweep --ray auto lock --horizon 5,10", "sweep lock --ray auto --horizon 5,10"),
-    ],
-)
-def test_the_address_of_ray_may_be_left_out(typed, read):
-    assert " ".join(in_order(typed.split(), COMMANDS)) == read
 
 
 def small_sweep(folder, seeds=2):
