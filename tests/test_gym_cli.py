@@ -206,7 +206,7 @@ class TestCommands:
         status, said = run(capsys, "audit", *lake, *few, "--env-arg", "is_slippery=False", "--json")
         assert status == 0
         assert json.loads(said.out)["holds"]
-        richobs.open_loop_policy((1, 1, 2, 2, 1, 2, 0, 0), 4).save("policy.npz")
+        richobs.LearnedPolicy.open_loop((1, 1, 2, 2, 1, 2, 0, 0), 4).save("policy.npz")
         dry = ("gym:FrozenLake-v1?horizon=8&reward_range=0,1", "--env-arg", "is_slippery=False", "--deterministic")
         status, said = run(capsys, "value", *dry, "--policy", "policy.npz", "--threshold", "0.5", "--quiet")
         assert status == 0

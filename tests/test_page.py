@@ -128,9 +128,9 @@ class TestTree:
         said = details(page).inner_text()
         last = [s.event for s in certified.steps if s.event.path == (1,)][-1]
         assert "Path 1" in said
-        assert f"elimination: {last.verdict}" in said
+        assert f"elimination: {last.said().verdict}" in said
         assert last.question in said
-        assert f"{last.threshold_name}\n{words.value(last.threshold)}" in said
+        assert f"{last.threshold_name}\n{words.value(last.said().threshold)}" in said
         assert "shared with its path" in said or f"episodes (n)\n{last.n:,}" in said
         assert "survivors\n" in said
         through = sum(e.episodes for e in certified.ledger if e.path[:1] == (1,))
@@ -241,7 +241,7 @@ class TestTables:
         assert head.get_attribute("aria-sort") == "none"
         head.get_by_role("button").click()
         assert head.get_attribute("aria-sort") == "ascending"
-        thresholds = sorted(float(f"{s.event.threshold:.6g}") for s in certified.steps)  # as the page has them
+        thresholds = sorted(float(f"{s.event.said().threshold:.6g}") for s in certified.steps)  # as the page has them
         assert self.cells(page, 7) == [words.value(x) for x in thresholds[:15]]
         head.get_by_role("button").press("Enter")
         assert head.get_attribute("aria-sort") == "descending"

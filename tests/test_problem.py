@@ -15,6 +15,7 @@ from richobs.core.outcome import Outcome, StopReason
 from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem, ValueReport
 from richobs.core.settings import Settings, field_docs, read_tuning, write_tuning
+from richobs.learners.lsvee import PaperConstants
 from richobs_lab.certified import Tuning
 
 
@@ -262,8 +263,9 @@ class TestFactsOfNumpy:
 
         assert certified(np.float16).as_json() == certified(float).as_json()
         sizes = {"n_actions": np.uint8(200), "n_states": np.int8(100), "log_size": np.float16(3)}
-        assert richobs.plan(horizon=np.uint8(20), epsilon=np.float32(0.25), **sizes) == richobs.plan(
-            horizon=20, n_actions=200, n_states=100, log_size=3.0, epsilon=0.25
+        given = PaperConstants.of(horizon=np.uint8(20), epsilon=np.float32(0.25), delta=0.05, **sizes)
+        assert given == PaperConstants.of(
+            horizon=20, n_actions=200, n_states=100, log_size=3.0, epsilon=0.25, delta=0.05
         )
 
     def test_what_cannot_be_used_is_refused_before_the_first_episode(self):

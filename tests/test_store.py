@@ -37,7 +37,7 @@ from richobs.engines.probes import Probes, restore_probes
 from richobs.learners.betting.candidate import IdleExploration
 from richobs.runs import database, store
 from richobs.runs.session import run
-from richobs.runs.store import LOCK, RunFolder, StoredRun, discard, find_runs, keep_verification
+from richobs.runs.store import LOCK, RunFolder, StoredRun, find_runs, keep_verification
 from richobs.worlds.simulator import WorldEnvironment
 
 learn = functools.partial(richobs.learn, learner="certified")  # its draws are of many kinds and sizes
@@ -138,7 +138,7 @@ def test_a_killed_process_goes_on_to_the_same_bytes(tmp_path):
 def test_a_stored_run_is_the_run_itself(tmp_path, monkeypatch):
     problem = richobs.make("lock/4")
     plain, stored = learn(problem, seed=5), learn(problem, seed=5, out=tmp_path / "run")
-    assert richobs.certify(plain, problem).to_json() == (tmp_path / "run" / "certificate.json").read_text()
+    assert richobs.Certificate.of(plain, problem).to_json() == (tmp_path / "run" / "certificate.json").read_text()
     run = StoredRun.read(tmp_path / "run")
     assert (run.state, run.world, run.settings.seed) == ("finished", "lock/4", 5)
     assert tuple(p.event for p in run.steps) == stored.trace
@@ -669,14 +669,14 @@ class TestFoldersThatAreLeftAlone:
             assert (found.state, found.certificate is not None) == ("finished", True)
             (folder / "certificate.json").unlink()
             assert StoredRun.read(folder).state == "running"  # a reader is welcome
-            for use in (lambda: learn(richobs.make("lock/3"), out=folder), lambda: discard(folder)):
+            for use in (lambda: learn(richobs.make("lock/3"), out=folder), lambda: StoredRun.discard(folder)):
                 with pytest.raises(StoreError, match="another process is running in"):
                     use()
         assert StoredRun.read(folder).state == "unfinished"
 
     def test_discarding_removes_the_run_and_nothing_else(self, folder):
         (folder / "notes.txt").write_text("mine")
-        discard(folder)
+        StoredRun.discard(folder)
         assert {p.name for p in folder.iterdir()} == {"notes.txt", "run.lock"}
 
 
@@ -684,7 +684,7 @@ def test_what_verify_found_belongs_to_the_certificate_it_was_about(tmp_path):
     problem = richobs.make("lock/3")
     outcome = learn(problem, out=tmp_path)
     assert StoredRun.read(tmp_path).verification is None
-    checked = richobs.verify(richobs.certify(outcome, problem), problem)
+    checked = richobs.verify(richobs.Certificate.of(outcome, problem), problem)
     keep_verification(tmp_path, checked)
     assert StoredRun.read(tmp_path).verification == checked
     text = (tmp_path / "certificate.json").read_text()
@@ -894,7 +894,7 @@ class TestAClassThatIsPythonCode:
 
     def test_verify_compares_its_values(self):
         problem = richobs.Problem(Counter(), of_code("callables", [0, 1]))
-        certificate = richobs.certify(learn(problem, **self.asked), problem)
+        certificate = richobs.Certificate.of(learn(problem, **self.asked), problem)
         assert richobs.verify(certificate, problem).agrees
         other = richobs.verify(certificate, Counter(), of_code("callables", [1, 0]))
         assert "values of the class" in [f.what for f in other.findings if not f.agrees]
@@ -1139,7 +1139,11 @@ class TestDatabasesOfStrangers:
 
 @pytest.mark.parametrize("out", ["a\0b", 3, b"bytes", ["a"], 2.5])
 def test_a_folder_that_is_no_name(out):
-    for use in (lambda: learn(richobs.make("bandit"), out=out), lambda: StoredRun.read(out), lambda: discard(out)):
+    for use in (
+        lambda: learn(richobs.make("bandit"), out=out),
+        lambda: StoredRun.read(out),
+        lambda: StoredRun.discard(out),
+    ):
         with pytest.raises(
             InvalidInput, match="folder is given as text or a path, in characters that a name can hold; got"
         ):
