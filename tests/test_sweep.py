@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shutil
 import sys
 import time
 from concurrent.futures import Executor, Future
@@ -51,7 +52,7 @@ def dies_with_seed_1(cell, folder):
         os._exit(9)
     if cell.settings.seed == 0 and not begun.exists():
         begun.touch()
-        time.sleep(60)  # until the pool ends this process too
+        time.sleep(15)  # until the pool ends this process too
     return CellResult(cell.run, "finished", episodes=cell.settings.seed)
 
 
@@ -263,30 +264,42 @@ def test_the_command_line_runs_a_sweep(tmp_path, monkeypatch, capsys):
     assert (folder / "sweep.html").exists()
 
 
-def small_sweep(folder, seeds=2):
-    cells = plan_cells("lock/2", range(seeds), {"epsilon": [0.3]})
+def small_sweep(folder):
+    cells = plan_cells("lock/2", range(2), {"epsilon": [0.3]})
     executor = Here()
     return run_cells(cells, folder, executor=executor), executor.cells
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A sweep of two runs, and what came of it."""
+    folder = tmp_path_factory.mktemp("finished")
+    return folder, small_sweep(folder)[0]
+
+
+@pytest.fixture
+def swept(finished, tmp_path):
+    return shutil.copytree(finished[0], tmp_path / "sweep")
+
+
 class TestTornLines:
     @pytest.mark.parametrize("cut", [1, 40, 200, 10**6])
-    def test_a_line_that_was_cut_off_is_written_again_and_the_others_are_kept(self, tmp_path, cut):
-        done, _ = small_sweep(tmp_path)
-        file = tmp_path / "results.jsonl"
+    def test_a_line_that_was_cut_off_is_written_again_and_the_others_are_kept(self, finished, swept, cut):
+        file = swept / "results.jsonl"
         first, second = file.read_bytes().splitlines()
         file.write_bytes(first + b"\n" + second[:cut])
-        again, begun = small_sweep(tmp_path)
+        again, begun = small_sweep(swept)
         assert begun == ([] if cut > len(second) else ["seed=1"])
-        assert [r.certificate for r in again.results.values()] == [r.certificate for r in done.results.values()]
+        assert [r.certificate for r in again.results.values()] == [r.certificate for r in finished[1].results.values()]
         assert file.read_bytes().count(b"\n") == len(file.read_bytes().splitlines()) == 2
-        assert small_sweep(tmp_path) == (again, [])
+        assert small_sweep(swept) == (again, [])
 
-    def test_a_line_that_claims_something_else_than_the_certificate_is_corrected(self, tmp_path):
-        done, _ = small_sweep(tmp_path, 1)
-        line = dataclasses.replace(done.results["seed=0"], episodes=1, epsilon=1e-6, lower=1.0).line
-        (tmp_path / "results.jsonl").write_bytes(line)
-        assert small_sweep(tmp_path, 1) == (done, [])
+    def test_a_line_that_claims_something_else_than_the_certificate_is_corrected(self, finished, swept):
+        first, second = finished[1].results.values()
+        line = dataclasses.replace(first, episodes=1, epsilon=1e-6, lower=1.0).line
+        (swept / "results.jsonl").write_bytes(line + second.line)
+        found, begun = small_sweep(swept)
+        assert (found.results, begun) == (finished[1].results, [])
 
     def test_a_list_of_cells_that_was_being_written_is_begun_again(self, tmp_path):
         (tmp_path / ".sweep.json.abc").write_text("{")
@@ -298,9 +311,8 @@ class TestFoldersFromStrangers:
 
     @pytest.mark.parametrize("file", FILES)
     @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-    def test_what_is_no_file_is_refused_and_nothing_elsewhere_is_written(self, tmp_path, file, kind):
-        place, elsewhere = tmp_path / "sweep", tmp_path / "elsewhere"
-        small_sweep(place)
+    def test_what_is_no_file_is_refused_and_nothing_elsewhere_is_written(self, swept, file, kind):
+        place, elsewhere = swept, swept.parent / "elsewhere"
         (place / file).rename(elsewhere)
         before = elsewhere.read_bytes()
         made = {"link": lambda f: f.symlink_to(elsewhere), "pipe": os.mkfifo, "folder": Path.mkdir}
@@ -309,19 +321,17 @@ class TestFoldersFromStrangers:
             small_sweep(place)
         assert elsewhere.read_bytes() == before
 
-    def test_a_run_behind_a_link_is_refused(self, tmp_path):
-        small_sweep(tmp_path / "sweep")
-        (tmp_path / "sweep" / "seed=0").rename(tmp_path / "elsewhere")
-        (tmp_path / "sweep" / "seed=0").symlink_to(tmp_path / "elsewhere")
+    def test_a_run_behind_a_link_is_refused(self, swept, tmp_path):
+        (swept / "seed=0").rename(tmp_path / "elsewhere")
+        (swept / "seed=0").symlink_to(tmp_path / "elsewhere")
         with pytest.raises(InvalidFile, match="is a link"):
-            small_sweep(tmp_path / "sweep")
+            small_sweep(swept)
 
     @pytest.mark.parametrize("file", FILES[:3])
-    def test_a_file_that_is_too_large_is_refused_unread(self, tmp_path, file):
-        small_sweep(tmp_path)
-        os.truncate(tmp_path / file, 2**33)
+    def test_a_file_that_is_too_large_is_refused_unread(self, swept, file):
+        os.truncate(swept / file, 2**33)
         with pytest.raises(InvalidFile, match="more than"):
-            small_sweep(tmp_path)
+            small_sweep(swept)
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -330,23 +340,21 @@ class TestFoldersFromStrangers:
             *[("state", "x"), ("epsilon", "x"), ("lower", []), ("message", 3), ("guaranteed", 1), ("more", 1)],
         ],
     )
-    def test_a_result_with_a_value_of_another_type_is_said(self, tmp_path, name, value):
-        small_sweep(tmp_path, 1)
-        result = json.loads((tmp_path / "results.jsonl").read_text())
-        (tmp_path / "results.jsonl").write_text(json.dumps({**result, name: value}) + "\n")
+    def test_a_result_with_a_value_of_another_type_is_said(self, swept, name, value):
+        result = json.loads((swept / "results.jsonl").read_text().splitlines()[0])
+        (swept / "results.jsonl").write_text(json.dumps({**result, name: value}) + "\n")
         with pytest.raises(InvalidFile, match="line 1, is damaged"):
-            Sweep.read(tmp_path)
+            Sweep.read(swept)
 
     @pytest.mark.parametrize(
         "value", [None, [], 3, "x", {"settings": 3}, {"varied": 3}, {"run": "x" * 300}, {"world": 1}]
     )
-    def test_a_cell_of_another_kind_is_said(self, tmp_path, value):
-        small_sweep(tmp_path, 1)
-        content = json.loads((tmp_path / "sweep.json").read_text())
+    def test_a_cell_of_another_kind_is_said(self, swept, value):
+        content = json.loads((swept / "sweep.json").read_text())
         content["cells"][0] = {**content["cells"][0], **value} if isinstance(value, dict) else value
-        (tmp_path / "sweep.json").write_text(json.dumps(content))
+        (swept / "sweep.json").write_text(json.dumps(content))
         with pytest.raises(InvalidFile, match="is damaged"):
-            Sweep.read(tmp_path)
+            Sweep.read(swept)
 
 
 def test_one_process_at_a_time_runs_a_sweep(tmp_path):
