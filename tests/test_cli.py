@@ -24,6 +24,7 @@ from richobs.show import terminal
 from richobs.show.terminal import Watch, can_draw
 from richobs.worlds.registry import WORLDS
 from richobs_lab.certified.events import PairTested, StageDoubled
+from richobs_lab.paper import STATEMENTS
 
 
 def run(capsys, *args):
@@ -607,3 +608,12 @@ richobs_command.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+def test_help_of_paper_lists_the_statements(capsys):
+    with pytest.raises(SystemExit):
+        main(["paper", "--help"])
+    said = capsys.readouterr().out
+    for name in STATEMENTS:
+        assert f" {name} " in said
+    assert "Consensus" in said

@@ -266,6 +266,10 @@ class TestCertified:
         with pytest.raises(InvalidInput, match="epsilon = 2e-09 is 2e-10, and at least 1e-09 is needed"):
             richobs.learn(own_problem(), learner="certified", epsilon=2e-9)
 
+    def test_early_ends_are_refused_where_rewards_are_shifted(self):
+        with pytest.raises(Rejected, match=r"ended an episode early.*Use learner='betting'"):
+            richobs.learn(own_problem(EndingCorridor()), learner="certified", epsilon=1.0, delta=0.1)
+
 
 class TestKeeping:
     def test_a_stored_run_verifies_resumes_and_refuses_forged_numbers(self, tmp_path):
