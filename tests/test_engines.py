@@ -288,13 +288,10 @@ class TestWhatIsWanted:
     @pytest.mark.parametrize(
         ("query", "sentence"),
         [
-            (Query(OpenLoop((0,)), 5, "look", episodes=True), "wants episodes one by one"),
-            (Query(Uniform(4), 5, "look", moments=(LevelMoments(1),)), "does not fix its actions before level 1"),
             (
                 Query(Explore(OpenLoop(()), 0.5, 4), 5, "look", moments=(LevelMoments(0),)),
                 "where actions do not depend on x",
             ),
-            (Query(OpenLoop((0,)), 5, "look", returns=True, moments=(LevelMoments(0),)), "ask for them in two queries"),
             (Query(Uniform(4), 5, "look", returns=True, steps=(LevelSteps(0),)), "in a query of their own"),
         ],
     )
@@ -315,12 +312,6 @@ class TestWhatIsWanted:
     def test_what_is_no_query(self, n, options, sentence):
         with pytest.raises(InvalidInput, match=sentence):
             Query(Uniform(2), n, "x", **options)
-
-    def test_a_tally_needs_a_list_of_observations(self):
-        problem = richobs.make("lock/3")
-        engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger())
-        with pytest.raises(InvalidInput, match="needs a process that lists them"):
-            engine.ask(Query(Uniform(4), 5, "look", tally=True))
 
 
 class TestKeys:

@@ -31,23 +31,6 @@ def test_gymnasiums_own_checks_pass(id, params):
 
 
 @pytest.mark.parametrize(("id", "params"), VARIANTS)
-def test_an_episode_has_the_worlds_horizon_and_ends_terminated(id, params):
-    env = gymnasium.make(id, **params)
-    horizon = env.unwrapped.spec.kwargs.get("horizon") or make(_world(id), **params).horizon
-    _, info = env.reset(seed=1)
-    assert info["level"] == 0
-    for level in range(1, horizon + 1):
-        x, reward, terminated, truncated, info = env.step(env.action_space.sample())
-        assert x in env.observation_space
-        assert 0 <= reward <= 1
-        assert (terminated, truncated, info["level"]) == (level == horizon, False, level)
-
-
-def _world(id):
-    return next(world for world, name in IDS.items() if name == id)
-
-
-@pytest.mark.parametrize(("id", "params"), VARIANTS)
 def test_the_same_seed_gives_the_same_episodes_and_another_does_not(id, params):
     def episodes(seed):
         env = make_vec(id, 50, **params)

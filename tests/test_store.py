@@ -156,25 +156,6 @@ def test_a_stored_run_is_the_run_itself(tmp_path, monkeypatch):
     assert after == before  # and nothing is written
 
 
-@pytest.mark.parametrize(("learner", "few"), [("betting", 40), ("certified", 1000)])
-def test_a_run_that_spent_its_episodes_goes_on_with_more(learner, few, tmp_path, monkeypatch):
-    problem, learn = richobs.make("lock/4,seed=3"), functools.partial(richobs.learn, learner=learner)
-    short = learn(problem, out=tmp_path / "run", max_episodes=few)
-    assert short.epsilon > 0.1
-    played, play = [], WorldEnvironment.play
-
-    def counted(self, policy, n, *rest):
-        played.append(n)
-        return play(self, policy, n, *rest)
-
-    whole = learn(problem)
-    monkeypatch.setattr(WorldEnvironment, "play", counted)
-    more = learn(problem, out=tmp_path / "run")
-    assert more.trace == whole.trace
-    assert sum(played) == whole.episodes - short.episodes  # none of the first is repeated
-    assert StoredRun.read(tmp_path / "run").settings.max_episodes is None
-
-
 class Counter:
     """An environment of somebody else's: it plays what a generator says, counts, and may break down."""
 
