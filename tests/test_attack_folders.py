@@ -73,8 +73,3 @@ def test_a_pair_that_ends_badly_is_told(scratch, monkeypatch):
     for said, trouble in (((0, "AssertionError\nTraceback"), True), ((REFUSED, "no"), True), ((0, "fine"), False)):
         monkeypatch.setattr(pairs, "both", lambda *_, said=said: [(0, ""), said])
         assert (pairs.tried(pair, *scratch)[0] == pairs.TROUBLE) is trouble
-
-
-def test_all_pairs_with_a_writer_have_their_turn():
-    chosen = {(pair.first, pair.second) for pair in pairs.pairs(48, 0)}
-    assert len(chosen) == 48 == len(pairs.COMMANDS) ** 2 - len(pairs.READERS) ** 2

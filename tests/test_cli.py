@@ -617,3 +617,15 @@ def test_help_of_paper_lists_the_statements(capsys):
     for name in STATEMENTS:
         assert f" {name} " in said
     assert "Consensus" in said
+
+
+def test_check_exits_with_one_where_an_assumption_fails(capsys):
+    status, said = run(capsys, "check", "lower-bound", "--json")
+    assert status == 1
+    report = json.loads(said.out)
+    assert report["id"] == "lower-bound/4"
+    assert report["checks"]["reactive"]["holds"] is False
+    assert report["checks"]["deterministic"]["holds"] is True
+    status, said = run(capsys, "check", "lock")
+    assert status == 0
+    assert "fails" not in said.out

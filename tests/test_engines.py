@@ -389,6 +389,27 @@ class TestOddProcesses:
         with pytest.raises(RewardOutOfRange, match="episode 3 of a call"):
             engine.ask(queries[ask])
 
+    def test_many_actions(self):
+        """More actions than a short integer holds: the path and the value are still right."""
+        K = 40_000
+        moves = np.zeros((1, K), dtype=int)
+        moves[0, 35_000] = 1
+        process = TabularProcess(
+            start=np.ones(1),
+            transitions=(moves,),
+            emissions=(np.ones((1, 1)), np.eye(2)),
+            rewards=(Rewards.deterministic(0.0), Rewards.deterministic(np.array([0.0, 1.0])[:, None, None])),
+        )
+
+        class Right:
+            def actions(self, level, x, rng):
+                return np.full(len(x), 35_000 if level == 0 else 0)
+
+        functions = Layered([TableLevel(np.zeros((1, e.shape[1], K))) for e in process.emissions])
+        played = rollout(CountedEngine(process, functions, seed=0, ledger=Ledger()), Right(), 10, 1)
+        assert played.returns.mean == 1.0
+        assert played.paths.tolist() == [[35_000, 0]]
+
 
 class TestLedger:
     def test_streamed_episodes_are_those_the_environment_played(self):

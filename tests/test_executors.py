@@ -88,6 +88,16 @@ class Remade(Own):
         return super().play(policy, n, np.random.default_rng([self.number, int(rng.integers(2**31))]), levels)
 
 
+class OneAtATime(Own):
+    """Plays one episode per call, and says so."""
+
+    declared = richobs.Declared(replayable=True, at_once=1)
+
+    def play(self, policy, n, rng, levels=None):
+        assert n == 1
+        return super().play(policy, n, rng, levels)
+
+
 SETTINGS = {"pays": 0.9, "root": 0.72}  # of this module; a worker imports it anew
 
 
@@ -515,6 +525,14 @@ class TestWhatMayBeSent:
         told = do_task(spec.digest, spec.body, body, 0)
         expected = play_call(None, Own(), Request(policy, 8, 2, 8, 1), 0)
         np.testing.assert_array_equal(told.value.actions, expected.actions)
+
+    def test_no_call_plays_more_at_once_than_is_declared(self, threads):
+        one, two = (
+            Calls(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
+            for workers in (Workers(), Workers(1, threads))
+        )
+        np.testing.assert_array_equal(one.observations, two.observations)
+        assert threads.tasks == 19
 
 
 def squared(offset, item):

@@ -204,3 +204,18 @@ def test_a_list_of_seeds_is_as_good_as_a_seed():
     assert (d != e).any()
     with pytest.raises(InvalidInput, match="none below 0"):
         env.reset(seed=[-1, 2, 3])
+
+
+def test_what_a_caller_does_to_an_observation_does_not_reach_the_rewards():
+    def play(spoil):
+        env = make_vec("richobs/Disjoint-v0", 50)
+        x, _ = env.reset(seed=1)
+        total = 0.0
+        for _ in range(4):
+            if spoil:
+                x[:] = 0
+            x, r, *_ = env.step(np.zeros(50, dtype=int))
+            total += r.sum()
+        return total
+
+    assert play(spoil=True) == play(spoil=False)

@@ -164,6 +164,13 @@ class TestPlaying:
             with pytest.raises(InvalidInput, match="1 to 5 levels"):
                 env.play(OpenLoop(()), n, generator(), levels)
 
+    def test_truncation_is_an_end(self):
+        with from_gymnasium(CLIFF, horizon=5, step_range=(-100, -1), max_episode_steps=3) as env:
+            played = play(env, OpenLoop((0, 0, 0, 0, 0)), 1)
+        assert np.ravel(played.rewards).tolist() == [-1, -1, -1, 0, 0]
+        assert np.ravel(played.ended).tolist() == [False, False, False, True, True]
+        assert env.reward_range == (-500, -1)
+
 
 class TestSeeds:
     def test_a_seed_does_not_freeze_random_steps_in_silence(self):

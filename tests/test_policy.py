@@ -309,3 +309,17 @@ def test_an_open_loop_policy_plays_its_path(tmp_path):
         LearnedPolicy.open_loop((0, 4), 4)
     with pytest.raises(InvalidInput, match="the list is empty"):
         LearnedPolicy.open_loop((), 4)
+
+
+def test_predict_with_copies_at_different_levels():
+    problem, policy = policy_for("lock/3")
+    x = seen_at(problem, (), 4)
+    actions, state = policy.predict(x, episode_start=np.ones(4, dtype=bool))
+    np.testing.assert_array_equal(actions, policy.actions(0, x))
+    np.testing.assert_array_equal(state[0], [1, 1, 1, 1])
+    actions, state = policy.predict(x, state, np.array([False, True, False, True]))
+    np.testing.assert_array_equal(state[0], [2, 1, 2, 1])
+    np.testing.assert_array_equal(actions[[0, 2]], policy.actions(1, x[[0, 2]]))
+    np.testing.assert_array_equal(actions[[1, 3]], policy.actions(0, x[[1, 3]]))
+    after_the_end, _ = policy.predict(x, (np.full(4, 3),), np.zeros(4, dtype=bool))
+    assert (after_the_end == 0).all()

@@ -554,6 +554,22 @@ class TestCallback:
         with pytest.raises(InvalidInput, match="does not declare"):
             CertifyCallback(Game(), 1.0, 10)
 
+    def test_the_next_training_is_checked_anew(self, sb3):
+        """Steps are counted from the beginning of each training, and what was certified before it is forgotten."""
+        model = Trained()
+        callback = CertifyCallback(Payer(lambda a, rng, i: min(model.skill, 1.0)), 0.25, every=4, max_episodes=500)
+        model.learn(9, callback)
+        assert (model.skill, len(callback.reports), callback.certified) == (0.4, 1, True)
+        callback._on_training_start()
+        assert not callback.certified
+        model.skill = -0.5  # the next check comes after four more steps
+        model.learn(3, callback)
+        assert (len(callback.reports), callback.certified) == (1, False)
+        model.skill = 0.0
+        model.learn(9, callback)
+        assert (model.skill, len(callback.reports), callback.certified) == (0.4, 2, True)
+        assert callback.reports[0].delta > callback.reports[1].delta  # of one delta for both trainings
+
 
 class TestCommand:
     @pytest.fixture

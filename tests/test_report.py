@@ -228,6 +228,7 @@ class TestPage:
         html = page.page([certified])
         said = Page(html).said
         result = certified.certificate.content["result"]
+        assert html == page.page([certified])  # the same bytes
         assert certified.certificate.claim in said
         assert f"U ≥ V* {words.value(result['upper'])}" in said
         assert f"W ≤ V(policy) {words.value(result['lower'])}" in said

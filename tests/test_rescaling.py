@@ -24,7 +24,9 @@ from richobs.core.units import (
     UnitFunctions,
     Units,
     UnitsChosen,
+    has_unit_rewards,
     unit_values,
+    units_missing,
     units_of,
 )
 from richobs.engines import calls
@@ -379,6 +381,13 @@ class TestOtherLearners:
         silent = rescaled.outcome(dataclasses.replace(answer, guaranteed=False), ())
         assert silent.claim == "within 0.1"
 
+    def test_a_process_that_pays_more_than_is_declared_is_refused(self):
+        env = Corridor()
+        env.reward_range = (-4.0, 5.0)
+        problem = richobs.Problem(env, Layered(levels()), corridor_process())
+        with pytest.raises(InvalidInput, match=r"its process pays rewards that the environment does not declare"):
+            richobs.learn(problem, learner="lsvee", n_states=2)
+
 
 class TestServing:
     def test_betting_takes_rewards_as_they_are_and_nothing_takes_over(self):
@@ -423,3 +432,11 @@ class TestServing:
         check_rewards(np.stack(played.rewards), None, env, Greedy(own_problem().functions.member((0,) * H)))
         lost = env.play(OpenLoop((0, 1, 1, 1)), 3, np.random.default_rng(0))
         assert lost.returns.tolist() == [0.0] * 3
+
+    def test_negative_steps_are_no_unit_rewards_even_if_totals_are(self):
+        env = Corridor()
+        env.reward_range, env.declared = (0.0, 1.0), richobs.Declared(step_range=(-1.0, 1.0))
+        problem = richobs.Problem(env, Layered([TableLevel([[[0.5, 0.5]]])] * H))
+        assert not has_unit_rewards(problem)
+        assert units_missing(problem) is None
+        assert units_of(env) == Units(4, -1.0, 5.0)
