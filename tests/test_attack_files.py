@@ -42,14 +42,14 @@ def bad(cases, victims, place):
 
 class TestShares:
     def test_of_damaged_bytes(self, victims, tmp_path):
-        cases = damaged_bytes(list(victims.values()), np.random.default_rng(1), 12)
-        assert len(cases) == 12
+        cases = damaged_bytes(list(victims.values()), np.random.default_rng(1), 6)
+        assert len(cases) == 6
         assert bad(cases, victims, tmp_path) == []
 
     def test_of_altered_fields_and_rows(self, victims, tmp_path):
         rng = np.random.default_rng(2)
-        cases = altered_fields(list(victims.values()), rng, 6) + altered_rows(list(victims.values()), rng, 4)
-        assert len(cases) == 10
+        cases = altered_fields(list(victims.values()), rng, 4) + altered_rows(list(victims.values()), rng, 2)
+        assert len(cases) == 6
         assert bad(cases, victims, tmp_path) == []
 
     def test_of_hostile_files(self, victims, tmp_path):
@@ -57,7 +57,7 @@ class TestShares:
         cases = [c for c in hostile.cases(list(victims.values())) if len(c.actions) < 5]
         cases = [c for c in cases if not any(word in c.about for word in heavy)]
         assert len(cases) > 200
-        assert bad(sampled(np.random.default_rng(3), cases, 6), victims, tmp_path) == []
+        assert bad(sampled(np.random.default_rng(3), cases, 4), victims, tmp_path) == []
 
 
 @pytest.mark.parametrize(
