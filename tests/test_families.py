@@ -94,7 +94,7 @@ def test_rounding_is_in_the_remainder():
     one = np.exp(x) * np.exp(-x)
     program = Program(graph, [(one * 1e8 - 1e8).place])
     model = program.over(Taylor.cells(np.array([[0.0]]), np.array([[0.0]])))
-    assert 1e-8 <= model.r[0, 0] < 1e-4
+    assert 4e-6 <= model.r[0, 0] < 1e-4  # 2.9e-6 of which are those of the two numbers 1e8
     assert abs(model.c[0, 0]) <= model.r[0, 0]
 
 

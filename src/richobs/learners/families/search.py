@@ -208,6 +208,7 @@ def run(search: FamilySearch) -> tuple[Chosen, bool]:
             search.upper = min(search.upper, search.covered.upper)
             tell_loss(search, chosen, search.covered.regret, search.covered)
             return chosen, True
+        search.lower = search.reward_range[0]  # another policy may be chosen
 
 
 def doubt(search: FamilySearch, covered: Cover) -> None:
