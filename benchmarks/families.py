@@ -336,11 +336,13 @@ def publish_with_others(name: str, title: str, columns: Sequence[str], rows: Seq
     publish(name, title, columns, list({**known, **new}.values()), note)
 
 
-def cost(cases: Sequence[Case], runs: int, name: str, title: str) -> None:
+def cost(cases: Sequence[Case], runs: int, only: Sequence[float] | None, name: str, title: str) -> None:
     """Measures episodes and CPU seconds of every case."""
     rows = []
     for case in cases:
         for i, epsilon in enumerate(case.epsilons):
+            if only and epsilon not in only:
+                continue
             ran = [one_run(case, epsilon, 0.05, seed) for seed in range(runs)]
             shown, played = (np.array([getattr(r, field) for r in ran]) for field in ("shown", "episodes"))
             bar = case.bars[i] if case.bars else None
@@ -425,12 +427,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20, help="runs of each cell")
     parser.add_argument("--soundness-runs", type=int, default=600, help="runs of each soundness cell")
     parser.add_argument("--only", default="", help="cases whose name holds this text")
+    parser.add_argument("--epsilons", type=float, nargs="*", help="only these")
     given = parser.parse_args()
     chosen = [[case for case in cases if given.only in case.name] for cases in (COST, MORE, SOUND)]
     if given.cost:
-        cost(chosen[0], given.runs, "families", "Episodes of the search in families with unknown numbers")
+        cost(
+            chosen[0], given.runs, given.epsilons, "families", "Episodes of the search in families with unknown numbers"
+        )
     if given.more:
-        cost(chosen[1], given.runs, "families_more", "Episodes of the search in other families")
+        cost(chosen[1], given.runs, given.epsilons, "families_more", "Episodes of the search in other families")
     if given.grid:
         grids([case for case in (COST[0], COST[2], MORE[0]) if given.only in case.name], given.runs, 1001)
     if given.soundness:
