@@ -213,7 +213,9 @@ class TestPage:
         assert "The search tree" not in html
         assert '<h2 id="run-1-candidates-h">The candidates</h2>' in html
         assert view.levels == []
-        assert [c.title for c in view.candidate_charts][:1] == ["Wealth of bets on the candidate's errors by level"]
+        assert [c.title for c in view.drawn(by_candidate=True)][:1] == [
+            "Wealth of bets on the candidate's errors by level"
+        ]
         assert [c.title for c in view.charts] == [
             "Surviving functions (log10)",
             "Living functions by level",

@@ -175,7 +175,6 @@ class Predictor(Protocol):
 
     def predict(self, observation: Any, **options: Any) -> Any:
         """Returns (actions, state) for observations."""
-        ...
 
 
 @runtime_checkable
@@ -186,15 +185,12 @@ class VectorEnvironment(Protocol):
 
     def step_async(self, actions: Any) -> None:
         """Begins a step of all copies."""
-        ...
 
     def step_wait(self) -> Any:
         """Ends a step of all copies."""
-        ...
 
     def seed(self, seed: int | None = None) -> Any:
         """Seeds all copies."""
-        ...
 
 
 def certify_policy(

@@ -98,19 +98,10 @@ class LinearLevel(LevelClass):
         self.parameters = array
         self.features = features
         self.level = level
-        self._n_actions = array.shape[1] if array.ndim == 3 else int(n_actions or 0)
+        self.size = len(array)
+        self.n_actions = array.shape[1] if array.ndim == 3 else int(n_actions or 0)
         self.clipping = Clipping(value_range)
         self.value_range = self.clipping.low, self.clipping.high
-
-    @property
-    def size(self) -> int:
-        """Number of functions N."""
-        return len(self.parameters)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self._n_actions
 
     @property
     def observation_ndim(self) -> int | None:

@@ -55,7 +55,6 @@ class Wording(Protocol):
 
     def __call__(self, *, epsilon: float, lower: float | None, upper: float | None) -> str:
         """Returns the claim in words, for these numbers."""
-        ...
 
 
 class InUnits(NamedTuple):
@@ -92,9 +91,7 @@ class Outcome:
     trace: tuple[Event, ...] = field(default=(), repr=False)  # everything that happened, in order
     in_units: InUnits | None = field(default=None, repr=False)  # where rewards were rescaled for the learner
     fingerprint: str | None = field(default=None, repr=False)  # of the class, by its values, where it is Python code
-    rounding: float = (
-        0.0  # largest of the moments, or logarithms of wealth, that a device computed; bounds allow for it
-    )
+    rounding: float = 0.0  # largest of moments, or logarithms of wealth, on a device; bounds allow for it
 
     @property
     def episodes(self) -> int:

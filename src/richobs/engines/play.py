@@ -31,27 +31,21 @@ class Log(Protocol):
 
     def draw(self, k: int, /) -> tuple[Words, bytes] | None:
         """Returns the k-th query and its answer, or None where there is none yet."""
-        ...
 
     def keep_draw(self, k: int, query: Words, answer: bytes, /) -> None:
         """Writes the k-th draw down for good, with its probes, and forgets the calls that it was made of."""
-        ...
 
     def keep_probes(self, probes: bytes, /) -> None:
         """Takes the probes of the draw that is kept next, where the class is Python code."""
-        ...
 
     def call(self, key: str, /) -> bytes | None:
         """Returns what a call of the draw in progress gave; None where it was not made yet."""
-        ...
 
     def check_calls(self, calls: int, /) -> None:
         """Refuses more calls of one draw than can be kept, before any is made."""
-        ...
 
     def keep_call(self, key: str, answer: bytes, /) -> None:
         """Writes a call of the draw in progress down."""
-        ...
 
 
 class Play(ABC):

@@ -50,20 +50,16 @@ class Plan(Protocol):
     @property
     def title(self) -> str:
         """Whose plan it is, in words."""
-        ...
 
     @property
     def max_episodes(self) -> int | None:
         """The most episodes that a run can need with probability 1 - delta; None where nothing is known."""
-        ...
 
     def rows(self) -> Iterator[PlanRow]:
         """Yields the plan line by line."""
-        ...
 
     def as_json(self) -> dict[str, Any]:
         """Returns the plan as plain values."""
-        ...
 
 
 @dataclass(frozen=True)

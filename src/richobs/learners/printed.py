@@ -64,13 +64,14 @@ def checked_inputs(
 
 
 class PrintedLearner(Learner):
-    """A learner whose sample sizes and thresholds are those of a paper. It writes `constants` and `least`."""
+    """A learner whose sample sizes and thresholds are those of a paper. It names `Constants` and writes `least`."""
 
     bounded: ClassVar[str]  # what n_states is a bound on, in words
+    Constants: ClassVar[Any]  # a dataclass whose `of` takes `inputs`
 
-    @abstractmethod
     def constants(self, problem: Problem, settings: Settings) -> Any:
-        """Returns the sample sizes and thresholds of the paper, a dataclass."""
+        """Returns the sample sizes and thresholds of the paper."""
+        return self.Constants.of(**self.inputs(problem, settings))
 
     @abstractmethod
     def least(self, problem: Problem, settings: Settings) -> tuple[int, str]:

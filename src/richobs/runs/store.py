@@ -108,9 +108,7 @@ class StoredRun:
     steps: tuple[Progress, ...]  # every test so far
     ledger: Ledger  # every episode so far
     certificate: Certificate | None = None  # once it is finished
-    verification: Verification | None = (
-        None  # what verification.json says; anybody who may write the folder can write it
-    )
+    verification: Verification | None = None  # what verification.json says; who may write the folder can write it
     plan: SamplePlan | None = None  # the paper's sizes, where n_states is known
     started: float = 0.0  # seconds since 1970
     last: float = 0.0  # when something was stored last
