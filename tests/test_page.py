@@ -8,8 +8,9 @@ import shutil
 
 import pytest
 
+from richobs.core import words
 from richobs.core.events import Progress
-from richobs.show import words, write_report
+from richobs.show import write_report
 from richobs_lab.certified.events import CandidateTried
 from richobs_lab.rivals.rival_events import RoundPlayed
 from runs import cut_short, large, stored

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from richobs.core import words
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Event, Mark, Progress, Said, event
 from richobs.core.ledger import Ledger
@@ -18,7 +19,7 @@ from richobs.core.settings import Settings
 from richobs.learners import LEARNERS, Finding, Learner, Promise
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated, PolicyPlayed
 from richobs.runs.certificate import Certificate, Verification
-from richobs.show import chart, page, palette, words, write_report
+from richobs.show import chart, page, palette, write_report
 from richobs.show.page import RunView
 from richobs.show.seeds import groups, median
 from richobs.show.tree import search_tree

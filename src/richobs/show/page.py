@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from richobs.core import words
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Event, Said
 from richobs.core.files import write_atomically
@@ -15,7 +16,6 @@ from richobs.core.types import Path
 from richobs.core.version import __version__
 from richobs.learners import learner
 from richobs.runs.store import StoredRun
-from richobs.show import words
 from richobs.show.candidates import Candidates
 from richobs.show.chart import Chart, Series, Tick, episodes_axis, log_chart, series, step_chart
 from richobs.show.palette import mark_rules, theme_rules
@@ -168,7 +168,9 @@ class RunView:
         self.finished = run.state == "finished" and run.certificate is not None
         self.guaranteed = self.finished and bool(self.result["guaranteed"])
         last = run.steps[-1] if run.steps else None
-        bounds = self.result if self.finished else {} if last is None else vars(last)  # certified, or where the run stands
+        bounds = (
+            self.result if self.finished else {} if last is None else vars(last)
+        )  # certified, or where the run stands
         self.upper: float | None = bounds.get("upper")
         self.lower: float | None = bounds.get("lower")
         stated = [] if self.content is None else self.content["claims"]

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from richobs.core import words
 from richobs.runs.store import REPORT
 from richobs.runs.sweep import Cell, CellResult, Sweep, SweepProgress, Watch
-from richobs.show import words
 from richobs.show.page import HERE, rendered, write_html
 from richobs.show.palette import theme_rules
 from richobs.show.seeds import median

@@ -8,10 +8,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from richobs.core import words
 from richobs.core.events import PASSED, Event, Mark, path_words
 from richobs.core.ledger import Entry
 from richobs.core.types import Path
-from richobs.show import words
 from richobs.show.palette import Look, look
 
 MOST_ACTIONS = 30_000_000  # in the paths of all nodes together, which take 240 MB; a deeper tree is cut
