@@ -63,12 +63,7 @@ class CallableLevel(LevelClass):
 
     @refuse_unusable
     def __init__(
-        self,
-        functions: Sequence[ValueCallable],
-        level: int,
-        n_actions: int,
-        *,
-        value_range: tuple[float, float] = UNIT,
+        self, functions: Sequence[ValueCallable], level: int, n_actions: int, *, value_range: tuple[float, float] = UNIT
     ):
         """Takes the functions.
 

@@ -9,16 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.classes.base import (
-    UNIT,
-    Arrays,
-    Clipping,
-    LevelClass,
-    checked_members,
-    codec,
-    range_arrays,
-    range_from,
-)
+from richobs.classes.base import UNIT, Arrays, Clipping, LevelClass, checked_members, codec, range_arrays, range_from
 from richobs.classes.layered import Listed
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.errors import InvalidInput

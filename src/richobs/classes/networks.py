@@ -12,16 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from richobs.classes.base import (
-    UNIT,
-    Arrays,
-    Clipping,
-    LevelClass,
-    checked_members,
-    codec,
-    range_arrays,
-    range_from,
-)
+from richobs.classes.base import UNIT, Arrays, Clipping, LevelClass, checked_members, codec, range_arrays, range_from
 from richobs.classes.callables import as_array
 from richobs.classes.layered import Listed
 from richobs.core.errors import InvalidFile, InvalidInput

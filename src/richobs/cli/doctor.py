@@ -22,6 +22,7 @@ import richobs
 from richobs.cli.printing import print_findings, widened
 from richobs.core.arguments import absolute_path
 from richobs.core.errors import RichObsError
+from richobs.core.executors import usable_cpus
 from richobs.runs.store import find_runs
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def examined(folder: pathlib.Path) -> dict[str, Any]:
         "packages": _packages(),
         "extras": _extras(),
         "platform": platform.platform(),
-        "cores": {"machine": os.cpu_count(), "usable": _usable_cores()},
+        "cores": {"machine": os.cpu_count(), "usable": usable_cpus()},
         "devices": devices(),
         "browser": next(filter(None, map(shutil.which, BROWSERS)), None),
         "temporary": _temporary_space(),
@@ -132,13 +133,6 @@ def _extras() -> dict[str, dict[str, Any]] | None:
         }
         for name, needed in extras.items()
     }
-
-
-def _usable_cores() -> int | None:
-    """Returns how many cores this process may use; a container may have fewer than its machine."""
-    if hasattr(os, "sched_getaffinity"):  # not everywhere
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def _temporary_space() -> dict[str, Any]:

@@ -80,10 +80,7 @@ class Settings:
                 f"timeout must be a number of seconds above 0, at most {LONGEST_CALL:g}; got {self.timeout!r}."
             )
         checked_workers(self.workers)
-        for name, value in (
-            ("max_episodes", self.max_episodes),
-            ("n_states", self.n_states),
-        ):
+        for name, value in (("max_episodes", self.max_episodes), ("n_states", self.n_states)):
             if value is not None and value < 1:
                 raise InvalidInput(f"{name} must be at least 1; got {_shortened(value)}.")
             if value is not None and value > LARGEST_COUNT:

@@ -22,10 +22,8 @@ def bound_on_states(problem: Problem, settings: Settings) -> int | None:
 
 
 def _n_states_missing(problem: Problem, settings: Settings) -> str | None:
-    known = bound_on_states(problem, settings) is not None
-    return (
-        None if known else "neither the problem nor the settings say n_states. Its sample sizes depend on that bound."
-    )
+    missing = "neither the problem nor the settings say n_states. Its sample sizes depend on that bound."
+    return missing if bound_on_states(problem, settings) is None else None
 
 
 N_STATES = Need("n_states, a bound on the latent states per level", _n_states_missing)
