@@ -14,7 +14,7 @@ from richobs.core.events import EVENTS, from_plain, to_plain
 from richobs.core.outcome import Outcome, StopReason
 from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem, ValueReport, as_problem
-from richobs.core.settings import Settings, field_docs, read_tuning, write_tuning
+from richobs.core.settings import Settings, field_docs, read_record, read_tuning, write_tuning
 from richobs.learners.lsvee import PaperConstants
 from richobs_lab.certified import Tuning
 
@@ -123,14 +123,14 @@ class TestValues:
 class TestSettings:
     def test_they_survive_the_disk(self):
         asked = Settings(epsilon=0.2, learner="lsvee", seed=3, tuning=("repeats=verbatim",))
-        assert Settings.from_plain(asked.as_plain()) == asked
+        assert read_record(Settings, asked.as_plain()) == asked
 
     @pytest.mark.parametrize(
         "wrong", [{"epsilon": "0.1"}, {"seed": None}, {"seed": True}, {"engine": 3}, {"tuning": "a"}, {"speed": 1}]
     )
     def test_values_of_another_type_are_refused(self, wrong):
         with pytest.raises(TypeError):
-            Settings.from_plain({**Settings().as_plain(), **wrong})
+            read_record(Settings, {**Settings().as_plain(), **wrong})
 
     @pytest.mark.parametrize("wrong", [{"seed": None}, {"workers": None}, {"seed": 1.5}, {"n_states": "3"}])
     def test_whole_numbers_are_whole(self, wrong):

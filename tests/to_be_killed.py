@@ -12,7 +12,7 @@ import numpy as np
 
 import richobs
 from richobs.classes import Layered, TableLevel
-from richobs.core.settings import Settings
+from richobs.core.settings import Settings, read_record
 from richobs.learners.lsvee import PaperConstants
 from richobs.runs.session import run
 
@@ -60,7 +60,7 @@ def problem_of(world):
 
 if __name__ == "__main__":
     world, folder, pause, asked, *asks = sys.argv[1:]
-    settings = Settings.from_plain(json.loads(asked))
+    settings = read_record(Settings, json.loads(asked))
     if settings.engine == "stream":
         PaperConstants.of = shrunk()
 

@@ -82,9 +82,7 @@ class PolicyReport:
     claims: tuple[Claim, ...] = dataclasses.field(default=(), repr=False)  # the two bounds and their shares of delta
     checks: int = 0  # episodes that were played a second time, to compare copies; the interval does not rest on them
     assumes: tuple[str, ...] = ()  # what else has to be true so that episodes are independent, in words
-    deterministic: bool = (
-        False  # whether a model was asked for its deterministic actions, which may not be how it trains
-    )
+    deterministic: bool = False  # whether a model was asked for deterministic actions, perhaps not those of training
 
     @property
     def width(self) -> float:

@@ -60,7 +60,7 @@ from richobs.core.files import (
     write_atomically,
 )
 from richobs.core.locks import held
-from richobs.core.settings import Settings, from_plain
+from richobs.core.settings import Settings, read_record
 from richobs.learners import learner
 from richobs.runs import session
 from richobs.runs.certificate import Certificate
@@ -119,7 +119,7 @@ class Cell:
         if not isinstance(settings, dict):
             raise TypeError(f"the settings of {run} are a {type(settings).__name__}")
         varied = tuple((str(name), value) for name, value in values["varied"])
-        return cls(run, world, Settings.from_plain(settings), varied)
+        return cls(run, world, read_record(Settings, settings), varied)
 
 
 @dataclass(frozen=True)
@@ -637,7 +637,7 @@ def _read_results(place: FilePath, runs: set[str]) -> dict[str, CellResult]:
                     content = parse_json(line)
                 except ValueError:
                     continue
-                result = from_plain(CellResult, content)
+                result = read_record(CellResult, content)
             if result.run in runs:
                 before = found.get(result.run, CellResult(result.run, "failed"))
                 cpu, clock = before.cpu_seconds + result.cpu_seconds, before.seconds + result.seconds

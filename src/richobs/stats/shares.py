@@ -149,21 +149,3 @@ class Series:
 
     def _amount(self, j: int) -> float:
         return self._share.amount / (SERIES * (j + 1) * math.log(j + 1) ** 2)
-
-
-class Looks:
-    """Parts of one share for looks at one growing sample, at sizes fixed in advance: look k gets 2^-k of it."""
-
-    def __init__(self, share: Share):
-        self._share = share
-        self._taken = 0
-
-    def next(self) -> Share:
-        """Returns the share of the next look."""
-        part = self._share.part(self.suppose().amount)
-        self._taken += 1
-        return part
-
-    def suppose(self) -> Supposed:
-        """Returns what the next look would get; nothing is spent."""
-        return Supposed(self._share.amount / 2 ** (self._taken + 1))
