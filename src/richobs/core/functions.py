@@ -79,26 +79,8 @@ class FunctionsAround:
     def __init__(self, own: FunctionClass):
         """Takes the other class."""
         self.own = own
-
-    @property
-    def horizon(self) -> int:
-        """Number of levels H."""
-        return self.own.horizon
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self.own.n_actions
-
-    @property
-    def is_product(self) -> bool:
-        """Whether members are chosen independently at each level."""
-        return self.own.is_product
-
-    @property
-    def log_size(self) -> float:
-        """Natural logarithm of the number of functions."""
-        return self.own.log_size
+        self.horizon, self.n_actions, self.log_size = own.horizon, own.n_actions, own.log_size
+        self.is_product = own.is_product
 
     @property
     def digest(self) -> str | None:
