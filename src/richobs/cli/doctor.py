@@ -243,7 +243,8 @@ def requirements(name: str, extra: str = "") -> list["Requirement"]:
         lines = metadata.requires(name) or []
     except metadata.PackageNotFoundError:
         return []
-    return [each for each in map(_requirement, lines) if each is not None and _applies(each, extra)]
+    needed = [each for each in map(_requirement, lines) if each is not None]
+    return [each for each in needed if each.marker is None or each.marker.evaluate({"extra": extra})]
 
 
 def extra_requirements() -> "dict[str, list[Requirement]] | None":
@@ -282,7 +283,3 @@ def _requirement(line: str) -> "Requirement | None":
         return Requirement(line)
     except InvalidRequirement:  # of somebody else's package
         return None
-
-
-def _applies(needed: "Requirement", extra: str) -> bool:
-    return needed.marker is None or needed.marker.evaluate({"extra": extra})

@@ -139,7 +139,8 @@ class Play(ABC):
         """
         known = None if self.log is None else self.log.draw(self._asked)
         if known is None:
-            self._check_calls(query)
+            if self.log is not None and self.per_call is not None:
+                self.log.check_calls(-(-query.n // self.per_call))
             self.check(query)
         elif known[0] != query.words:
             raise InvalidFile(
@@ -152,10 +153,6 @@ class Play(ABC):
         self.rounding = max([self.rounding, *(m.rounding for m in answer.moments)])
         check_answers(self.rounding, self.epsilon)
         return answer
-
-    def _check_calls(self, query: Query) -> None:
-        if self.log is not None and self.per_call is not None:
-            self.log.check_calls(-(-query.n // self.per_call))
 
     def _drawn(self, query: Query, visit: int) -> Answer:
         """Draws, and appends the draw to the log."""
