@@ -20,10 +20,11 @@ from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.core.events import Callback, Event, Progress, nobody
-from richobs.core.outcome import LOWER, Outcome, StopReason, claim_words, number_words
+from richobs.core.outcome import LOWER, Outcome, StopReason, claim_words
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
+from richobs.core.words import number_words
 from richobs.engines.independence import Watch
 from richobs.learners.families.cells import LARGEST, Cover, Evidence, Tables, cover, ellipsoid, regret_over
 from richobs.learners.families.events import LossBounded, ThetaWeighed
@@ -31,7 +32,7 @@ from richobs.learners.families.evidence import Nodes, Seen
 from richobs.learners.models.living import ZETA
 from richobs.learners.models.search import Tolerant, planning_error
 from richobs.stats import bets
-from richobs.stats.shares import Looks, Share
+from richobs.stats.shares import Series, Share
 
 PHASE = "families"
 LIVES = "the true parameters live for ever"
@@ -123,7 +124,7 @@ class FamilySearch:
     def __post_init__(self) -> None:
         self.share = Share(self.delta)
         self._likelihood, self._earned = self.share.split(ON_LIKELIHOOD, 1 - ON_LIKELIHOOD)
-        self.looks = Looks(self._earned)
+        self.looks = Series(self._earned)
         self.seen = Seen(self.family, self._likelihood)
         self.watch = Watch(self.seed, self.reward_range)
         self.lower, self.upper = self.reward_range
