@@ -3,7 +3,6 @@
 Importing this package registers its worlds with Gymnasium (`richobs/Lock-v0` and so on).
 """
 
-from richobs.certifying import PolicyReport, Verdict, certify_policy
 from richobs.classes import (
     Callables,
     Constants,
@@ -36,6 +35,8 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.recorded import load_episodes, save_episodes
 from richobs.core.settings import Settings
 from richobs.core.version import __version__
+from richobs.judging.compare import compare, compare_returns
+from richobs.judging.value import PolicyReport, Verdict, certify_policy
 from richobs.learners import LEARNERS, Learner
 from richobs.learning import learn, plan
 from richobs.runs.certificate import Certificate, Verification, certify
@@ -94,6 +95,8 @@ __all__ = [
     "__version__",
     "certify",
     "certify_policy",
+    "compare",
+    "compare_returns",
     "discard",
     "errors",
     "from_gymnasium",

@@ -3,18 +3,14 @@
 Needs the extra `sb3` (`pip install 'richobs[sb3]'`), which is imported only when a callback is made.
 """
 
-import hashlib
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from richobs.certifying import PolicyReport, certify_policy, check_question, totals_range
-from richobs.classes.callables import as_array
 from richobs.core.arguments import whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.outcome import LOWER, exact_words, probability_words
 from richobs.core.randomness import keyed_generator
+from richobs.judging.players import parameter_digest
+from richobs.judging.value import PolicyReport, certify_policy, check_question, totals_range
 from richobs.stats.shares import Series, Share
 
 CHECK = 1_000  # episodes of one check at most, unless told otherwise
@@ -143,32 +139,6 @@ class CertifyCallback:
         )
         share.claim(LOWER, (), report.episodes, report.lower)
         return report
-
-
-def parameter_digest(model: Any) -> str:
-    """Returns SHA-256 of the parameters of a model's policy.
-
-    They are `policy.state_dict()`, or else what `get_parameters()` returns. A model that has neither has the digest of no
-    parameters: of such a model it cannot be seen whether it has changed.
-    """
-    if hasattr(model, "policy") and hasattr(model.policy, "state_dict"):
-        parameters = model.policy.state_dict()
-    else:
-        parameters = model.get_parameters() if hasattr(model, "get_parameters") else {}
-    digest = hashlib.sha256()
-    _absorb(digest, "", parameters)
-    return digest.hexdigest()
-
-
-def _absorb(digest: Any, name: str, part: Any) -> None:
-    """Adds a part of a model's parameters to a digest: a tensor, an array, or a dictionary of parts."""
-    if isinstance(part, Mapping):
-        for key in sorted(part, key=str):
-            _absorb(digest, f"{name}/{key}", part[key])
-        return
-    array = np.asarray(as_array(part))
-    content = repr(part).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
-    digest.update(f"{name} {array.dtype} {array.shape} {len(content)} ".encode() + content)
 
 
 def _base_callback() -> type[Any]:

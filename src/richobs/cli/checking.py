@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.prompt import Confirm
 from rich.text import Text
 
-from richobs.certifying import PolicyReport, Verdict, certify_policy
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli.options import World, build_playable, make_stored, trusting
 from richobs.cli.printing import print_claim, print_findings
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
+from richobs.judging.value import PolicyReport, Verdict, certify_policy
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, keep_verification, recorded_beside
 from richobs.runs.verify import BUDGET, Work, verify, work_of

@@ -124,6 +124,7 @@ class Episodes:
     ended: Sequence[
         Mask
     ] = ()  # per level [n]: True where it was over before, never at level 0; () where none ends early
+    propensities: Sequence[Floats] = ()  # per level [n]: probability with which the action was drawn; () if not known
 
     @property
     def n(self) -> int:
@@ -147,7 +148,7 @@ class Episodes:
 
     def part(self, first: int, last: int) -> "Episodes":
         """Returns episodes `first` to `last - 1`."""
-        columns: tuple[Any, ...] = (self.observations, self.actions, self.rewards, self.ended)
+        columns: tuple[Any, ...] = (self.observations, self.actions, self.rewards, self.ended, self.propensities)
         return Episodes(*(tuple(level[first:last] for level in column) for column in columns))
 
     @classmethod
@@ -161,7 +162,8 @@ class Episodes:
 
         if any(p.ended for p in parts):  # a part without ends has none: it must not make the ends of others disappear
             parts = [p if p.ended else replace(p, ended=[np.zeros(p.n, dtype=bool)] * p.levels) for p in parts]
-        return cls(joined("observations"), joined("actions"), joined("rewards"), joined("ended"))
+        known = joined("propensities") if all(p.propensities for p in parts) else ()
+        return cls(joined("observations"), joined("actions"), joined("rewards"), joined("ended"), known)
 
 
 class Environment(Protocol):

@@ -14,7 +14,8 @@ from richobs.core.errors import InvalidFile, InvalidInput, Rejected, RewardOutOf
 from richobs.core.files import expanded_limit, open_arrays, write_atomically
 from richobs.core.policies import Uniform
 
-COLUMNS = ("observations", "actions", "rewards", "ended")
+COLUMNS = ("observations", "actions", "rewards", "ended", "propensities")
+OPTIONAL = ("ended", "propensities")
 REPEATED = 16  # different episodes from which on two equal parts are one that was given twice
 
 
@@ -95,7 +96,7 @@ def episodes_digest(episodes: Episodes) -> str:
 
 @refuse_unusable
 def save_episodes(file: str | os.PathLike[str], episodes: Episodes) -> None:
-    """Writes episodes to a file that `load_episodes` reads; numbers, bits and text only."""
+    """Writes episodes, with propensities where they have them, to a file that `load_episodes` reads; no Python objects."""
     arrays: dict[str, Any] = {}
     for name in COLUMNS:
         for level, column in enumerate(getattr(episodes, name)):
@@ -122,13 +123,13 @@ def load_episodes(file: str | os.PathLike[str]) -> Episodes:
             known = {f"{name}_{level}" for name in COLUMNS for level in range(levels)}
             if not levels or stored.sizes.keys() - known:
                 raise InvalidFile(f"it has {', '.join(sorted(stored.sizes)[:8])}")
-            columns = [
-                tuple(stored.read(f"{name}_{level}") for level in range(levels))
+            columns = {
+                name: tuple(stored.read(f"{name}_{level}") for level in range(levels))
                 for name in COLUMNS
-                if name != "ended" or "ended_0" in stored.sizes
-            ]
+                if name not in OPTIONAL or f"{name}_0" in stored.sizes
+            }
     except OSError:
         raise
     except Exception as error:  # whatever a damaged or hostile file leads to
         raise InvalidFile(f"{file} does not hold episodes as richobs.save_episodes writes them: {error}") from error
-    return Episodes(*columns)
+    return Episodes(**columns)

@@ -15,6 +15,7 @@ from richobs.stats.bets import HALVINGS, death, mixed
 from richobs.stats.shares import Share, Supposed
 
 SMALLEST_SHIFT = 2.0**-8  # a shift s bets 1/(m + s) against a mean m: far below m that is the largest bet there is
+LARGER = 4096  # times as large as in [0, 1] may be the variance that weighted observations are bet on with
 MOST_EPISODES = 10**15  # up to which a number of observations is planned
 
 
@@ -121,6 +122,36 @@ class ConfidenceSequence:
         self._sums += LogSums.of(x, self._shifts)
         below, above = _bounds(self._sums, self._shifts, self._thresholds)
         self.lower, self.upper = max(self.lower, below), min(self.upper, above)
+
+
+class WeightedSequence:
+    """Bounds on the mean of logged episodes with weights, which hold at all times but for two shares [V7].
+
+    The observations of each side are nonnegative and may be arbitrarily large; given the past their means are m and 1 - m.
+    Where several observations of one side have the same mean, each gets an equal part of the money.
+    """
+
+    def __init__(self, limit: int, lower: Share, upper: Share):
+        """Opens the accounts; both shares are spent."""
+        self._shifts = shifts_for(limit * LARGER, min(lower.amount, upper.amount))
+        self._thresholds = (death(lower), death(upper))
+        self._logs: list[Floats | float] = [0.0, 0.0]  # per side [k * S] sums of log(y + s)
+        self.n, self.lower, self.upper = 0, 0.0, 1.0
+
+    def add(self, below: Floats, above: Floats) -> None:
+        """Takes observations `[k, n]` of mean m, and others of mean 1 - m, and looks at all of them."""
+        for y in (below, above):
+            if not ((y >= 0) & np.isfinite(y)).all():
+                raise InvalidInput(
+                    f"weighted observations must be finite and at least 0; got {np.min(y)}, {np.max(y)}."
+                )
+        self.n += below.shape[1]
+        bounds = []
+        for side, y in enumerate((below, above)):
+            self._logs[side] = self._logs[side] + np.log(y[:, :, None] + self._shifts).sum(axis=1).ravel()
+            shifts = np.tile(self._shifts, len(y))
+            bounds.append(least_mean(np.asarray(self._logs[side]), self.n, shifts, self._thresholds[side]))
+        self.lower, self.upper = max(self.lower, bounds[0]), min(self.upper, 1 - bounds[1])
 
 
 def _bounds(sums: LogSums, shifts: Floats, thresholds: tuple[float, float]) -> tuple[float, float]:
