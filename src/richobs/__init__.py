@@ -36,6 +36,7 @@ from richobs.core.recorded import load_episodes, save_episodes
 from richobs.core.settings import Settings
 from richobs.core.version import __version__
 from richobs.judging.compare import compare, compare_returns
+from richobs.judging.select import select
 from richobs.judging.value import PolicyReport, Verdict, certify_policy
 from richobs.learners import LEARNERS, Learner
 from richobs.learning import learn, plan
@@ -106,6 +107,7 @@ __all__ = [
     "open_loop_policy",
     "plan",
     "save_episodes",
+    "select",
     "sweep",
     "table_policy",
     "verify",

@@ -18,6 +18,7 @@ from richobs.core.ledger import Ledger
 from richobs.core.outcome import exact_words
 from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
+from richobs.core.types import Floats
 from richobs.judging.logs import as_log
 from richobs.judging.players import Player, Predictor, environment_words, player, policy_words
 from richobs.judging.record import Calls, Question, opened_record
@@ -217,8 +218,8 @@ def asked_of(question: Question) -> Comparison:
 
 
 def compare_returns(
-    a: Sequence[float],
-    b: Sequence[float],
+    a: Sequence[float] | Floats,
+    b: Sequence[float] | Floats,
     low: float,
     high: float,
     *,

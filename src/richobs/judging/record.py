@@ -52,6 +52,7 @@ class Question:
     deterministic: bool = False
     assumes: tuple[str, ...] = ()
     environment: str = ""  # which one, in a line
+    is_open: bool = False  # whether policies may join
     world: str | None = None  # an id from which it can be built again
     policies: tuple[str, ...] = ()  # digests or names
 

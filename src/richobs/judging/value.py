@@ -94,6 +94,7 @@ class PolicyReport:
     assumes: tuple[str, ...] = ()  # what else has to be true so that episodes are independent, in words
     deterministic: bool = False  # whether a model was asked for its deterministic actions
     effective: float | None = None  # of logged episodes: how many of the policy's own they are worth, an estimate
+    environment: str = ""  # which one, in a line
     looks: tuple[tuple[int, float, float], ...] = dataclasses.field(default=(), repr=False)  # episodes, lower, upper
 
     format: ClassVar[str] = "richobs-policy-value"
@@ -115,6 +116,14 @@ class PolicyReport:
     def is_certified(self) -> bool:
         """Whether the policy is known to earn at least the threshold."""
         return self.verdict is Verdict.AT_LEAST
+
+    @property
+    def status(self) -> int:
+        """What a gate says: 0 where what was asked is certain, 1 where the opposite is, 3 where neither is."""
+        if self.verdict in (Verdict.BELOW, Verdict.B_BETTER):
+            return 1
+        asked = self.threshold is not None or self.epsilon is not None or self.each > 1
+        return 3 if asked and self.verdict in (Verdict.EPISODES_SPENT, Verdict.OPEN) else 0
 
     @property
     def units(self) -> str:
@@ -200,6 +209,7 @@ class PolicyReport:
             question.seed,
             assumes=question.assumes,
             deterministic=question.deterministic,
+            environment=question.environment,
         )
 
     def observed(self, question: Question, calls: Calls, n: int) -> Calls:
@@ -258,6 +268,7 @@ class PolicyReport:
             "epsilon": self.epsilon,
             "deterministic": self.deterministic,
             "effective": self.effective,
+            "environment": self.environment,
             "assumes": list(self.assumes),
             "seed": self.seed,
             "looks": [list(look) for look in self.looks],
