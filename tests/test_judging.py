@@ -1,10 +1,15 @@
 """Which policy is better: comparisons, races, logs, gates, and vector environments."""
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import math
+import re
 import sqlite3
+import subprocess
+import sys
+import types
 
 import gymnasium
 import numpy as np
@@ -15,11 +20,13 @@ from richobs.cli import main
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, InvalidFile, InvalidInput, RewardOutOfRange, StoreError
 from richobs.judging.compare import compare, compare_returns
-from richobs.judging.logs import read_returns
+from richobs.judging.logs import as_log, read_returns
+from richobs.judging.players import player
 from richobs.judging.select import BETS, Race, select
 from richobs.judging.value import Verdict, certify_policy
+from richobs.sb3 import SelectCallback, checkpoints
 from richobs.stats.bets import death, mixed
-from richobs.stats.sequences import shifts_for
+from richobs.stats.sequences import WeightedSequence, shifts_for
 from richobs.stats.shares import Share, Supposed
 
 
@@ -144,7 +151,7 @@ class TestCompare:
 
     def test_what_cannot_be_played_is_refused(self):
         with pytest.raises(InvalidInput, match="for 2 levels and 4 actions; the environment has 3 and 4"):
-            compare(richobs.make("lock/3"), arm(0), richobs.open_loop_policy((0, 0), 4))
+            compare(richobs.make("lock/3"), arm(0), richobs.LearnedPolicy.open_loop((0, 0), 4))
         with pytest.raises(InvalidInput, match="a int arrived"):
             compare(Coins(0.5), arm(0), 3)
         with pytest.raises(InvalidInput, match="a str arrived"):
@@ -402,7 +409,7 @@ class TestCommand:
         problem = richobs.make("lock/3")
         richobs.LearnedPolicy(problem.functions, problem.optimal_function).save(tmp_path / "good.npz")
         for name, path in (("bad", (0, 0, 0)), ("worse", (1, 1, 1))):
-            richobs.open_loop_policy(path, 4).save(tmp_path / f"{name}.npz")
+            richobs.LearnedPolicy.open_loop(path, 4).save(tmp_path / f"{name}.npz")
         return [str(tmp_path / f"{name}.npz") for name in ("good", "bad", "worse")]
 
     def test_two_policies(self, files, capsys, tmp_path):
@@ -496,3 +503,364 @@ class TestCommand:
         card = capsys.readouterr().out
         assert "## Evaluation\n\nWith probability at least 0.95 the policy earns between" in card
         assert "    - type: mean_reward\n" in card
+
+
+class Mixed:
+    """Takes action 1 with a probability that depends on the observation; knows its law."""
+
+    def __init__(self, chance):
+        self.chance = chance
+
+    def probabilities(self, level, x):
+        p = np.full(len(x), self.chance)
+        return np.stack([1 - p, p], axis=1)
+
+    def actions(self, level, x, rng):
+        return (rng.random(len(x)) < self.chance).astype(np.int64)
+
+
+def logged(n, rng, *, levels=1, chance=0.5, adaptive=False):
+    """Episodes in which action 1 pays 1/levels with probability 0.8 and action 0 with 0.3; V(1, 1, ...) = 0.8.
+
+    An adaptive logger takes action 1 the more often, the more it paid so far.
+    """
+    x, a, r, p = ([np.zeros((n, 1)) for _ in range(levels)], *([np.zeros(n) for _ in range(levels)] for _ in range(3)))
+    paid = np.array([1.0, 1.0])
+    for i in range(n):
+        chance_now = float(np.clip(paid[1] / paid.sum(), 0.2, 0.8)) if adaptive else chance
+        for level in range(levels):
+            action = int(rng.random() < chance_now)
+            reward = float(rng.random() < (0.8 if action else 0.3)) / levels
+            a[level][i], r[level][i], p[level][i] = action, reward, chance_now if action else 1 - chance_now
+            paid[action] += reward
+    return Episodes(x, [one.astype(np.int64) for one in a], r, (), p)
+
+
+ONES = richobs.OpenLoop((1,) * 9)
+
+
+class TestLogs:
+    @pytest.mark.parametrize("adaptive", [False, True])
+    def test_a_value_from_a_log(self, adaptive):
+        log = logged(2_000, np.random.default_rng(1), adaptive=adaptive)
+        report = certify_policy(None, ONES, log=log, reward_range=(0, 1), threshold=0.6)
+        assert report.verdict is Verdict.AT_LEAST
+        assert report.lower <= 0.8 <= report.upper
+        assert 0.3 * report.episodes < report.effective < 0.85 * report.episodes
+        assert (
+            "provided that the log's propensities are the probabilities with which its actions were drawn"
+            in report.claim
+        )
+        assert "above 0 wherever the policy acts" in report.claim
+
+    def test_one_weight_by_hand(self):
+        """One episode, propensities 0.5 and 0.25, rewards 0.3 and 0.1: weight 8, per-decision 2 0.3 + 8 0.1."""
+        rewards, propensities = [np.array([0.3]), np.array([0.1])], [np.array([0.5]), np.array([0.25])]
+        log = Episodes([np.zeros((1, 1))] * 2, [np.array([1])] * 2, rewards, (), propensities)
+        found = as_log(log, ONES, None, (0.0, 1.0), np.random.default_rng(0))
+        np.testing.assert_allclose(found.weights, [[8.0]])
+        np.testing.assert_allclose(found.below, [[8 * 0.4], [2 * 0.3 + 8 * 0.1]])
+        np.testing.assert_allclose(found.above, [8 * 0.6])
+        both = as_log(log, ONES, None, (0.0, 1.0), np.random.default_rng(0), other=Mixed(0.5))
+        np.testing.assert_allclose(both.weights, [[8.0], [2.0]])
+        np.testing.assert_allclose(both.below, [[(8 * 0.4 + 2 * 0.6) / 2]])
+        np.testing.assert_allclose(both.above, [(2 * 0.4 + 8 * 0.6) / 2])
+
+    def test_each_step_has_the_weight_of_its_own_past_where_no_reward_is_negative(self):
+        log = logged(5, np.random.default_rng(0), levels=2)
+        ranges = {(0.0, 1.0): 2, (-1.0, 1.0): 1}
+        for given, expected in ranges.items():
+            assert len(as_log(log, ONES, None, given, np.random.default_rng(0)).below) == expected
+        one = logged(5, np.random.default_rng(0))
+        assert len(as_log(one, ONES, None, (0.0, 1.0), np.random.default_rng(0)).below) == 1
+
+    @pytest.mark.parametrize(("levels", "adaptive"), [(1, False), (1, True), (3, False)])
+    def test_the_value_is_excluded_as_seldom_as_promised(self, levels, adaptive):
+        """300 logs of 60 episodes, looked at after each of ten parts, with delta = 0.5."""
+        rng, false = np.random.default_rng(2), 0
+        for _ in range(300):
+            log = as_log(logged(60, rng, levels=levels, adaptive=adaptive), ONES, None, (0.0, 1.0), rng)
+            sequence = WeightedSequence(60, *Share(0.5).split(0.5, 0.5))
+            for k in range(10):
+                *below, above = log.draw(k, 6, 6 * k)
+                sequence.add(np.stack(below), above[None])
+            false += not sequence.lower <= 0.8 <= sequence.upper
+        assert 3 <= false <= 150
+
+    def test_two_policies_are_compared_by_one_log(self):
+        log = logged(3_000, np.random.default_rng(3))
+        report = compare(None, ONES, richobs.OpenLoop((0,)), log=log, reward_range=(0, 1))
+        assert report.verdict is Verdict.A_BETTER
+        assert report.lower <= 0.5 <= report.upper
+        assert report.pairs == report.episodes <= 3_000
+
+    def test_policies_with_and_without_probabilities(self):
+        """An action that is drawn from the policy agrees with the logged one as often as the policy takes it."""
+        log = logged(4_000, np.random.default_rng(4))
+        drawn = type("Drawn", (), {"actions": Mixed(0.25).actions})()
+        for policy in (Mixed(0.25), drawn):
+            found = as_log(log, policy, None, (0.0, 1.0), np.random.default_rng(0))
+            assert found.means(4_000) == pytest.approx(0.25 * 0.8 + 0.75 * 0.3, abs=0.04)
+            assert found.weights.mean() == pytest.approx(1.0, abs=0.05)
+
+    def test_a_hopeless_log_says_so(self):
+        log = logged(400, np.random.default_rng(5), levels=8)
+        report = certify_policy(None, ONES, log=log, reward_range=(0, 1))
+        assert report.effective < 10
+        assert "play the policy instead" in report.remarks[0]
+        assert ("worth", f"about {report.effective:,.1f} episodes of its own") in report.rows()
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"propensities": ()}, "need the probability of each action"),
+            ({"propensities": [np.array([0.5, 0.0, 0.5])]}, "episode 1 of the log, step 0, has propensity 0.0"),
+            ({"propensities": [np.array([0.5, 0.5, 1.5])]}, "episode 2 of the log, step 0, has propensity 1.5"),
+            ({"rewards": [np.array([0.5, 0.5, 1.5])]}, r"episode 2 of the log earned 1.5; the declared range"),
+            ({"rewards": [np.array([0.5, -0.5, 0.5])]}, "episode 1 of the log, step 0, paid -0.5"),
+        ],
+    )
+    def test_logs_that_cannot_be_used_are_refused(self, change, words):
+        log = dataclasses.replace(logged(3, np.random.default_rng(0)), **change)
+        with pytest.raises((InvalidInput, RewardOutOfRange), match=words):
+            certify_policy(None, ONES, log=log, reward_range=(0, 1))
+
+    def test_what_is_no_log_is_refused(self, tmp_path):
+        for log, words in ((3, "a int arrived"), (tmp_path / "x.csv", "damaged or cannot be read")):
+            with pytest.raises((InvalidInput, InvalidFile), match=words):
+                certify_policy(None, ONES, log=log, reward_range=(0, 1))
+        with pytest.raises(InvalidInput, match="a log does not declare"):
+            certify_policy(None, ONES, log=logged(3, np.random.default_rng(0)))
+        with pytest.raises(InvalidInput, match="a log is a record already"):
+            certify_policy(None, ONES, log=logged(3, np.random.default_rng(0)), reward_range=(0, 1), out=tmp_path)
+        with pytest.raises(InvalidInput, match="needs a policy, or a column `target`"):
+            certify_policy(None, None, log=logged(3, np.random.default_rng(0)), reward_range=(0, 1))
+
+    def test_files(self, tmp_path):
+        log = logged(50, np.random.default_rng(6), levels=2)
+        log.save(tmp_path / "log.npz")
+        expected = certify_policy(None, ONES, log=log, reward_range=(0, 1))
+        assert certify_policy(None, ONES, log=tmp_path / "log.npz", reward_range=(0, 1)) == expected
+        rows = ["episode,step,x,action,reward,propensity"]
+        targets = ["episode,reward,propensity,target"]
+        for i in range(50):
+            for level in range(2):
+                a, r, p = log.actions[level][i], log.rewards[level][i], log.propensities[level][i]
+                rows.append(f"{i},{level},0,{a},{r!r},{p!r}".replace("np.float64(", "").replace(")", ""))
+                targets.append(f"{i},{r!r},{p!r},{int(a == 1)}".replace("np.float64(", "").replace(")", ""))
+        (tmp_path / "log.csv").write_text("\n".join(rows))
+        (tmp_path / "targets.csv").write_text("\n".join(targets))
+        assert certify_policy(None, ONES, log=str(tmp_path / "log.csv"), reward_range=(0, 1)) == expected
+        found = certify_policy(None, None, log=tmp_path / "targets.csv", reward_range=(0, 1))
+        assert (found.lower, found.upper) == (expected.lower, expected.upper)
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("episode,reward\n1,2", "lacks the column 'propensity'"),
+            ("episode,reward,propensity,target\n1,1,0,1", "row 2, has propensity 0"),
+            ("episode,reward,propensity,target\n1,1,x,1", "row 2: propensity is 'x'"),
+            ("episode,reward,propensity,target\n1,1,.5,1\n2,1,.5,1\n1,1,.5,1", "row 4: episode 1 goes on"),
+            ("episode,reward,propensity,target\n1,1,.5", "row 2, has 3 values"),
+            ("", "has no rows"),
+        ],
+    )
+    def test_csv_files_that_cannot_be_used_are_refused(self, text, words, tmp_path):
+        (tmp_path / "x.csv").write_text(text)
+        with pytest.raises(InvalidFile, match=words):
+            certify_policy(None, None, log=tmp_path / "x.csv", reward_range=(0, 1))
+
+    def test_minari(self):
+        """Two episodes of one and two steps; infos begin with that of the reset."""
+        first = types.SimpleNamespace(
+            observations=np.zeros((2, 3)),
+            actions=np.array([1]),
+            rewards=np.array([1.0]),
+            infos={"propensity": [1, 0.5]},
+        )
+        second = types.SimpleNamespace(
+            observations=np.zeros((3, 3)),
+            actions=np.array([1, 1]),
+            rewards=np.array([0.0, 0.5]),
+            infos={"propensity": np.array([1, 0.5, 0.25])},
+        )
+        dataset = types.SimpleNamespace(iterate_episodes=lambda: iter([first, second]))
+        found = as_log(dataset, ONES, None, (0.0, 1.0), np.random.default_rng(0))
+        np.testing.assert_allclose(found.weights, [[2.0, 8.0]])
+        second.infos = {}
+        with pytest.raises(InvalidInput, match="episode 1 of the Minari dataset has no propensities"):
+            as_log(dataset, ONES, None, (0.0, 1.0), np.random.default_rng(0))
+
+
+class TestVectorEnvironments:
+    MODES = tuple(gymnasium.vector.AutoresetMode)
+
+    @pytest.fixture(params=MODES, ids=lambda mode: mode.name)
+    def vector(self, request):
+        env = gymnasium.vector.SyncVectorEnv([Steps] * 3, autoreset_mode=request.param)
+        yield env
+        env.close()
+
+    def test_no_mode_biases_a_return(self, vector):
+        """Short episodes pay less and end sooner: counting what ends first, or what a reset pays, shifts the mean of 4.5."""
+        totals = [seeded for seed in range(3) for seeded in _alone(vector, 7, seed)]
+        expected = [_total(s) for seed in range(3) for s in keyed(seed, 7)]
+        assert totals == expected
+        assert len(set(expected)) > 4
+
+    def test_certify_and_compare_and_from_gymnasium(self, vector):
+        report = certify_policy(vector, lambda x: 0, max_episodes=300, reward_range=(0, 9))
+        assert report.lower < 4.5 < report.upper
+        assert report.mean == pytest.approx(4.5, abs=0.4)
+        compared = compare(vector, Predicts(1), Predicts(0), reward_range=(0, 9), max_episodes=60)
+        assert compared.paired
+        assert compared.mean == pytest.approx(1.0)
+        env = richobs.from_gymnasium(vector, horizon=8, step_range=(0, 2))
+        played = env.play(richobs.OpenLoop((1,)), 30, np.random.default_rng(0))
+        assert played.returns.mean() == pytest.approx(5.5, abs=1.2)
+        lengths = (~np.stack(played.ended)).sum(axis=0)
+        np.testing.assert_array_equal(played.returns, lengths + 1)
+
+    def test_one_generator_for_all_copies_is_not_shared_by_policies(self):
+        """A native vector environment draws for all copies at once: a round may use the numbers of another one."""
+        env = gymnasium.make_vec("CartPole-v1", 2, "vector_entry_point")
+        report = compare(env, lambda x: int(x[2] > 0), lambda x: 0, reward_range=(0, 500), max_episodes=32)
+        assert not report.paired
+        env.close()
+
+    def test_policies_of_richobs_number_the_actions(self, vector):
+        report = certify_policy(vector, richobs.OpenLoop((1,)), max_episodes=200, reward_range=(0, 9))
+        assert report.mean == pytest.approx(5.5, abs=0.5)
+
+    def test_stable_baselines_rounds_keep_the_order_of_copies(self):
+        """Copies end at different times; the k-th total is that of the k-th copy, as its Monitor counts it."""
+        env = VecEnv()
+        players = player(env, Predicts(0)), player(env, Predicts(1))
+        shared = [[np.random.default_rng(k) for k in range(6)] for _ in players]
+        a, b = (one.rounds(rngs, np.random.default_rng(0)) for one, rngs in zip(players, shared, strict=True))
+        np.testing.assert_allclose(b - a, 1.0)
+        assert len(set(a)) > 2
+
+
+def keyed(seed, n):
+    return [int(s) for s in np.random.default_rng(seed).integers(2**31, size=n)]
+
+
+def _total(seed):
+    env = Steps()
+    env.reset(seed=seed)
+    return float(env.length)
+
+
+def _alone(vector, n, seed):
+    (totals,) = player(vector, lambda x: 0).alone(n, np.random.default_rng(seed), 0)
+    return totals.tolist()
+
+
+class Predicts:
+    """A model that always takes one action."""
+
+    def __init__(self, action):
+        self.action = action
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.full(len(episode_start), self.action), None
+
+
+class DummyVecEnv:
+    """What is used of a vector environment of Stable-Baselines3: it begins anew in the step in which an episode ends."""
+
+    def __init__(self):
+        self.envs = [Steps() for _ in range(3)]
+        self.num_envs, self.seeds = 3, [None] * 3
+
+    def seed(self, seed=None):
+        self.seeds = [seed + i for i in range(3)]
+
+    def reset(self):
+        self.sums = np.zeros(3)
+        return np.stack([env.reset(seed=s)[0] for env, s in zip(self.envs, self.seeds, strict=True)])
+
+    def step_async(self, actions): ...
+
+    def step_wait(self): ...
+
+    def step(self, actions):
+        x, rewards, ends, infos = [], [], [], []
+        for i, (env, action) in enumerate(zip(self.envs, actions, strict=True)):
+            seen, reward, over, _, info = env.step(action)
+            self.sums[i] += reward
+            if over:
+                info = {"episode": {"r": self.sums[i]}}
+                self.sums[i], seen = 0.0, env.reset()[0]
+            x.append(seen)
+            rewards.append(reward)
+            ends.append(over)
+            infos.append(info)
+        return np.stack(x), np.array(rewards, dtype=np.float32), np.array(ends), infos
+
+
+VecEnv = DummyVecEnv
+
+
+def test_the_fixture_certified(tmp_path):
+    """A policy's test in a build: it says how many episodes it took, and what failed."""
+    (tmp_path / "test_policy.py").write_text(
+        """
+import richobs
+
+problem = richobs.make("lock/3")
+policy = problem.optimal_policy()
+
+def test_good(certified):
+    assert certified(problem, policy, at_least=0.4, delta=0.01, max_episodes=2000).is_certified
+
+def test_bad(certified):
+    certified(problem, policy, at_least=0.6, max_episodes=2000)
+
+def test_undecided(certified):
+    certified(problem, policy, at_least=0.5, max_episodes=40)
+"""
+    )
+    call = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=", str(tmp_path)]
+    said = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    assert "2 failed, 1 passed" in said
+    assert re.search(
+        r"=+ certified policies =+\n.*test_good: the policy earns at least the threshold \([\d,]+ episodes\)", said
+    )
+    assert "which is less than 0.6, provided that" in said
+    assert "not decided within 40 episodes whether the policy earns at least 0.5" in said
+
+
+class TestStableBaselines:
+    def test_the_best_checkpoint_of_a_training(self, monkeypatch, capsys):
+        class BaseCallback:
+            def __init__(self, verbose=0):
+                self.num_timesteps = 0
+
+        for name in ("stable_baselines3", "stable_baselines3.common", "stable_baselines3.common.callbacks"):
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        sys.modules["stable_baselines3.common.callbacks"].BaseCallback = BaseCallback
+        callback = SelectCallback(Coins(0.2, 0.9, 0.5), 2, epsilon=0.1, verbose=1, seed=3)
+        assert isinstance(callback, BaseCallback)
+        assert callback.best is None
+        callback.model = types.SimpleNamespace(policy=arm(0))
+        callback._on_training_start()
+        for step, action in ((1, 0), (2, 0), (3, 1), (4, 1), (5, 2)):
+            callback.num_timesteps, callback.model.policy = step, arm(action)
+            assert callback._on_step()
+        callback._on_training_end()
+        assert list(callback.checkpoints) == ["2 steps", "4 steps", "5 steps"]
+        assert callback.report.name == "4 steps"
+        assert callback.best is callback.checkpoints["4 steps"]
+        assert "4 steps is within 0.1 of the best of 3 policies" in capsys.readouterr().out
+
+    def test_checkpoints_of_a_folder(self, tmp_path):
+        for steps in (10_000, 2_000, 300):
+            (tmp_path / f"model_{steps}_steps.zip").write_text(str(steps))
+        algorithm = types.SimpleNamespace(load=lambda file, device: (int(file.read_text()), device))
+        found = checkpoints(tmp_path, algorithm, device="cpu")
+        assert next(iter(found.items())) == ("model_300_steps", (300, "cpu"))
+        assert [steps for steps, _ in found.values()] == [300, 2_000, 10_000]
+        with pytest.raises(InvalidInput, match="holds no checkpoints"):
+            checkpoints(tmp_path / "x", algorithm)

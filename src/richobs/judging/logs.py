@@ -21,7 +21,6 @@ from richobs.core.errors import InvalidFile, InvalidInput, RewardOutOfRange
 from richobs.core.files import read_json, reading
 from richobs.core.policies import RandomPolicy
 from richobs.core.problem import ENVIRONMENT_NAMES
-from richobs.core.recorded import load_episodes
 from richobs.core.types import Floats
 from richobs.judging.players import policy_of
 
@@ -105,6 +104,10 @@ def _ratios(episodes: Episodes, policy: Any, targets: Any, rng: np.random.Genera
     for level, (x, a, p) in enumerate(zip(episodes.observations, episodes.actions, episodes.propensities, strict=True)):
         if targets is not None:
             likely = targets[level]
+            if not ((likely >= 0) & (likely <= 1)).all():
+                raise InvalidInput(
+                    f"a target of the log at step {level} is no probability: {likely.min()}, {likely.max()}."
+                )
         elif isinstance(acting, RandomPolicy):
             likely = np.asarray(acting.probabilities(level, x))[np.arange(len(a)), a]
         else:  # an action that is drawn from the policy agrees with the logged one as often as the policy takes it
@@ -160,11 +163,11 @@ def _read(given: Any) -> tuple[Episodes, list[Floats] | None]:
         return _from_minari(minari.load_dataset(given.removeprefix("minari:"))), None
     if not isinstance(given, str | os.PathLike):
         raise InvalidInput(
-            "a log is a richobs.Episodes with propensities, the name of a file (.csv, or .npz of save_episodes), or a "
+            "a log is a richobs.Episodes with propensities, the name of a file (.csv, or .npz of Episodes.save), or a "
             f"Minari dataset; a {type(given).__name__} arrived."
         )
     file = file_path(given)
-    return _from_csv(file) if file.suffix == ".csv" else (load_episodes(file), None)
+    return _from_csv(file) if file.suffix == ".csv" else (Episodes.load(file), None)
 
 
 def _table(file: FilePath) -> tuple[list[str], list[list[str]]]:

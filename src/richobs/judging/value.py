@@ -345,7 +345,7 @@ def certify_policy(
             Gymnasium environment declares none.
         batch: episodes until the first look; later looks come after a sixteenth of all episodes so far.
         log: logged episodes with the probabilities of the actions taken, which are read instead of playing: a
-            `richobs.Episodes` with propensities, the name of a CSV file or of one that `save_episodes` wrote, or a Minari
+            `richobs.Episodes` with propensities, the name of a CSV file or of one that its method `save` wrote, or a Minari
             dataset.
         out: a folder where every draw is kept: the same call goes on there after it was stopped.
         callback: called with the report so far after every look.
