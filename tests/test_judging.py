@@ -19,14 +19,15 @@ import richobs
 from richobs.cli import main
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, InvalidFile, InvalidInput, RewardOutOfRange, StoreError
-from richobs.judging.compare import compare, compare_returns
+from richobs.judging.compare import compare, compare_returns, rounds
 from richobs.judging.logs import as_log, read_returns
 from richobs.judging.players import player
+from richobs.judging.record import Question
 from richobs.judging.select import BETS, Race, select
 from richobs.judging.value import Verdict, certify_policy
 from richobs.sb3 import SelectCallback, checkpoints
 from richobs.stats.bets import death, mixed
-from richobs.stats.sequences import WeightedSequence, shifts_for
+from richobs.stats.sequences import ConfidenceSequence, WeightedSequence, shifts_for
 from richobs.stats.shares import Share, Supposed
 
 
@@ -185,6 +186,15 @@ class TestCompare:
         compare(Spy(0.5, 0.5), arm(0), arm(1), max_episodes=64)
         assert sizes == [1] * 64
 
+    def test_every_round_has_a_generator_of_its_own(self):
+        question = Question("compare", ("a", "b"), (0.0, 1.0), 0.05, 0, 8, 64, 0.0, paired=True)
+        players = [player(Coins(0.5, 0.5), arm(k)) for k in range(2)]
+        a, b = rounds(question, players, range(2), 0, 32, 0)
+        assert 8 <= a.sum() <= 24
+        np.testing.assert_array_equal(a, b)
+        (later,) = rounds(question, players, [1], 1, 16, 16)
+        np.testing.assert_array_equal(later, a[16:])
+
     def test_a_law_that_changes_is_noticed(self):
         a = np.repeat([0.5, 0.48], 300)
         with pytest.raises(BrokenPromise, match="Every claim needs independent episodes of one law"):
@@ -341,6 +351,38 @@ class TestSelect:
         needed = np.exp(race._needed(0, np.arange(1, 6)))
         shares = 0.04 * np.array([0.5, 0.5, 0.25, 0.25, 1 / 12]) * 0.5 / np.array([2, 2, 3, 3, 3])
         np.testing.assert_allclose(needed, 1 / shares, rtol=2e-6)
+
+    def test_a_race_that_others_may_join_drops_later(self):
+        """Half of the money, and half of the probability: the wealth must be four times as large."""
+        for is_open, factor in ((False, 1), (True, 4)):
+            race, rounds = Race(0.1, 0.0, Share(0.1), is_open=is_open), 0
+            race.join(2)
+            while race.alive.all():
+                assert np.mean((1 + BETS) ** rounds) < factor / 0.05
+                race.add(np.arange(2), np.array([[1.0, 0.0]]))
+                rounds += 1
+            assert np.mean((1 + BETS) ** rounds) >= factor / 0.05
+
+    def test_each_policy_has_its_part_of_the_interval(self):
+        race, x = Race(0.1, 0.0, Share(0.5), is_open=False), np.random.default_rng(0).random((50, 5))
+        race.join(5)
+        race.add(np.arange(5), x)
+        alone = ConfidenceSequence(100, *Share(0.05 / 5).split(0.5, 0.5))
+        alone.add(x[:, 2])
+        assert race.interval(2, 100) == (alone.lower, alone.upper)
+
+    def test_opponents_that_were_chosen_by_rounds_do_not_bet_on_these(self, monkeypatch):
+        monkeypatch.setattr("richobs.judging.select.MOST_OPPONENTS", 2)
+        race = Race(0.1, 0.0, Share(0.1), is_open=False)
+        race.join(4)
+        race.add(np.arange(4), np.tile([0.0, 1.0, 0.2, 0.9], (6, 1)))
+        assert race.cohorts[0].opponents == [1, 3]
+        np.testing.assert_allclose(np.exp(race.account(np.arange(4))), 1.0)
+        race.add(np.arange(4), np.tile([0.0, 1.0, 0.0, 0.0], (1, 1)))
+        won = 1 + BETS.mean()
+        np.testing.assert_allclose(
+            np.exp(race.account(np.arange(4))), [(won + 1) / 2, 1 - BETS.mean(), (won + 1) / 2, won]
+        )
 
     def test_a_policy_that_joins_late_can_win(self):
         joined = []
@@ -832,6 +874,15 @@ def test_undecided(certified):
     assert "not decided within 40 episodes whether the policy earns at least 0.5" in said
 
 
+class Arm:
+    """A policy that training changes."""
+
+    k = 0
+
+    def actions(self, level, x, rng):
+        return np.full(len(x), self.k)
+
+
 class TestStableBaselines:
     def test_the_best_checkpoint_of_a_training(self, monkeypatch, capsys):
         class BaseCallback:
@@ -844,16 +895,25 @@ class TestStableBaselines:
         callback = SelectCallback(Coins(0.2, 0.9, 0.5), 2, epsilon=0.1, verbose=1, seed=3)
         assert isinstance(callback, BaseCallback)
         assert callback.best is None
-        callback.model = types.SimpleNamespace(policy=arm(0))
+        callback.model = types.SimpleNamespace(policy=Arm())
         callback._on_training_start()
         for step, action in ((1, 0), (2, 0), (3, 1), (4, 1), (5, 2)):
-            callback.num_timesteps, callback.model.policy = step, arm(action)
+            callback.num_timesteps, callback.model.policy.k = step, action
             assert callback._on_step()
         callback._on_training_end()
         assert list(callback.checkpoints) == ["2 steps", "4 steps", "5 steps"]
         assert callback.report.name == "4 steps"
         assert callback.best is callback.checkpoints["4 steps"]
         assert "4 steps is within 0.1 of the best of 3 policies" in capsys.readouterr().out
+
+    def test_totals_in_the_order_in_which_episodes_ended_are_shuffled(self, monkeypatch):
+        """Else the k-th short episode of one policy would be compared with the k-th short one of the other."""
+        for name in ("stable_baselines3", "stable_baselines3.common", "stable_baselines3.common.evaluation"):
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        module = sys.modules["stable_baselines3.common.evaluation"]
+        module.evaluate_policy = lambda model, env, n, **options: (list(range(n)), [])
+        (totals,) = player(VecEnv(), Predicts(0)).alone(50, np.random.default_rng(0), 0)
+        assert sorted(totals) == list(range(50)) != totals.tolist()
 
     def test_checkpoints_of_a_folder(self, tmp_path):
         for steps in (10_000, 2_000, 300):

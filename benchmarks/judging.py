@@ -1,0 +1,279 @@
+"""Which policy is better: how many episodes comparisons and races take, and how often they are false.
+
+Run with `python benchmarks/judging.py [--repeats 400] [--null 2000] [--races 2000] [--logs 2000]`; about fifteen minutes of
+CPU time. Totals are successes: 1 with a probability that belongs to the policy. "Shared" means that in four of five rounds
+one random number decides for all policies. Comparisons and races are calls of `richobs.compare` and the race of
+`richobs.select`; null runs are followed to their end by the wealth that names a winner, after every single round.
+"""
+
+import argparse
+import math
+import statistics
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+import richobs
+from measure import publish
+from richobs.core.environment import Episodes
+from richobs.core.policies import Policy
+from richobs.core.randomness import keyed_generator
+from richobs.core.types import Floats, Ints
+from richobs.judging.record import Question
+from richobs.judging.select import Selection, run
+from richobs.judging.value import ROUNDING
+from richobs.stats.bets import death, mixed
+from richobs.stats.sequences import LARGER, ConfidenceSequence, WeightedSequence, shifts_for
+from richobs.stats.shares import Share, Supposed
+from richobs_lab.intervals import binomial_interval
+
+DELTA, EPSILON = 0.05, 0.05
+PAIRS = 100_000  # of a comparison without epsilon
+BARS = (  # success rates, whether shared, and the bar for the median of pairs
+    (0.7, 0.5, False, 120),
+    (0.7, 0.5, True, 65),
+    (0.9, 0.7, False, 95),
+    (0.9, 0.7, True, 52),
+    (0.95, 0.9, False, 600),
+    (0.95, 0.9, True, 210),
+    (0.6, 0.55, True, 560),
+)
+RACES = ((20, 0.5, False, 6_000), (20, 0.5, True, 3_500), (50, 0.8, True, 5_200))  # policies, spread, shared, bar
+
+
+class Successes:
+    """Action k earns 1 with probability rates[k]; where noise is shared, mostly by the first of the random numbers."""
+
+    horizon, reward_range = 1, (0.0, 1.0)
+
+    def __init__(self, rates: Floats, shared: bool):
+        self.rates, self.n_actions, self._shared = rates, len(rates), shared
+
+    def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
+        x = np.zeros((n, 1))
+        noise = rng.random((n, 2 + self.n_actions))
+        actions = policy.actions(0, x, rng)
+        own = noise[np.arange(n), 2 + actions]
+        u = np.where(self._shared & (noise[:, 0] < 0.8), noise[:, 1], own)
+        return Episodes([x], [actions], [(u < self.rates[actions]).astype(float)])
+
+
+def comparisons(repeats: int) -> Iterator[tuple[object, ...]]:
+    for a, b, shared, bar in BARS:
+        env = Successes(np.array([a, b]), shared)
+        found = [
+            richobs.compare(env, richobs.OpenLoop((0,)), richobs.OpenLoop((1,)), seed=seed, batch=1, progress=False)
+            for seed in range(repeats)
+        ]
+        false = sum(report.verdict is not richobs.Verdict.A_BETTER for report in found)
+        median = statistics.median(report.pairs for report in found)
+        yield f"{a} against {b}", "shared" if shared else "no", repeats, median, bar, false, bool(median <= bar)
+
+
+def null_runs(runs: int, length: int = 4_000) -> Iterator[tuple[object, ...]]:
+    shifts, needed = shifts_for(PAIRS, DELTA / 2), math.log(death(Supposed(DELTA / 2)))
+    bets = 1 / (1 + 2 * shifts)
+    for rate in (0.5, 0.9):
+        for shared in (False, True):
+            false = 0
+            for seed in range(runs):
+                rng = keyed_generator(seed, "null", int(100 * rate), int(shared))
+                noise = rng.random((3, length))
+                same = rng.random(length) < (0.8 if shared else 0.0)
+                d = (noise[0] < rate).astype(float) - (np.where(same, noise[0], noise[1]) < rate)
+                values, which = np.unique(d, return_inverse=True)
+                false += any(
+                    (mixed(np.log1p(sign * values[:, None] * bets)[which].cumsum(axis=0)) >= needed).any()
+                    for sign in (1, -1)
+                )
+            low, high = binomial_interval(false, runs, 0.99)
+            where = "shared" if shared else "no"
+            yield f"both {rate}", where, runs, length, false, f"[{low:.4f}, {high:.4f}]", bool(low <= DELTA)
+
+
+def equivalences(repeats: int) -> Iterator[tuple[object, ...]]:
+    for rate, shared in ((0.5, False), (0.9, False), (0.9, True)):
+        env = Successes(np.array([rate, rate]), shared)
+        found = [
+            richobs.compare(env, richobs.OpenLoop((0,)), richobs.OpenLoop((1,)), epsilon=0.1, seed=seed, progress=False)
+            for seed in range(repeats)
+        ]
+        equal = sum(report.verdict is richobs.Verdict.NO_DIFFERENCE for report in found)
+        median = statistics.median(report.pairs for report in found)
+        yield f"both {rate}", "shared" if shared else "no", repeats, median, equal
+
+
+def race(rates: Floats, shared: bool, seed: int) -> Selection:
+    n = len(rates)
+    question = Question(
+        kind="select",
+        names=tuple(map(str, range(n))),
+        reward_range=(0.0, 1.0),
+        delta=DELTA,
+        seed=seed,
+        batch=8,
+        max_episodes=10_000_000,
+        slack=1e-9 + ROUNDING,
+        epsilon=EPSILON,
+    )
+    rng = keyed_generator(seed, "race", n, int(shared))
+
+    def draw(look: int, living: Ints, rounds: int, before: int) -> list[Floats]:
+        one, own = rng.random((rounds, 1)), rng.random((rounds, len(living)))
+        together = rng.random((rounds, 1)) < 0.8
+        u = np.where(together, one, own) if shared else own
+        return list((u < rates[living]).astype(float).T)
+
+    return run(question, draw, lambda report: None, None)
+
+
+def races(runs: int) -> Iterator[tuple[object, ...]]:
+    for n, spread, shared, bar in RACES:
+        rates = np.linspace(0.9 - spread, 0.9, n)
+        found = [race(rates, shared, seed) for seed in range(runs)]
+        false = sum(
+            not (report.is_certified and rates[report.chosen] >= 0.9 - EPSILON)
+            or not report.lower <= rates[report.chosen] <= report.upper
+            for report in found
+        )
+        median = statistics.median(report.episodes for report in found)
+        low, high = binomial_interval(false, runs, 0.99)
+        each = sum(certified_alone(rate, n) for rate in rates)
+        shares = "shared" if shared else "no"
+        interval = f"[{low:.4f}, {high:.4f}]"
+        yield n, spread, shares, runs, median, bar, each, false, interval, bool(median <= bar and low <= DELTA)
+
+
+def certified_alone(rate: float, n: int) -> int:
+    """Returns after how many episodes a policy's value is known to within epsilon/2, with delta/n."""
+    rng = keyed_generator(n, "alone", int(1e6 * rate))
+    sequence = ConfidenceSequence(20_000, *Share(DELTA / n).split(0.5, 0.5))
+    while sequence.upper - sequence.lower > EPSILON:
+        sequence.add((rng.random(max(32, sequence.n // 16)) < rate).astype(float))
+    return sequence.n
+
+
+def logged(n: int, levels: int, adaptive: bool, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """Returns weights, totals and per-decision totals of n logged episodes; the policy always takes action 1, V = 0.8.
+
+    Action 1 pays 1/levels with probability 0.8, action 0 with 0.3. The log takes action 1 with probability 1/2; an adaptive
+    one with a probability between 0.2 and 0.8 that follows what both actions paid before.
+    """
+    weights, totals, steps = np.ones(n), np.zeros(n), np.zeros(n)
+    paid = np.ones(2)
+    for i in range(n):
+        chance = float(np.clip(paid[1] / paid.sum(), 0.2, 0.8)) if adaptive else 0.5
+        for _ in range(levels):
+            action = int(rng.random() < chance)
+            reward = float(rng.random() < (0.8 if action else 0.3)) / levels
+            weights[i] *= action / chance
+            totals[i] += reward
+            steps[i] += weights[i] * reward
+            paid[action] += reward
+    return weights, totals, steps
+
+
+def log_coverage(runs: int, length: int = 100) -> Iterator[tuple[object, ...]]:
+    for levels, adaptive in ((1, False), (1, True), (3, False), (3, True)):
+        samples = [
+            logged(length, levels, adaptive, keyed_generator(s, "log", levels, int(adaptive))) for s in range(runs)
+        ]
+        for delta in (0.5, 0.1, 0.05):
+            shifts, needed = shifts_for(length * LARGER, delta / 2), math.log(death(Supposed(delta / 2)))
+            counts, false = np.arange(1, length + 1)[:, None], 0
+            for weights, totals, steps in samples:
+                below = [weights * totals, steps] if levels > 1 else [weights * totals]
+                sides = ((below, 0.8), ([weights * (1 - totals)], 0.2))
+                wealth = (
+                    mixed(
+                        np.concatenate(
+                            [np.log(y[:, None] + shifts).cumsum(axis=0) - counts * np.log(mean + shifts) for y in side],
+                            axis=1,
+                        )
+                    )
+                    for side, mean in sides
+                )
+                false += any((w >= needed).any() for w in wealth)
+            low, high = binomial_interval(false, runs, 0.99)
+            kind = "adaptive" if adaptive else "fixed"
+            yield levels, kind, delta, runs, length, false, f"[{low:.4f}, {high:.4f}]", bool(low <= delta)
+
+
+def log_tightness(repeats: int) -> Iterator[tuple[object, ...]]:
+    for levels in (1, 3, 6):
+        for n in (300, 3_000):
+            ours, clipped = [], []
+            for seed in range(repeats):
+                weights, totals, steps = logged(n, levels, False, keyed_generator(seed, "tight", levels, n))
+                sequence = WeightedSequence(n, *Share(DELTA).split(0.5, 0.5))
+                below = np.stack([weights * totals, steps] if levels > 1 else [weights * totals])
+                sequence.add(below, (weights * (1 - totals))[None])
+                ours.append(sequence.lower)
+                clipped.append(
+                    max(bernstein(np.minimum(weights * totals, c), c, DELTA / 10) for c in (2, 4, 8, 16, 64))
+                )
+            yield levels, n, repeats, statistics.median(ours), statistics.median(clipped), 0.8
+
+
+def bernstein(y: Floats, most: float, share: float) -> float:
+    """Returns the empirical Bernstein lower bound for one sample size (Maurer and Pontil 2009), for values in [0, most]."""
+    n, logarithm = len(y), math.log(2 / share)
+    return max(
+        0.0, float(y.mean() - math.sqrt(2 * y.var(ddof=1) * logarithm / n) - 7 * most * logarithm / (3 * (n - 1)))
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Which policy is better: episodes, and how often claims are false.")
+    parser.add_argument("--repeats", type=int, default=400)
+    parser.add_argument("--null", type=int, default=2_000)
+    parser.add_argument("--races", type=int, default=2_000)
+    parser.add_argument("--logs", type=int, default=2_000)
+    parser.add_argument("--only", default="")
+    given = parser.parse_args()
+    parts: dict[str, tuple[str, tuple[str, ...], Callable[[], Iterator[tuple[object, ...]]], str]] = {
+        "judging_compare": (
+            "Pairs of episodes until it is certain which policy is better, delta = 0.05, medians",
+            ("success rates", "noise", "runs", "median pairs", "bar", "not named", "met"),
+            lambda: comparisons(given.repeats),
+            "Looks come after every pair at first, then after a sixteenth of all pairs.",
+        ),
+        "judging_null": (
+            "Equal policies: how often a winner is named, delta = 0.05, looked at after every pair",
+            ("policies", "noise", "runs", "pairs", "winner named", "99% interval (exact binomial)", "at most delta"),
+            lambda: null_runs(given.null),
+            "The share may be at most 0.05.",
+        ),
+        "judging_equal": (
+            "Equal policies with epsilon = 0.1: pairs until they are known to differ by at most that",
+            ("policies", "noise", "runs", "median pairs", "found equal"),
+            lambda: equivalences(given.repeats // 4),
+            "delta = 0.05.",
+        ),
+        "judging_select": (
+            "One policy within 0.05 of the best, delta = 0.05: episodes in all, medians",
+            ("policies", "spread", "noise", "races", "median", "bar", "each alone", "false", "99% interval", "met"),
+            lambda: races(given.races),
+            "Success rates evenly spaced below 0.9. False: the chosen one is not within 0.05, or its interval is false. "
+            "'Each alone': every value known to within 0.025 by an interval of its own, one run.",
+        ),
+        "judging_logs": (
+            "Intervals from logged episodes: how often they are false, looked at after every episode",
+            ("steps", "log", "delta", "logs", "episodes", "false", "99% interval (exact binomial)", "at most delta"),
+            lambda: log_coverage(given.logs),
+            "An adaptive log changes its probabilities with what was paid before.",
+        ),
+        "judging_logs_tight": (
+            "Lower bounds from logged episodes, delta = 0.05, medians; the value is 0.8",
+            ("steps", "episodes", "logs", "here", "empirical Bernstein, clipped", "value"),
+            lambda: log_tightness(max(1, given.repeats // 10)),
+            "Clipped at the best of 2, 4, 8, 16 and 64, with a union over these, for one sample size; here at all sizes.",
+        ),
+    }
+    for name, (title, columns, rows, note) in parts.items():
+        if given.only in name:
+            publish(name, title, columns, list(rows()), note)
+
+
+if __name__ == "__main__":
+    main()
