@@ -144,6 +144,7 @@ class TestCompare:
             ([1], [1], {"paired": True, "names": ("x", "x")}, "2 policies need as many different names"),
             ([1], [1], {"paired": True, "epsilon": -1}, "must be above 0"),
             ([1], [1], {"paired": True, "delta": 2}, "delta must lie between"),
+            ([[1]], [1], {"paired": False}, "empty or no list"),
         ],
     )
     def test_returns_that_cannot_be_compared_are_refused(self, a, b, options, words):
@@ -157,6 +158,8 @@ class TestCompare:
             compare(Coins(0.5), arm(0), 3)
         with pytest.raises(InvalidInput, match="a str arrived"):
             compare("lock/3", arm(0), arm(1), reward_range=(0, 1))
+        with pytest.raises(InvalidInput, match="max_episodes is 1, and one round takes 2 episodes"):
+            compare(Coins(0.5, 0.5), arm(0), arm(1), max_episodes=1)
 
     def test_gymnasium_gives_both_the_same_seeds(self):
         """Action 1 earns exactly 1 more with every seed: one round in eight would be enough to see the difference."""
@@ -273,6 +276,14 @@ class TestFolder:
         assert certify_policy(env, arm(0), max_episodes=200, out=tmp_path) == first == whole
         assert env.played == 0
         assert json.loads((tmp_path / "certificate.json").read_text())["claim"] == whole.claim
+
+    def test_an_error_of_the_environment_is_its_own(self, tmp_path):
+        class Broken(Coins):
+            def play(self, policy, n, rng, levels=None):
+                raise FileNotFoundError("weights.bin")
+
+        with pytest.raises(FileNotFoundError, match=r"weights\.bin"):
+            compare(Broken(0.5, 0.5), arm(0), arm(1), out=tmp_path / "x")
 
     def test_pages_and_notebooks_show_claim_and_drawing(self, ask, tmp_path):
         report, _ = ask()
@@ -656,6 +667,7 @@ class TestLogs:
         ("change", "words"),
         [
             ({"propensities": ()}, "need the probability of each action"),
+            ({"propensities": [np.array([0.5, 0.5])]}, r"propensities of shape \(2,\), and 3 episodes"),
             ({"propensities": [np.array([0.5, 0.0, 0.5])]}, "episode 1 of the log, step 0, has propensity 0.0"),
             ({"propensities": [np.array([0.5, 0.5, 1.5])]}, "episode 2 of the log, step 0, has propensity 1.5"),
             ({"rewards": [np.array([0.5, 0.5, 1.5])]}, r"episode 2 of the log earned 1.5; the declared range"),
@@ -666,6 +678,11 @@ class TestLogs:
         log = dataclasses.replace(logged(3, np.random.default_rng(0)), **change)
         with pytest.raises((InvalidInput, RewardOutOfRange), match=words):
             certify_policy(None, ONES, log=log, reward_range=(0, 1))
+
+    def test_a_log_with_more_actions_than_the_policy_knows_is_refused(self):
+        log = dataclasses.replace(logged(3, np.random.default_rng(0)), actions=[np.array([0, 2, 1])])
+        with pytest.raises(InvalidInput, match="the log has action 2 at step 0; the policy knows 2 actions"):
+            certify_policy(None, Mixed(0.5), log=log, reward_range=(0, 1))
 
     def test_what_is_no_log_is_refused(self, tmp_path):
         for log, words in ((3, "a int arrived"), (tmp_path / "x.csv", "damaged or cannot be read")):

@@ -676,7 +676,7 @@ def test_the_guide_runs(capsys):
     exec(compile(code, "policy-value.md", "exec"), {})
     promised = re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == promised
-    assert len(promised) == 3
+    assert len(promised) == 7
 
 
 def test_a_notebook_that_cannot_draw_is_shown_nothing(monkeypatch, capsys):

@@ -284,6 +284,8 @@ def question_of(
     """Returns what is asked of a comparison or a race, once it can be."""
     reward_range = totals_range(played, reward_range)
     check_question(reward_range, None, epsilon, delta, max_episodes, batch, may_end=True)
+    if max_episodes is not None and max_episodes < len(policies):
+        raise InvalidInput(f"max_episodes is {max_episodes}, and one round takes {len(policies)} episodes.")
     names = tuple(map(str, names))
     if len(set(names)) != len(policies):
         raise InvalidInput(f"{len(policies)} policies need as many different names; got {', '.join(names)[:80]}.")

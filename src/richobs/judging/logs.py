@@ -6,6 +6,7 @@ Shapes: n episodes, P policies.
 """
 
 import csv
+import dataclasses
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -76,6 +77,7 @@ def as_log(
         RewardOutOfRange: a total outside the range, or a negative reward where there can be none.
     """
     episodes, targets = _read(given)
+    episodes = dataclasses.replace(episodes, propensities=[np.asarray(p, float) for p in episodes.propensities])
     low, high = reward_range
     own = env is not None and all(hasattr(env, name) for name in ENVIRONMENT_NAMES)
     least = (step_range(env) if own else implied_step_range(reward_range))[0]
@@ -109,7 +111,12 @@ def _ratios(episodes: Episodes, policy: Any, targets: Any, rng: np.random.Genera
                     f"a target of the log at step {level} is no probability: {likely.min()}, {likely.max()}."
                 )
         elif isinstance(acting, RandomPolicy):
-            likely = np.asarray(acting.probabilities(level, x))[np.arange(len(a)), a]
+            law = np.asarray(acting.probabilities(level, x))
+            if law.shape[1] <= a.max():
+                raise InvalidInput(
+                    f"the log has action {a.max()} at step {level}; the policy knows {law.shape[1]} actions."
+                )
+            likely = law[np.arange(len(a)), a]
         else:  # an action that is drawn from the policy agrees with the logged one as often as the policy takes it
             likely = (np.asarray(acting.actions(level, x, rng)) == a).astype(np.float64) if acting is not None else a
         rows.append(np.where(episodes.ended[level], 1.0, likely / p) if episodes.ended else likely / p)
@@ -125,6 +132,10 @@ def _check(episodes: Episodes, reward_range: tuple[float, float], least: float) 
         )
     low, high = reward_range
     for level, p in enumerate(episodes.propensities):
+        if p.shape != (episodes.n,):
+            raise InvalidInput(
+                f"step {level} of the log has propensities of shape {p.shape}, and {episodes.n:,} episodes."
+            )
         live = ~np.asarray(episodes.ended[level]) if episodes.ended else np.ones(episodes.n, dtype=bool)
         wrong = live & ~((p > 0) & (p <= 1))
         if wrong.any():

@@ -109,28 +109,32 @@ def opened_record(out: str | os.PathLike[str] | None, question: Question, polici
         yield Record()
         return
     place = absolute_path(folder_path(out))
-    asked: dict[str, Any] = {"format": FORMAT, "version": VERSION, "question": _plain(question)}
-    try:
-        make_folder(place)
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(held(place / LOCK))
-            remove_unfinished(place)
-            if not is_there(place / QUESTION):
-                if is_there(place / DATABASE):
-                    raise InvalidFile(f"{place} holds a {DATABASE} and no {QUESTION}: it cannot be identified.")
-                for k, policy in enumerate(policies):
-                    with contextlib.suppress(InvalidInput):  # made of Python code: only its name is kept
-                        if isinstance(policy, LearnedPolicy):
-                            policy.save(place / f"policy-{k}.npz")
-                _write(place / QUESTION, asked)
-            elif (known := _read_question(place)) != asked["question"]:
-                difference = _difference(known, asked["question"])
-                raise StoreError(f"{place} holds another judgement: {difference}. Choose another folder.")
-            if not is_there(place / DATABASE):
-                make_database(place / DATABASE, ROWS)
-            yield Record(place, _rows(stack, place, _plain(question), write=True))
-    except OSError as error:
-        raise StoreError(f"the judgement in {place} cannot be written ({error}). What was stored stays.") from error
+    with contextlib.ExitStack() as stack:
+        try:
+            rows = _opened(stack, place, _plain(question), policies)
+        except OSError as error:
+            raise StoreError(f"the judgement in {place} cannot be written ({error}). What was stored stays.") from error
+        yield Record(place, rows)
+
+
+def _opened(stack: contextlib.ExitStack, place: FilePath, asked: dict[str, Any], policies: Sequence[Any]) -> LinkedRows:
+    """Makes or opens the folder of a judgement, and returns its draws."""
+    make_folder(place)
+    stack.enter_context(held(place / LOCK))
+    remove_unfinished(place)
+    if not is_there(place / QUESTION):
+        if is_there(place / DATABASE):
+            raise InvalidFile(f"{place} holds a {DATABASE} and no {QUESTION}: it cannot be identified.")
+        for k, policy in enumerate(policies):
+            with contextlib.suppress(InvalidInput):  # made of Python code: only its name is kept
+                if isinstance(policy, LearnedPolicy):
+                    policy.save(place / f"policy-{k}.npz")
+        _write(place / QUESTION, {"format": FORMAT, "version": VERSION, "question": asked})
+    elif (known := _read_question(place)) != asked:
+        raise StoreError(f"{place} holds another judgement: {_difference(known, asked)}. Choose another folder.")
+    if not is_there(place / DATABASE):
+        make_database(place / DATABASE, ROWS)
+    return _rows(stack, place, asked, write=True)
 
 
 def _difference(known: dict[str, Any], asked: dict[str, Any]) -> str:

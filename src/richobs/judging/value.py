@@ -252,7 +252,7 @@ class PolicyReport:
         """Returns the report as plain values."""
         return {
             "format": self.format,
-            "version": 2,
+            "version": 1,
             "claim": self.claim,
             "verdict": self.verdict.name,
             "reason": self.verdict.value,
