@@ -19,7 +19,7 @@ import richobs
 from richobs.cli import main
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, InvalidFile, InvalidInput, RewardOutOfRange, StoreError
-from richobs.judging.compare import compare, compare_returns, rounds
+from richobs.judging.compare import Comparison, compare, compare_returns, rounds
 from richobs.judging.logs import as_log, read_returns
 from richobs.judging.players import player
 from richobs.judging.record import Question
@@ -102,6 +102,23 @@ class TestCompare:
         assert tied.claim.startswith(
             "It is not decided whether a or b earns more. With probability at least 0.95 V(a) - V(b)"
         )
+
+    @pytest.mark.parametrize(
+        ("lower", "upper", "epsilon", "verdict"),
+        [
+            (0.01, 0.3, 0.1, Verdict.A_BETTER),
+            (-0.3, -0.01, 0.1, Verdict.B_BETTER),
+            (-0.1, 0.1, 0.1, Verdict.NO_DIFFERENCE),
+            (-0.2, 0.05, 0.1, Verdict.OPEN),
+            (-0.05, 0.2, 0.1, Verdict.OPEN),
+            (0.0, 0.3, 0.1, Verdict.OPEN),
+            (-0.3, 0.0, None, Verdict.OPEN),
+        ],
+    )
+    def test_verdicts(self, lower, upper, epsilon, verdict):
+        report = Comparison(lower, upper, 0.0, 10, 0.05, Verdict.OPEN, (0.0, 1.0), epsilon=epsilon)
+        assert report.decided(20) is verdict
+        assert (report.decided(10) is Verdict.EPISODES_SPENT) == (verdict is Verdict.OPEN)
 
     def test_the_default_limit_with_epsilon_surely_decides(self):
         """Differences of 1 and -1 in turn are the worst case."""
@@ -351,6 +368,15 @@ class TestSelect:
             race.add(np.arange(3), np.full((1, 3), 0.5))
             assert np.exp(race.closeness(0, np.array([1, 2]))) == pytest.approx(wealth[n])
         assert race.chosen() == 0
+
+    def test_all_others_have_to_be_close(self):
+        """Policy 2 has the same mean, and a variance by which it may be better."""
+        race = Race(0.2, 0.0, Share(0.1), is_open=False)
+        race.join(3)
+        race.add(np.arange(3), np.stack([np.full(32, 0.5), np.full(32, 0.5), np.arange(32) % 2], axis=1))
+        known = race.closeness(0, np.array([1, 2])) >= race._needed(0, np.array([1, 2]))
+        assert known.tolist() == [True, False]
+        assert race.chosen() is None
 
     def test_those_who_join_share_what_was_kept_for_them(self):
         race = Race(0.1, 0.0, Share(0.1), is_open=True)

@@ -129,9 +129,8 @@ class Race:
         self.part: Floats = np.zeros(0)  # [N] of its cohort
         self.alive: Mask = np.zeros(0, dtype=bool)  # [N]
         self.totals: Floats = np.zeros((0, 0))  # [t, N] NaN where it did not play
-        self._wealth: dict[
-            int, Floats
-        ] = {}  # per opponent j: [N, L] logarithm of the wealth of its bets against each i
+        self._opponents: Ints = np.zeros(0, dtype=np.int64)  # [O] numbers of those that bet against all others
+        self._wealth: Floats = np.zeros((0, 0, len(BETS)))  # [O, N, L] logarithm of the wealth of j's bets against i
 
     @property
     def n(self) -> int:
@@ -152,23 +151,26 @@ class Race:
         self.part = np.concatenate([self.part, np.full(size, cohort.part)])
         self.alive = np.concatenate([self.alive, np.ones(size, dtype=bool)])
         self.totals = np.concatenate([self.totals, np.full((t, size), np.nan)], axis=1)
-        self._wealth = {j: np.concatenate([w, np.zeros((size, len(BETS)))]) for j, w in self._wealth.items()}
+        new = np.zeros((len(self._opponents), size, len(BETS)))
+        self._wealth = np.concatenate([self._wealth, new], axis=1)
         if t or size <= MOST_OPPONENTS:
             self._open_accounts(cohort.opponents)
 
     def _open_accounts(self, opponents: Sequence[int]) -> None:
-        for j in opponents:
-            self._wealth[j] = np.zeros((self.n, len(BETS)))
+        self._opponents = np.concatenate([self._opponents, np.array(opponents, dtype=np.int64)])
+        new = np.zeros((len(opponents), self.n, len(BETS)))
+        self._wealth = np.concatenate([self._wealth, new])
 
     def add(self, living: Ints, totals: Floats) -> None:
         """Takes the totals `[n, m]` of further rounds of those that are left, settles all bets, and drops."""
         rows = np.full((len(totals), self.n), np.nan)
         rows[:, living] = totals
         self.totals = np.concatenate([self.totals, rows])
-        for j, wealth in self._wealth.items():
-            if self.alive[j]:
-                d = rows[:, [j]] - rows[:, living] - self._slack  # [n, m]
-                wealth[living] += np.log1p(d[:, :, None] * BETS).sum(axis=0)
+        betting = np.flatnonzero(self.alive[self._opponents])
+        if len(betting):
+            for row in rows:
+                d = row[self._opponents[betting], None] - row[living] - self._slack  # [O, m]
+                self._wealth[np.ix_(betting, living)] += np.log1p(d[:, :, None] * BETS)
         dropped = living[self.account(living) >= np.log(death(Supposed(self.drop_share)) / self.part[living])]
         self.alive[dropped] = False
         if not self.alive.any():
@@ -176,7 +178,7 @@ class Race:
                 f"after {len(self.totals):,} rounds each of {self.n:,} policies is certainly worse than another one. These "
                 "statements contradict each other: rounds are not independent draws of one law."
             )
-        if not self._wealth:  # a first cohort with more policies than opponents: its best ones, before they bet
+        if not len(self._opponents):  # a first cohort with more policies than opponents: its best ones, before they bet
             first = self.cohorts[0]
             best = np.argsort(-np.nan_to_num(self.means()), kind="stable")[:MOST_OPPONENTS]
             first.opponents = [int(j) for j in np.sort(best)]
@@ -184,16 +186,14 @@ class Race:
 
     def account(self, who: Ints) -> Floats:
         """Returns `[m]` the logarithm of the average over opponents of the wealth against each policy [V6]."""
-        columns = [np.full((len(who), 1), -np.inf)]
+        if not len(self._opponents):
+            return np.full(len(who), -np.inf)
+        money = []
         for cohort in self.cohorts:
-            others = len(cohort.opponents) - np.isin(who, cohort.opponents)
-            money = np.log(cohort.part / np.maximum(others, 1))  # nobody bets against itself
-            columns += [
-                np.where(who == j, -np.inf, money + mixed(self._wealth[j][who]))[:, None]
-                for j in cohort.opponents
-                if j in self._wealth
-            ]
-        return np.logaddexp.reduce(np.concatenate(columns, axis=1), axis=1)
+            others = len(cohort.opponents) - np.isin(who, cohort.opponents)  # nobody bets against itself
+            part = np.log(cohort.part / np.maximum(others, 1))
+            money += [np.where(who == j, -np.inf, part) for j in cohort.opponents]
+        return np.logaddexp.reduce(np.stack(money) + mixed(self._wealth[:, who]), axis=0)
 
     def means(self) -> Floats:
         """Returns `[N]` the mean total of each policy; NaN for one that has not played."""
