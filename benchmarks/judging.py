@@ -2,8 +2,9 @@
 
 Run with `python benchmarks/judging.py [--repeats 400] [--null 2000] [--races 2000] [--logs 2000]`; about fifteen minutes of
 CPU time. Totals are successes: 1 with a probability that belongs to the policy. "Shared" means that in four of five rounds
-one random number decides for all policies. Comparisons and races are calls of `richobs.compare` and the race of
-`richobs.select`; null runs are followed to their end by the wealth that names a winner, after every single round.
+one random number decides for all policies. Comparisons and races are those of `richobs.compare` and
+`richobs.select`, with draws of NumPy; null runs are followed to their end by the wealth that names a winner, after every
+single round.
 """
 
 import argparse
@@ -15,15 +16,14 @@ import numpy as np
 
 import richobs
 from measure import publish
-from richobs.core.environment import Episodes
-from richobs.core.policies import Policy
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
+from richobs.judging.compare import Comparison, asked_of
 from richobs.judging.record import Question
 from richobs.judging.select import Selection, run
-from richobs.judging.value import ROUNDING
+from richobs.judging.value import ROUNDING, default_limit, judge
 from richobs.stats.bets import death, mixed
-from richobs.stats.sequences import LARGER, ConfidenceSequence, WeightedSequence, shifts_for
+from richobs.stats.sequences import DIFFERENCE_SHIFT, LARGER, ConfidenceSequence, WeightedSequence, shifts_for
 from richobs.stats.shares import Share, Supposed
 from richobs_lab.intervals import binomial_interval
 
@@ -41,46 +41,48 @@ BARS = (  # success rates, whether shared, and the bar for the median of pairs
 RACES = ((20, 0.5, False, 6_000), (20, 0.5, True, 3_500), (50, 0.8, True, 5_200))  # policies, spread, shared, bar
 
 
-class Successes:
-    """Action k earns 1 with probability rates[k]; where noise is shared, mostly by the first of the random numbers."""
+def successes(rates: Floats, shared: bool, n: int, rng: np.random.Generator) -> Floats:
+    """Returns `[n, policies]` totals of n rounds."""
+    one, own = rng.random((n, 1)), rng.random((n, len(rates)))
+    together = rng.random((n, 1)) < (0.8 if shared else 0.0)
+    return (np.where(together, one, own) < rates).astype(float)
 
-    horizon, reward_range = 1, (0.0, 1.0)
 
-    def __init__(self, rates: Floats, shared: bool):
-        self.rates, self.n_actions, self._shared = rates, len(rates), shared
+def asked(kind: str, names: int, seed: int, epsilon: float | None, most: int, batch: int) -> Question:
+    slack = 1e-9 + ROUNDING
+    return Question(kind, tuple(map(str, range(names))), (0.0, 1.0), DELTA, seed, batch, most, slack, epsilon=epsilon)
 
-    def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
-        x = np.zeros((n, 1))
-        noise = rng.random((n, 2 + self.n_actions))
-        actions = policy.actions(0, x, rng)
-        own = noise[np.arange(n), 2 + actions]
-        u = np.where(self._shared & (noise[:, 0] < 0.8), noise[:, 1], own)
-        return Episodes([x], [actions], [(u < self.rates[actions]).astype(float)])
+
+def compared(a: float, b: float, shared: bool, seed: int, epsilon: float | None = None) -> Comparison:
+    """Returns the report that `richobs.compare` makes of the same draws."""
+    rng, rates = keyed_generator(seed, "compare", int(1e3 * a), int(1e3 * b), int(shared)), np.array([a, b])
+    question = asked("compare", 2, seed, epsilon, 2 * default_limit(epsilon, 4e-9, 2.0, DELTA), 1)
+    return judge(
+        asked_of(question),
+        question,
+        lambda look, n, before: list(successes(rates, shared, n, rng).T),
+        lambda report: None,
+    )
 
 
 def comparisons(repeats: int) -> Iterator[tuple[object, ...]]:
     for a, b, shared, bar in BARS:
-        env = Successes(np.array([a, b]), shared)
-        found = [
-            richobs.compare(env, richobs.OpenLoop((0,)), richobs.OpenLoop((1,)), seed=seed, batch=1, progress=False)
-            for seed in range(repeats)
-        ]
+        found = [compared(a, b, shared, seed) for seed in range(repeats)]
         false = sum(report.verdict is not richobs.Verdict.A_BETTER for report in found)
         median = statistics.median(report.pairs for report in found)
         yield f"{a} against {b}", "shared" if shared else "no", repeats, median, bar, false, bool(median <= bar)
 
 
 def null_runs(runs: int, length: int = 4_000) -> Iterator[tuple[object, ...]]:
-    shifts, needed = shifts_for(PAIRS, DELTA / 2), math.log(death(Supposed(DELTA / 2)))
+    shifts, needed = shifts_for(PAIRS, DELTA / 2, DIFFERENCE_SHIFT), math.log(death(Supposed(DELTA / 2)))
     bets = 1 / (1 + 2 * shifts)
     for rate in (0.5, 0.9):
         for shared in (False, True):
             false = 0
             for seed in range(runs):
                 rng = keyed_generator(seed, "null", int(100 * rate), int(shared))
-                noise = rng.random((3, length))
-                same = rng.random(length) < (0.8 if shared else 0.0)
-                d = (noise[0] < rate).astype(float) - (np.where(same, noise[0], noise[1]) < rate)
+                both = successes(np.full(2, rate), shared, length, rng)
+                d = both[:, 0] - both[:, 1]
                 values, which = np.unique(d, return_inverse=True)
                 false += any(
                     (mixed(np.log1p(sign * values[:, None] * bets)[which].cumsum(axis=0)) >= needed).any()
@@ -93,11 +95,7 @@ def null_runs(runs: int, length: int = 4_000) -> Iterator[tuple[object, ...]]:
 
 def equivalences(repeats: int) -> Iterator[tuple[object, ...]]:
     for rate, shared in ((0.5, False), (0.9, False), (0.9, True)):
-        env = Successes(np.array([rate, rate]), shared)
-        found = [
-            richobs.compare(env, richobs.OpenLoop((0,)), richobs.OpenLoop((1,)), epsilon=0.1, seed=seed, progress=False)
-            for seed in range(repeats)
-        ]
+        found = [compared(rate, rate, shared, seed, epsilon=0.1) for seed in range(repeats)]
         equal = sum(report.verdict is richobs.Verdict.NO_DIFFERENCE for report in found)
         median = statistics.median(report.pairs for report in found)
         yield f"both {rate}", "shared" if shared else "no", repeats, median, equal
@@ -105,24 +103,11 @@ def equivalences(repeats: int) -> Iterator[tuple[object, ...]]:
 
 def race(rates: Floats, shared: bool, seed: int) -> Selection:
     n = len(rates)
-    question = Question(
-        kind="select",
-        names=tuple(map(str, range(n))),
-        reward_range=(0.0, 1.0),
-        delta=DELTA,
-        seed=seed,
-        batch=8,
-        max_episodes=10_000_000,
-        slack=1e-9 + ROUNDING,
-        epsilon=EPSILON,
-    )
+    question = asked("select", n, seed, EPSILON, 10_000_000, 8)
     rng = keyed_generator(seed, "race", n, int(shared))
 
     def draw(look: int, living: Ints, rounds: int, before: int) -> list[Floats]:
-        one, own = rng.random((rounds, 1)), rng.random((rounds, len(living)))
-        together = rng.random((rounds, 1)) < 0.8
-        u = np.where(together, one, own) if shared else own
-        return list((u < rates[living]).astype(float).T)
+        return list(successes(rates[living], shared, rounds, rng).T)
 
     return run(question, draw, lambda report: None, None)
 

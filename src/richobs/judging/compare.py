@@ -36,6 +36,7 @@ from richobs.judging.value import (
     totals_range,
 )
 from richobs.show.judged import Picture, interval_picture
+from richobs.stats.sequences import DIFFERENCE_SHIFT
 
 PAIRS = 8  # rounds until the first look
 
@@ -51,6 +52,7 @@ class Comparison(PolicyReport):
     subject: ClassVar[str] = "difference"
     bounds: ClassVar[tuple[str, str]] = ("V(a) - V(b) is at least", "V(a) - V(b) is at most")
     each: ClassVar[int] = 2
+    first_shift: ClassVar[float] = DIFFERENCE_SHIFT
 
     @property
     def span(self) -> tuple[float, float]:

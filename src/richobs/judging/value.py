@@ -48,7 +48,7 @@ from richobs.judging.record import Calls, Question, opened_record
 from richobs.runs.store import CERTIFICATE, REPORT
 from richobs.show.judged import Picture, interval_picture, page
 from richobs.show.terminal import is_interactive
-from richobs.stats.sequences import ConfidenceSequence, WeightedSequence, enough_for
+from richobs.stats.sequences import SMALLEST_SHIFT, ConfidenceSequence, WeightedSequence, enough_for
 from richobs.stats.shares import Share
 
 MAX_EPISODES = 100_000  # where only a threshold is given
@@ -101,6 +101,7 @@ class PolicyReport:
     subject: ClassVar[str] = "value"  # what the interval is for, in a word
     bounds: ClassVar[tuple[str, str]] = (LOWER, ABOVE)  # what its two ends are, as claims
     each: ClassVar[int] = 1  # episodes of one observation
+    first_shift: ClassVar[float] = SMALLEST_SHIFT  # of the bets [V1]
 
     @property
     def span(self) -> tuple[float, float]:
@@ -458,8 +459,11 @@ def judge(
     limit = max(1, question.max_episodes // each)
     whole = Share(question.delta)
     below, above = whole.split(0.5, 0.5)
-    kind = ConfidenceSequence if log is None else WeightedSequence
-    sequence = kind(limit, below, above)
+    sequence: ConfidenceSequence | WeightedSequence
+    if log is None:
+        sequence = ConfidenceSequence(limit, below, above, smallest=asked.first_shift)
+    else:
+        sequence = WeightedSequence(limit, below, above)
     one_law = OneLaw(Share(FALSE_ALARM), keyed_generator(question.seed, "policy value", "checks"))
     report, look = asked, 0
     ledger = Ledger(question.max_episodes) if ledger is None else ledger
