@@ -1,10 +1,10 @@
 """Which policy is better: how many episodes comparisons and races take, and how often they are false.
 
-Run with `python benchmarks/judging.py [--repeats 400] [--null 2000] [--races 2000] [--logs 2000]`; about fifteen minutes of
+Run with `python benchmarks/judging.py [--repeats 400] [--null 2000] [--races 2000] [--logs 2000]`; about ten minutes of
 CPU time. Totals are successes: 1 with a probability that belongs to the policy. "Shared" means that in four of five rounds
-one random number decides for all policies. Comparisons and races are those of `richobs.compare` and
-`richobs.select`, with draws of NumPy; null runs are followed to their end by the wealth that names a winner, after every
-single round.
+one random number decides for all policies. Comparisons are followed by the wealth that names a winner
+(`tests/test_judging.py` compares it with `richobs.compare`), null runs after every single round; races are those of
+`richobs.select`, with draws of NumPy.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 import richobs
 from measure import publish
 from richobs.core.randomness import keyed_generator
-from richobs.core.types import Floats, Ints
+from richobs.core.types import Floats, Ints, Mask
 from richobs.judging.compare import Comparison, asked_of
 from richobs.judging.record import Question
 from richobs.judging.select import Selection, run
@@ -65,17 +65,36 @@ def compared(a: float, b: float, shared: bool, seed: int, epsilon: float | None 
     )
 
 
-def comparisons(repeats: int) -> Iterator[tuple[object, ...]]:
+def wins(d: Floats, limit: int) -> Mask:
+    """Returns `[n]` after which rounds the differences 1, 0 and -1 make certain that the first policy is better."""
+    bets = 1 / (1 + 2 * shifts_for(limit, DELTA / 2, DIFFERENCE_SHIFT))
+    up, down = (d == 1).cumsum()[:, None], (d == -1).cumsum()[:, None]
+    return mixed(up * np.log1p(bets) + down * np.log1p(-bets)) >= math.log(death(Supposed(DELTA / 2)))
+
+
+def looks(length: int) -> Ints:
+    """Returns after which rounds `compare` looks, with `batch=1`."""
+    at = [1]
+    while at[-1] < length:
+        at.append(at[-1] + max(1, at[-1] // 16))
+    return np.array(at[:-1])
+
+
+def comparisons(repeats: int, length: int = 10_000) -> Iterator[tuple[object, ...]]:
+    at = looks(length)
     for a, b, shared, bar in BARS:
-        found = [compared(a, b, shared, seed) for seed in range(repeats)]
-        false = sum(report.verdict is not richobs.Verdict.A_BETTER for report in found)
-        median = statistics.median(report.pairs for report in found)
-        yield f"{a} against {b}", "shared" if shared else "no", repeats, median, bar, false, bool(median <= bar)
+        pairs = []
+        for seed in range(repeats):
+            both = successes(
+                np.array([a, b]), shared, length, keyed_generator(seed, "compare", int(1e3 * a), int(shared))
+            )
+            won = wins(both[:, 0] - both[:, 1], PAIRS)[at - 1]
+            pairs.append(int(at[won.argmax()]) if won.any() else length)
+        median, late = statistics.median(pairs), sum(n == length for n in pairs)
+        yield f"{a} against {b}", "shared" if shared else "no", repeats, median, bar, late, bool(median <= bar)
 
 
 def null_runs(runs: int, length: int = 4_000) -> Iterator[tuple[object, ...]]:
-    shifts, needed = shifts_for(PAIRS, DELTA / 2, DIFFERENCE_SHIFT), math.log(death(Supposed(DELTA / 2)))
-    bets = 1 / (1 + 2 * shifts)
     for rate in (0.5, 0.9):
         for shared in (False, True):
             false = 0
@@ -83,11 +102,7 @@ def null_runs(runs: int, length: int = 4_000) -> Iterator[tuple[object, ...]]:
                 rng = keyed_generator(seed, "null", int(100 * rate), int(shared))
                 both = successes(np.full(2, rate), shared, length, rng)
                 d = both[:, 0] - both[:, 1]
-                values, which = np.unique(d, return_inverse=True)
-                false += any(
-                    (mixed(np.log1p(sign * values[:, None] * bets)[which].cumsum(axis=0)) >= needed).any()
-                    for sign in (1, -1)
-                )
+                false += bool(wins(d, PAIRS).any() or wins(-d, PAIRS).any())
             low, high = binomial_interval(false, runs, 0.99)
             where = "shared" if shared else "no"
             yield f"both {rate}", where, runs, length, false, f"[{low:.4f}, {high:.4f}]", bool(low <= DELTA)
@@ -221,7 +236,7 @@ def main() -> None:
             "Pairs of episodes until it is certain which policy is better, delta = 0.05, medians",
             ("success rates", "noise", "runs", "median pairs", "bar", "not named", "met"),
             lambda: comparisons(given.repeats),
-            "Looks come after every pair at first, then after a sixteenth of all pairs.",
+            "By the wealth that names a winner, at the looks of `compare`: after every pair, then after a sixteenth of all.",
         ),
         "judging_null": (
             "Equal policies: how often a winner is named, delta = 0.05, looked at after every pair",
@@ -232,7 +247,7 @@ def main() -> None:
         "judging_equal": (
             "Equal policies with epsilon = 0.1: pairs until they are known to differ by at most that",
             ("policies", "noise", "runs", "median pairs", "found equal"),
-            lambda: equivalences(given.repeats // 4),
+            lambda: equivalences(given.repeats // 10),
             "delta = 0.05.",
         ),
         "judging_select": (

@@ -4,6 +4,7 @@ Needs the extra `sb3` (`pip install 'richobs[sb3]'`), which is imported only whe
 """
 
 import copy
+import io
 import os
 import re
 from typing import Any, Self
@@ -207,7 +208,7 @@ class SelectCallback(_Callback):
         return True
 
     def _keep(self) -> None:
-        self.checkpoints[f"{self.num_timesteps} steps"] = copy.deepcopy(self.model.policy)
+        self.checkpoints[f"{self.num_timesteps} steps"] = _copied(self.model.policy)
 
     def _on_training_end(self) -> None:
         """Lets the checkpoints race, the last policy among them."""
@@ -215,6 +216,16 @@ class SelectCallback(_Callback):
         self.report = select(self._env, self.checkpoints, epsilon=self._epsilon, progress=False, **self._options)
         if self._verbose:
             print(self.report)
+
+
+def _copied(policy: Any) -> Any:
+    """Returns a copy of a policy; one of Stable-Baselines3 keeps tensors that only its own `save` leaves out."""
+    if not (callable(getattr(policy, "save", None)) and hasattr(type(policy), "load")):
+        return copy.deepcopy(policy)
+    written = io.BytesIO()
+    policy.save(written)
+    written.seek(0)
+    return type(policy).load(written, device=policy.device)
 
 
 def checkpoints(folder: str | os.PathLike[str], algorithm: Any, **options: Any) -> dict[str, Any]:

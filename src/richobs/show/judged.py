@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from richobs.show.chart import episodes_axis, ticks
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM, LANE = 720, 260, 70, 12, 34, 18
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM, LANE = 720, 260, 110, 12, 34, 18
 STYLE = "max-width:720px;font:14px/1.5 system-ui,sans-serif;color:#1b1b1b;background:#fff;padding:8px;border-radius:6px"
 INK, AREA, LINE, GOOD, GREY = "#444", "#9ec5e8", "#1a4f80", "#2a8a4a", "#b4b4b4"
 MOST_LANES = 200
@@ -89,7 +89,7 @@ def lanes_picture(lanes: Sequence[Lane]) -> Picture:
             f'<rect x="{LEFT}" y="{y}" width="{length:.1f}" height="{LANE - 5}" fill="{colours[lane.state]}">'
             f"<title>{html.escape(lane.name)}: {lane.state} after {lane.rounds:,} rounds</title></rect>"
         )
-        body.append(_text(LEFT - 6, y + 11, lane.name[:9], "end"))
+        body.append(_text(LEFT - 6, y + 11, lane.name[:16], "end"))
         body.append(_text(LEFT + length + 6, y + 11, f"{lane.mean:.4g}, {lane.state}", "start"))
     height = TOP + LANE * len(shown)
     chosen = next((lane.name for lane in lanes if lane.state == "chosen"), "nobody yet")
