@@ -18,7 +18,7 @@ import pytest
 import richobs
 from richobs.cli import main
 from richobs.core.environment import Episodes
-from richobs.core.errors import BrokenPromise, InvalidFile, InvalidInput, RewardOutOfRange, StoreError
+from richobs.core.errors import BrokenPromise, InvalidFile, InvalidInput, Overspent, RewardOutOfRange, StoreError
 from richobs.judging.compare import Comparison, compare, compare_returns, rounds
 from richobs.judging.logs import as_log, read_returns
 from richobs.judging.players import player
@@ -665,6 +665,16 @@ class TestLogs:
                 sequence.add(np.stack(below), above[None])
             false += not sequence.lower <= 0.8 <= sequence.upper
         assert 3 <= false <= 150
+
+    def test_each_side_has_its_own_share(self):
+        y, shares = np.random.default_rng(0).random((1, 80)), Share(0.1).split(0.02, 0.5)
+        sequence, mirrored = WeightedSequence(80, *shares), WeightedSequence(80, Share(0.05), Share(0.002))
+        sequence.add(y, 1 - y)
+        mirrored.add(1 - y, y)
+        assert (mirrored.lower, mirrored.upper) == pytest.approx((1 - sequence.upper, 1 - sequence.lower))
+        for share in shares:
+            with pytest.raises(Overspent):
+                share.spend()
 
     def test_two_policies_are_compared_by_one_log(self):
         log = logged(3_000, np.random.default_rng(3))

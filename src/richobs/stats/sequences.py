@@ -139,7 +139,7 @@ class WeightedSequence:
     def __init__(self, limit: int, lower: Share, upper: Share):
         """Opens the accounts; both shares are spent."""
         self._shifts = shifts_for(limit * LARGER, min(lower.amount, upper.amount))
-        self._thresholds = (death(lower), death(upper))
+        self._thresholds = [death(share) for share in (lower, upper)]
         self._logs: list[Floats | float] = [0.0, 0.0]  # per side [k * S] sums of log(y + s)
         self.n, self.lower, self.upper = 0, 0.0, 1.0
 
