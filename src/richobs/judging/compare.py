@@ -74,18 +74,16 @@ class Comparison(PolicyReport):
     def claim(self) -> str:
         """What is guaranteed, in two sentences; bounds are rounded outwards."""
         a, b = self.names
-        first = {
-            Verdict.A_BETTER: f"{a} earns more than {b}",
-            Verdict.B_BETTER: f"{b} earns more than {a}",
-            Verdict.NO_DIFFERENCE: f"{a} and {b} differ by at most {exact_words(self.epsilon or 0.0)}",
-        }.get(self.verdict, f"it is not decided whether {a} or {b} earns more")
-        if self.verdict in (Verdict.OPEN, Verdict.EPISODES_SPENT):
-            opening = f"{first[0].upper()}{first[1:]}"
-            second = f"{self.chance_words} V({a}) - V({b})"
-        else:
-            opening, second = f"{self.chance_words} {first} per episode in expectation", f"V({a}) - V({b})"
+        decided = {
+            Verdict.A_BETTER: f"so {a} earns more than {b}",
+            Verdict.B_BETTER: f"so {b} earns more than {a}",
+            Verdict.NO_DIFFERENCE: f"so {a} and {b} differ by at most {exact_words(self.epsilon or 0.0)}",
+        }.get(self.verdict, f"which does not decide whether {a} or {b} earns more")
         acting = ", both acting deterministically," if self.deterministic else ""
-        return f"{opening}. {second}{acting} lies {self.interval_words}, {self.provided_words}."
+        return (
+            f"{self.chance_words} V({a}) - V({b}){acting} lies {self.interval_words} per episode in expectation, {decided}. "
+            f"This holds {self.provided_words}."
+        )
 
     @property
     def independence_words(self) -> str:

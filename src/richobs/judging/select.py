@@ -70,12 +70,12 @@ class Selection(PolicyReport):
         if self.verdict is not Verdict.BEST:
             left = sum(lane.state != "dropped" for lane in self.lanes)
             return (
-                f"It is not decided which of {n} policies is within {epsilon} of the best; {left} of them are left. "
-                f"{self.chance_words} the best is among these, {self.provided_words}."
+                f"{self.chance_words} the best of {n} policies is among the {left} that are left; it is not decided which "
+                f"of them is within {epsilon} of it. This holds {self.provided_words}."
             )
         return (
-            f"{self.chance_words} {self.acting(self.name)} is within {epsilon} of the best of {n} policies. It earns "
-            f"{self.interval_words} per episode in expectation, {self.provided_words}."
+            f"{self.chance_words} {self.acting(self.name)} is within {epsilon} of the best of {n} policies, and earns "
+            f"{self.interval_words} per episode in expectation. This holds {self.provided_words}."
         )
 
     @property
