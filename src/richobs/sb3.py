@@ -11,8 +11,9 @@ from typing import Any, Self
 
 from richobs.core.arguments import file_path, whole_number
 from richobs.core.errors import InvalidInput
-from richobs.core.outcome import LOWER, exact_words, probability_words
+from richobs.core.outcome import LOWER
 from richobs.core.randomness import keyed_generator
+from richobs.core.words import exact_words, probability_words
 from richobs.judging.players import parameter_digest
 from richobs.judging.select import Selection, select
 from richobs.judging.value import PolicyReport, certify_policy, check_question, totals_range

@@ -15,10 +15,10 @@ import numpy as np
 from richobs.core.arguments import whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.ledger import Ledger
-from richobs.core.outcome import exact_words
 from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
+from richobs.core.words import exact_words
 from richobs.judging.logs import as_log
 from richobs.judging.players import Player, Predictor, environment_words, player, policy_words
 from richobs.judging.record import Calls, Question, opened_record

@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from richobs.core.errors import BrokenPromise, InvalidInput
-from richobs.core.outcome import exact_words
 from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask
+from richobs.core.words import exact_words
 from richobs.engines.independence import OneLaw, stop_for
 from richobs.judging.compare import PAIRS, question_of, rounds
 from richobs.judging.players import GROWTH, player

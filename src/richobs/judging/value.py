@@ -27,12 +27,13 @@ from richobs.core.errors import BrokenPromise, InvalidInput, RewardOutOfRange, R
 from richobs.core.executors import Workers
 from richobs.core.files import write_atomically
 from richobs.core.ledger import Ledger
-from richobs.core.outcome import LOWER, Claim, exact_words, number_words, probability_words, sampling_assumptions
+from richobs.core.outcome import LOWER, Claim, sampling_assumptions
 from richobs.core.policies import Policy
 from richobs.core.problem import SMALLEST, Problem
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
 from richobs.core.version import __version__
+from richobs.core.words import exact_words, number_words, probability_words
 from richobs.engines.independence import OneLaw, stop_for
 from richobs.judging.logs import Log, as_log, effective_size
 from richobs.judging.players import (
