@@ -125,7 +125,6 @@ class Race:
         self._dropping, self._choosing, self._value = share.split(*PARTS)
         self.drop_share, self.choose_share = self._dropping.spend(), self._choosing.spend()
         self.cohorts: list[Cohort] = []
-        self.start: Ints = np.zeros(0, dtype=np.int64)  # [N] round of its first episode
         self.part: Floats = np.zeros(0)  # [N] of its cohort
         self.alive: Mask = np.zeros(0, dtype=bool)  # [N]
         self.totals: Floats = np.zeros((0, 0))  # [t, N] NaN where it did not play
@@ -147,7 +146,6 @@ class Race:
         cohort = Cohort(self.n, size, len(self.cohorts), self._is_open)
         self.cohorts.append(cohort)
         t = len(self.totals)
-        self.start = np.concatenate([self.start, np.full(size, t)])
         self.part = np.concatenate([self.part, np.full(size, cohort.part)])
         self.alive = np.concatenate([self.alive, np.ones(size, dtype=bool)])
         self.totals = np.concatenate([self.totals, np.full((t, size), np.nan)], axis=1)
