@@ -7,6 +7,7 @@ from richobs.certifying import PolicyReport, Verdict, certify_policy
 from richobs.classes import (
     Callables,
     Constants,
+    Family,
     Layered,
     LearnedPolicy,
     LevelClass,
@@ -50,6 +51,7 @@ __all__ = [
     "Declared",
     "Environment",
     "Episodes",
+    "Family",
     "FunctionClass",
     "Greedy",
     "InvalidInput",

@@ -98,6 +98,15 @@ def two_models():
     return model_problem(Simulators([Model.of_lists([law], 1, [1.0]) for law in lists]), 1)
 
 
+def unknown_coin():
+    """A family: one action pays 1 with an unknown probability, the other with 1/2."""
+    family = richobs.Family(
+        lambda t: [[[(p, 0, 1.0, True), (1 - p, 0, 0.0, True)] for p in (t["p"], 0.5)]], {"p": (0, 1)}, horizon=1
+    )
+    truth = model_problem(Simulators([family.at({"p": 0.9})]), 0)
+    return richobs.Problem(truth.env, family, truth=truth.truth)
+
+
 def asked(name, **more):
     return Settings(**{"learner": name, "epsilon": EPSILON, "tuning": QUICK.get(name, ()), **more})
 
@@ -105,7 +114,7 @@ def asked(name, **more):
 @functools.cache
 def served(name):
     """The first small problem that a learner can serve."""
-    for problem in [*map(richobs.make, SERVED), two_models()]:
+    for problem in [*map(richobs.make, SERVED), two_models(), unknown_coin()]:
         try:
             prepare(problem, asked(name))
         except InvalidInput:
