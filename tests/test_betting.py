@@ -766,7 +766,9 @@ class TestRuns:
     def test_averages_end_a_search_whose_other_bets_have_no_power(self, monkeypatch: pytest.MonkeyPatch) -> None:
         problem = coin_problem([0.5, 0.2], [[0.5, 0.2], [0.5, 0.9]])
         monkeypatch.setattr(
-            bets, "stakes", lambda forecast, variance, f: np.zeros(np.broadcast_shapes(forecast.shape, f.shape))
+            bets,
+            "stakes",
+            lambda forecast, variance, f, tolerance=0.0: np.zeros(np.broadcast_shapes(forecast.shape, f.shape)),
         )
         search = searched(problem, limit=3000)
         found = run_search(search)

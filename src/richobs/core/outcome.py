@@ -34,6 +34,7 @@ class StopReason(enum.Enum):
     WORTH_IT = "the policy is certified to be worth the threshold"
     NOT_WORTH_IT = "no policy is worth the threshold"
     EVERY_MODEL = "the policy loses at most epsilon in every model that is left"
+    TOLERANCE = "the bounds hold, and with this tolerance more episodes need not bring them nearer"
     EPISODES_SPENT = "the episodes allowed were spent; the bounds hold, but are farther apart than asked"
     OWN_RULE = "the learner's own rule says that nothing is left to learn"
     BUDGET_SPENT = "the episodes allowed were spent"

@@ -115,6 +115,7 @@ class Accounts:
     average_bets: Floats  # [L] constant bets
     average_limit: float  # wealth at which a pair of the candidate dies
     average_wealth: Floats  # [H, L] logarithms
+    residual: Floats  # [H] mean errors that the tolerance allows
     trail: list[list[Followed]] = field(default_factory=list)  # per batch, per level
     returns: list[Floats] = field(default_factory=list)  # per batch [n], what was earned while the policy was followed
     n: int = 0  # episodes
@@ -139,7 +140,7 @@ class Accounts:
         constant = bets.average_bets(epsilon / (4 * horizon))
         limit = max(bets.death(part) for part in averages.split(*[1 / horizon] * horizon))
         wealth = np.zeros((horizon, len(constant)))
-        return cls(number, averages, interval, agreement, constant, limit, wealth, lower=ranges.least)
+        return cls(number, averages, interval, agreement, constant, limit, wealth, ranges.residual, lower=ranges.least)
 
     @property
     def mean(self) -> float:
@@ -191,7 +192,7 @@ class Candidate:
         own.returns.append(returns)
         own.n += len(returns)
         for h, level in enumerate(trail):
-            own.average_wealth[h] += bets.average_growth(level.errors, own.average_bets)
+            own.average_wealth[h] += bets.average_growth(level.errors, own.average_bets, float(own.residual[h]))
         needed = math.log(own.average_limit)
         return [h for h, log in enumerate(bets.mixed(own.average_wealth)) if log >= needed]
 

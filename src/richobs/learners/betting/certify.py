@@ -37,12 +37,13 @@ SHARES = {  # of delta
 FIRST_LOOK = 32  # first observations before the first look
 NEXT_LOOK = 1.5  # sizes of looks grow by this factor
 ASSUMPTIONS = ("rewards lie in the declared ranges", REACTIVE, REALIZABLE)  # transitions may be random
+PATIENCE = 8  # a run that the tolerance may keep from epsilon ends after so many times the episodes that came near it
 SMALLEST_BET = 1 / 16  # of epsilon, on returns
 LOOK_AGAIN = 1.03  # an interval is looked at again after so many times the episodes
 REFUTED = "bets never refute Q*"
 TAKEN_OVER = "the algorithm that took over is right: V* - V(policy) is at most"
 Means = Literal[
-    "agreement", "interval", "one survivor", "worth it", "not worth it", "fallback", "nothing"
+    "agreement", "interval", "one survivor", "worth it", "not worth it", "fallback", "tolerance", "nothing"
 ]  # what a claim rests on
 REASONS: dict[Means, StopReason] = {
     "agreement": StopReason.AGREEMENT,
@@ -51,6 +52,7 @@ REASONS: dict[Means, StopReason] = {
     "worth it": StopReason.WORTH_IT,
     "not worth it": StopReason.NOT_WORTH_IT,
     "fallback": StopReason.NEAR_OPTIMAL,
+    "tolerance": StopReason.TOLERANCE,
     "nothing": StopReason.EPISODES_SPENT,
 }
 
@@ -79,7 +81,7 @@ class Roots:
             share: probability with which the bound of Q* may fail at any look.
             ranges: of rewards and values.
         """
-        self._rounding = bets.ZETA * functions.horizon * ranges.scale
+        self._rounding, self._ranges = bets.ZETA * functions.horizon * ranges.scale, ranges
         self._functions = functions
         self._looks = Series(share)
         self._low, self._high = functions.value_bounds(0)
@@ -94,8 +96,9 @@ class Roots:
         return np.minimum(mean, self.upper[members])
 
     def largest(self, members: Ints) -> float:
-        """Returns U: the most that one of the members, Q* among them, may be worth at the root."""
-        return float(self.upper[members].max()) + self._rounding
+        """Returns U: the most that one of the members, Q* among them, may be worth at the root [U], [T2]."""
+        promised = float(self.upper[members].max()) + self._rounding
+        return max(promised, min(promised + self._ranges.above, self._ranges.most))
 
     def top(self, members: Ints) -> "Top":
         """Returns the member that U comes from, and its values at what was seen."""
@@ -125,9 +128,13 @@ class Roots:
         share.claim(UPPER, (), self.n, self.largest(members))
 
 
-def agreement_bets(epsilon: float, ranges: Ranges, horizon: int) -> bets.Agreement:
-    """Returns the bets of agreement: epsilon less what rounding may hide, and the largest loss at a stop."""
-    return bets.Agreement.of(epsilon - ranges.rounded, max(ranges.jump, epsilon), horizon)
+def agreement_bets(epsilon: float, ranges: Ranges, horizon: int) -> bets.Agreement | None:
+    """Returns the bets of agreement: epsilon less what rounding and tolerance may hide, and the largest loss at a stop.
+
+    None where nothing of epsilon is left: survivors may agree then, and it says too little [T4].
+    """
+    left = epsilon - ranges.rounded - ranges.lost
+    return bets.Agreement.of(left, max(ranges.jump, epsilon), horizon) if left > 0 else None
 
 
 @dataclass(frozen=True)
@@ -200,8 +207,9 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
     """Returns what certifies the candidate, or the only survivor; None where nothing does yet."""
     space, epsilon, own = search.survivors, search.epsilon, candidate.accounts
     aim = search.threshold
+    lost = search.ranges.lost
     if own is not None and own.n >= LOOK_AGAIN * own.looked_at:
-        worth_a_look = search.upper - own.mean <= epsilon or (aim is not None and own.mean >= aim)
+        worth_a_look = search.upper - own.mean <= epsilon + lost or (aim is not None and own.mean >= aim)
         if worth_a_look:
             own.look(SMALLEST_BET * epsilon, search.ranges)
     _check_bounds(search)
@@ -211,9 +219,9 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
         found = Closed(candidate.member, "worth it", gap, own)
     elif aim is not None and search.upper < aim:
         found = Closed(candidate.member, "not worth it", gap, own)
-    elif only is not None:  # it is Q* up to rounding, and its greedy policy earns V*
+    elif only is not None and (hidden := search.ranges.hidden + lost) <= epsilon:
+        # It is Q* up to rounding and tolerance, and its greedy policy earns V* but for what these hide.
         known = search.candidates.get(only)
-        hidden = search.ranges.hidden
         found = Closed(only, "one survivor", hidden, known.accounts if known is not None else None)
     elif own is not None:
         if gap <= epsilon:
@@ -222,6 +230,11 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
             record = _agreement(search, own)
             if record is not None:
                 found = Closed(candidate.member, "agreement", epsilon, own, record)
+            elif lost and gap <= epsilon + lost:
+                spent = search.engine.ledger.total
+                search.came_near = search.came_near or spent
+                if spent >= PATIENCE * search.came_near:
+                    found = best_interval(search, candidate)._replace(by="tolerance")
     if found is not None:
         size = space.log_bound
         search.tell(
@@ -237,14 +250,15 @@ def _check_bounds(search: "BettingSearch") -> None:
     if search.upper < search.lower:
         raise BrokenPromise(
             f"a policy's value is at least {search.lower:.6g}, but no surviving function promises more than "
-            f"{search.upper:.6g}: Q* is not in the class, or the value of an observation depends on what was seen before "
-            f"it. {search.chance}"
+            f"{search.upper:.6g}: {search.ranges.broken} {search.chance}"
         )
 
 
 def _agreement(search: "BettingSearch", own: Accounts) -> AgreementRecord | None:
     """Bets, for every survivor f at once, against E[D_f] >= epsilon; returns the numbers where all of them win [B3.2]."""
     account, bet, space = own.agreement, search.agreement, search.survivors
+    if bet is None:
+        return None
     needed = math.log(bets.death(Supposed(account.amount)))
     if bet.log_wealth(own.n, np.zeros(len(bet.bets))) < needed:
         return None  # even survivors that agree everywhere would not win yet
@@ -340,7 +354,7 @@ def best_interval(search: "BettingSearch", candidate: Candidate) -> Closed:
 def outcome(search: "BettingSearch", found: Closed) -> Outcome:
     """Returns the answer: the policy, the claim in words, and every share of delta that was spent."""
     own, episodes = found.accounts, search.engine.ledger.total
-    certified = found.by not in ("nothing", "worth it", "not worth it")
+    certified = found.by not in ("nothing", "worth it", "not worth it", "tolerance")
     claimed = search.epsilon if certified else found.gap
     if own is not None:
         own.look(SMALLEST_BET * search.epsilon, search.ranges)
@@ -357,7 +371,7 @@ def outcome(search: "BettingSearch", found: Closed) -> Outcome:
         claim=claim_words(
             search.delta,
             claimed,
-            _assumptions(log),
+            _assumptions(search.ranges, log),
             sampling=search.engine.ledger.assumes,
             lower=_lower(search, own),
             upper=search.upper,
@@ -396,13 +410,14 @@ def _lower(search: "BettingSearch", own: Accounts | None) -> float:
     return search.ranges.least if own is None else own.lower
 
 
-def _assumptions(log: Episodes | None) -> tuple[str, ...]:
-    """Returns what a claim rests on; recorded episodes add something."""
+def _assumptions(ranges: Ranges, log: Episodes | None) -> tuple[str, ...]:
+    """Returns what a claim rests on; a tolerance weakens it, and recorded episodes add something."""
+    some = (*ASSUMPTIONS[:-1], ranges.nearest)
     if log is None:
-        return ASSUMPTIONS
+        return some
     which = f"the {log.n:,} recorded episodes"
     words = f"{which} are whole, independent, of this environment and not selected by what came of them"
-    return (*ASSUMPTIONS, words)
+    return (*some, words)
 
 
 def _remarks(search: "BettingSearch", found: Closed) -> tuple[str, ...]:
@@ -416,6 +431,9 @@ def _remarks(search: "BettingSearch", found: Closed) -> tuple[str, ...]:
 
 def _missing(search: "BettingSearch", found: Closed) -> tuple[str, ...]:
     """Returns, in words, what is missing where nothing was certified."""
+    if found.by == "tolerance":
+        least = number_words(search.ranges.lost, up=True)
+        return (f"with this tolerance no epsilon below {least} can be relied on, however many episodes are played",)
     if found.by != "nothing":
         return ()
     promise = float(search.roots.promise(search.survivors.living(0)).max())

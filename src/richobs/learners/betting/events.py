@@ -56,6 +56,35 @@ class RecordedRead(Event):
 
 @event("betting")
 @dataclass(frozen=True, kw_only=True)
+class ToleranceIsLarge(Event):
+    """Before anything is played: the tolerance may keep every run from epsilon."""
+
+    kind: ClassVar[str] = "tolerance"
+    question: ClassVar[str] = "does the tolerance leave something of epsilon?"
+    statistic_name: ClassVar[str] = "least epsilon to rely on"
+    threshold_name: ClassVar[str] = "epsilon"
+    statistic_field: ClassVar[str] = "least"
+    threshold_field: ClassVar[str] = "epsilon"
+
+    least: float  # what functions that no bet refutes may promise more than they earn
+    epsilon: float
+
+    @property
+    def verdict(self) -> str:
+        """It does not surely do so."""
+        return "too large"
+
+    @property
+    def sentence(self) -> str:
+        """What can be hoped for."""
+        return (
+            f"with this tolerance functions may promise {self.least:.3g} too much and never be refuted: an epsilon above "
+            f"{self.least:.3g} can be relied on, and {self.epsilon:g} may stay out of reach"
+        )
+
+
+@event("betting")
+@dataclass(frozen=True, kw_only=True)
 class CandidateDrawn(Event):
     """A survivor was drawn as the candidate to play."""
 
@@ -259,6 +288,7 @@ class ClaimClosed(Event):
             "agreement": "all survivors agree with the policy closely enough",
             "interval": "its lower bound is within epsilon of the upper bound on V*",
             "one survivor": "its function is the only survivor",
+            "tolerance": "its bounds hold, and the tolerance may keep them from coming nearer",
             "worth it": "its lower bound reaches the threshold",
             "not worth it": "no policy reaches the threshold",
         }[self.by]

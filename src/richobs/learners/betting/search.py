@@ -36,7 +36,14 @@ from richobs.learners.betting.certify import (
     closed,
     outcome,
 )
-from richobs.learners.betting.events import PHASE, AverageRefuted, BatchPlayed, CandidateDrawn, RecordedRead
+from richobs.learners.betting.events import (
+    PHASE,
+    AverageRefuted,
+    BatchPlayed,
+    CandidateDrawn,
+    RecordedRead,
+    ToleranceIsLarge,
+)
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
 from richobs.learners.betting.values import Ranges, samples_of
@@ -97,7 +104,7 @@ class BettingSearch:
     agreements: Series = field(init=False)
     survivors: ListedSurvivors | ProductSurvivors = field(init=False)
     roots: Roots = field(init=False)
-    agreement: bets.Agreement = field(init=False)
+    agreement: bets.Agreement | None = field(init=False)  # None: the tolerance leaves nothing of epsilon
     watch: Watch = field(init=False)  # that episodes are independent and of one law
     candidates: dict[Member, Candidate] = field(default_factory=dict)  # that were played
     opened: list[Candidate] = field(default_factory=list)  # those with accounts
@@ -108,6 +115,7 @@ class BettingSearch:
     rounds: int = 0  # candidates drawn
     tenure: int = 0  # batches of the candidate since it was drawn
     current: Candidate | None = None  # the one that is played now
+    came_near: int = 0  # episodes after which a gap was first within epsilon and what the tolerance may hide
 
     def __post_init__(self) -> None:
         H = self.functions.horizon
@@ -202,6 +210,13 @@ def betting(
 def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
     """Draws and plays candidates until one is certified, the episodes are spent, or the fallback has learned a policy."""
     candidate: Candidate | None = None
+    if search.ranges.lost >= search.epsilon:
+        size, least = search.survivors.log_bound, search.ranges.lost
+        search.tell(
+            ToleranceIsLarge(
+                phase=PHASE, log_size_before=size, log_size_after=size, least=least, epsilon=search.epsilon
+            )
+        )
     _read_recorded(search)
     try:
         while True:
