@@ -67,8 +67,12 @@ def stakes(forecast: Floats, variance: Floats, f: Floats, tolerance: float = 0.0
 
 
 def log_factors(stake: Floats, y: Floats, f: Floats, tolerance: float = 0.0) -> Floats:
-    """Returns the logarithm of a bet's factor: (1 + stake (y - f)) / (1 + |stake| (ZETA + tolerance)) [B1], [T1]."""
-    return np.log1p(stake * (y - f)) - np.log1p(np.abs(stake) * (ZETA + tolerance))
+    """Returns the logarithm of a bet's factor: 1 + stake (y - f) over 1 + |stake| ZETA and 1 + |stake| tolerance [B1], [T1].
+
+    The product of the two is at least 1 + |stake| (ZETA + tolerance), which is the largest mean.
+    """
+    logs = np.log1p(stake * (y - f)) - np.log1p(np.abs(stake) * ZETA)
+    return logs - np.log1p(np.abs(stake) * tolerance) if tolerance else logs
 
 
 def growth(f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance: float = 0.0) -> Floats:
@@ -102,7 +106,7 @@ def _at(value: float, y: Floats, forecast: Floats, spread: Floats, tolerance: fl
     return log_factors(stakes(forecast, spread, f, tolerance), y, f, tolerance)
 
 
-def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance: float) -> Floats:
+def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance: float = 0.0) -> Floats:
     """Returns `[r, C]` the growth of a block of rows, sample by sample; logarithms are taken of eight factors at once."""
     shape = (len(f), len(y))
     total, staked = np.zeros(shape), np.zeros(shape)
