@@ -37,7 +37,6 @@ SHARES = {  # of delta
 FIRST_LOOK = 32  # first observations before the first look
 NEXT_LOOK = 1.5  # sizes of looks grow by this factor
 ASSUMPTIONS = ("rewards lie in the declared ranges", REACTIVE, REALIZABLE)  # transitions may be random
-PATIENCE = 8  # a run that the tolerance may keep from epsilon ends after so many times the episodes that came near it
 SMALLEST_BET = 1 / 16  # of epsilon, on returns
 LOOK_AGAIN = 1.03  # an interval is looked at again after so many times the episodes
 REFUTED = "bets never refute Q*"
@@ -230,11 +229,8 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
             record = _agreement(search, own)
             if record is not None:
                 found = Closed(candidate.member, "agreement", epsilon, own, record)
-            elif lost and gap <= epsilon + lost:
-                spent = search.engine.ledger.total
-                search.came_near = search.came_near or spent
-                if spent >= PATIENCE * search.came_near:
-                    found = best_interval(search, candidate)._replace(by="tolerance")
+            elif lost and gap <= epsilon + lost and search.patience.ends(gap, search.engine.ledger.total):
+                found = best_interval(search, candidate)._replace(by="tolerance")
     if found is not None:
         size = space.log_bound
         search.tell(

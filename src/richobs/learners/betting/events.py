@@ -56,35 +56,6 @@ class RecordedRead(Event):
 
 @event("betting")
 @dataclass(frozen=True, kw_only=True)
-class ToleranceIsLarge(Event):
-    """Before anything is played: the tolerance may keep every run from epsilon."""
-
-    kind: ClassVar[str] = "tolerance"
-    question: ClassVar[str] = "does the tolerance leave something of epsilon?"
-    statistic_name: ClassVar[str] = "least epsilon to rely on"
-    threshold_name: ClassVar[str] = "epsilon"
-    statistic_field: ClassVar[str] = "least"
-    threshold_field: ClassVar[str] = "epsilon"
-
-    least: float  # what functions that no bet refutes may promise more than they earn
-    epsilon: float
-
-    @property
-    def verdict(self) -> str:
-        """It does not surely do so."""
-        return "too large"
-
-    @property
-    def sentence(self) -> str:
-        """What can be hoped for."""
-        return (
-            f"with this tolerance functions may promise {self.least:.3g} too much and never be refuted: an epsilon above "
-            f"{self.least:.3g} can be relied on, and {self.epsilon:g} may stay out of reach"
-        )
-
-
-@event("betting")
-@dataclass(frozen=True, kw_only=True)
 class CandidateDrawn(Event):
     """A survivor was drawn as the candidate to play."""
 

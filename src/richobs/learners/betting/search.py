@@ -42,12 +42,12 @@ from richobs.learners.betting.events import (
     BatchPlayed,
     CandidateDrawn,
     RecordedRead,
-    ToleranceIsLarge,
 )
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
 from richobs.learners.betting.values import Ranges, samples_of
 from richobs.learners.handing_over import Fallback
+from richobs.learners.tolerance import Patience, ToleranceIsLarge
 from richobs.stats import bets
 from richobs.stats.shares import Series, Share
 
@@ -115,7 +115,7 @@ class BettingSearch:
     rounds: int = 0  # candidates drawn
     tenure: int = 0  # batches of the candidate since it was drawn
     current: Candidate | None = None  # the one that is played now
-    came_near: int = 0  # episodes after which a gap was first within epsilon and what the tolerance may hide
+    patience: Patience = field(default_factory=Patience)  # with gaps that the tolerance may keep from epsilon
 
     def __post_init__(self) -> None:
         H = self.functions.horizon

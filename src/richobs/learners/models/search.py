@@ -22,7 +22,7 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes, implied_step_range
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.core.events import Callback, Event, Progress, nobody
-from richobs.core.functions import FunctionClass, ModelFamily
+from richobs.core.functions import FunctionClass, ModelFamily, StepwiseFamily
 from richobs.core.outcome import Outcome, StopReason, number_words, probability_words
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
@@ -30,6 +30,7 @@ from richobs.core.types import Ints, Mask, Observations
 from richobs.engines.independence import Watch
 from richobs.learners.models.events import ModelsWeighed, RegretPlanned
 from richobs.learners.models.living import ZETA, Judged, Living, Regrets
+from richobs.learners.tolerance import Patience
 from richobs.stats.shares import Share
 
 PHASE = "models"
@@ -37,6 +38,7 @@ RECORDED = "played before the run"
 TURNS = ("drawn by its likelihood", "it disputes the best policy", "its policy is the best so far")
 ROUNDING = 1024 * 2.0**-52  # relative error of one level of planning: a few roundings for each outcome of an action
 REFUTED = "likelihood never refutes the true model"
+SPENT = {False: StopReason.EPISODES_SPENT, True: StopReason.TOLERANCE}  # by whether the tolerance ended the search
 LISTED = 10_000  # living models that a certificate lists at most
 
 
@@ -90,6 +92,7 @@ class ModelSearch:
     notify: Callback
     tuning: Tuning
     step_range: tuple[float, float] | None = None  # of one reward; None: what `reward_range` implies
+    alpha: float = 0.0  # how far the real laws may be from those of a model, in total variation
     share: Share = field(init=False)  # the whole of delta, which B4 spends: B5 needs none
     living: Living = field(init=False)
     regrets: Regrets = field(init=False)
@@ -98,11 +101,13 @@ class ModelSearch:
     recorded: int = 0  # episodes that were played before the run
     rounds: int = 0  # batches played
     best: Judged | None = None  # the policy that loses least
+    patience: Patience = field(default_factory=Patience)
+    gave_up: bool = False  # the tolerance keeps the loss where it is
 
     def __post_init__(self) -> None:
         self.share = Share(self.delta)
-        self.living = Living(self.family.n_models, self.share)
-        self.regrets = Regrets(self.functions, self.family, self.living, self.tuning.look)
+        self.living = Living(self.family.n_models, self.share, self.alpha)
+        self.regrets = Regrets(self.functions, self.family, self.living, self.tuning.look, self.alpha)
         self.error = planning_error(self.functions.horizon, self.reward_range, self.step_range)
         self.watch = Watch(self.seed, self.reward_range)
 
@@ -182,6 +187,7 @@ def models(
     notify: Callback = nobody,
     tuning: Tuning | None = None,
     recorded: Episodes | None = None,
+    alpha: float = 0.0,
 ) -> Outcome:
     """Learns a policy with V* - V(policy) <= epsilon with probability at least 1 - delta, if the truth is in the family.
 
@@ -199,9 +205,10 @@ def models(
         notify: told about every event.
         tuning: how eager the search is.
         recorded: episodes that were played before, by any policies.
+        alpha: how far every law of the real system may be from that of one model, in total variation [M1].
     """
     search = ModelSearch(
-        engine, functions, family, reward_range, epsilon, delta, seed, notify, tuning or Tuning(), step_range
+        engine, functions, family, reward_range, epsilon, delta, seed, notify, tuning or Tuning(), step_range, alpha
     )
     found = run(search, recorded)
     return outcome(search, found)
@@ -214,7 +221,7 @@ def run(search: ModelSearch, recorded: Episodes | None = None) -> Judged:
         _weigh(search, recorded, None, RECORDED)
     while True:
         best = _plan(search)
-        if best.lowest is not None and search.gap(best) <= search.epsilon:
+        if best.lowest is not None and (search.gap(best) <= search.epsilon or search.gave_up):
             return best
         try:
             _play(search, best)
@@ -225,7 +232,10 @@ def run(search: ModelSearch, recorded: Episodes | None = None) -> Judged:
 
 def _plan(search: ModelSearch) -> Judged:
     """Finds the policy that loses least [B5]."""
-    search.best = best = search.regrets.best(search.epsilon - 2 * search.error)
+    enough = search.epsilon - 2 * search.error
+    search.best = best = search.regrets.best(math.inf if search.alpha else enough)
+    if search.alpha:
+        search.gave_up = search.patience.ends(search.gap(best), search.engine.ledger.total)
     size = search.log_size
     search.tell(
         RegretPlanned(
@@ -271,10 +281,12 @@ def _weigh(search: ModelSearch, played: Episodes, member: int | None, why: str, 
     living, size = search.living, search.log_size
     before = len(living.models)
     likelihood = search.family.log_likelihood(played, living.models)
+    laws = search.family.step_laws(played, living.models) if isinstance(search.family, StepwiseFamily) else None
     try:
-        refuted = living.absorb(likelihood, played.n * (played.levels + 1))
+        refuted = living.absorb(likelihood, played.n * (played.levels + 1), [] if laws is None else list(laws))
     except BrokenPromise as broken:
-        where = _first_impossible(search, played)
+        explained = bool((likelihood > -np.inf).any())
+        where = _strangest(search) if explained else _first_impossible(search, played)
         raise BrokenPromise(
             f"{broken}: the real system is none of the {search.family.n_models:,} models. {where}{detail} If it were one of "
             f"them, this would happen with probability at most {search.delta:g}."
@@ -295,6 +307,23 @@ def _weigh(search: ModelSearch, played: Episodes, member: int | None, why: str, 
             outweighed=refuted.outweighed,
         )
     )
+
+
+def _strangest(search: ModelSearch) -> str:
+    """Returns, in words, where what was seen differs most from what the models that fitted best predicted."""
+    found = search.living.alarm.strangest()
+    if found is None:
+        return "What differs is in the last episodes."
+    (counts, fitted, (level, x, action)), name = found
+    n = sum(counts.values())
+    where = "The first observation"
+    if x >= 0:
+        where = f"What differs most is at level {level}, observation {x}, action {action}: it"
+    came = f"observation {name[0]}" if x < 0 else f"a reward of {name[1]:g}, and then "
+    if x >= 0:
+        came += "the end or nothing to be seen" if name[0] < 0 else f"observation {name[0]}"
+    predicted = fitted.get(name, 0.0)
+    return f"{where} gave {came} {counts[name]:,} times of {n:,}, and {predicted:.3g} was predicted as its probability."
 
 
 def _first_impossible(search: ModelSearch, played: Episodes) -> str:
@@ -343,7 +372,7 @@ class ModelsConstants:
     n_living: int
     living: list[int] | None  # the models that are left; None where they are too many to list
     worst: int  # the model in which the policy loses most
-    gap: float  # what it loses there, errors of planning included
+    gap: float  # what it loses there, errors of planning and the tolerance included
 
 
 def outcome(search: ModelSearch, found: Judged) -> Outcome:
@@ -360,9 +389,11 @@ def outcome(search: ModelSearch, found: Judged) -> Outcome:
         learner="models",
         epsilon=claimed,
         delta=search.delta,
-        reason=StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT,
-        value_hat=float(search.regrets.values(found.member)[living.leader]),
-        v_star_hat=search.regrets.optimal(likely),
+        reason=StopReason.EVERY_MODEL if certified else SPENT[search.gave_up],
+        value_hat=float(
+            search.family.policy_values(LearnedPolicy(search.functions, found.member), np.array([likely]))[0]
+        ),
+        v_star_hat=float(search.family.optimal_values()[likely]),
         upper=search.upper,
         lower=search.lower,
         log_size=search.log_size,
@@ -388,6 +419,12 @@ def claim_words(search: ModelSearch, claimed: float) -> str:
     """Returns the claim: what the policy earns, and what no policy exceeds, both under one assumption."""
     n = search.family.n_models
     one = "the real system is the given model" if n == 1 else f"the real system is one of the {n:,} models"
+    if search.alpha:
+        whose = "the given model's" if n == 1 else f"those of one of the {n:,} models"
+        one = (
+            f"the laws of the real system, at the start and at every observation and action, are within "
+            f"{number_words(search.alpha, up=False)} of {whose} in total variation, on the same outcomes"
+        )
     one = " and that ".join([*search.engine.ledger.assumes, one])
     if search.recorded:
         log = f"the {search.recorded:,} recorded episodes"
