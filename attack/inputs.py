@@ -48,9 +48,10 @@ from attack.strategies import (
     FaultyClass,
     is_meant,
 )
-from richobs.classes.learned_policy import open_loop_policy
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.learners import LEARNERS, learner
-from richobs.runs.certificate import Certificate, certify
+from richobs.learners.lsvee import PaperConstants
+from richobs.runs.certificate import Certificate
 from richobs.runs.store import StoredRun
 from richobs.worlds import WORLDS
 from richobs.worlds.registry import config_class
@@ -82,7 +83,7 @@ def _outcome() -> richobs.Outcome:
 
 @functools.cache
 def _certificate() -> Certificate:
-    return certify(_outcome(), _problem())
+    return Certificate.of(_outcome(), _problem())
 
 
 def _own_class(fault: str = "none") -> richobs.FunctionClass:
@@ -120,28 +121,31 @@ def _functions() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
                 "progress": False,
             },
         ),
-        "plan": (richobs.plan, {"problem": problem}),
-        "plan sizes": (richobs.plan, {"horizon": 2, "n_actions": 2, "n_states": 2, "log_size": 3.0}),
+        "plan": (richobs.plan, {"env": problem}),
+        "plan sizes": (
+            PaperConstants.of,
+            {"horizon": 2, "n_actions": 2, "n_states": 2, "log_size": 3.0, "epsilon": 0.1, "delta": 0.05},
+        ),
         "audit": (richobs_lab.assumptions.audit, {"given": problem, "sequences": 2, "episodes": 8}),
         "check_assumptions": (richobs_lab.assumptions.check_assumptions, {"process": problem}),
         "verify": (richobs.verify, {"certificate": _certificate(), "problem": problem}),
-        "certify": (richobs.certify, {"outcome": _outcome(), "problem": problem}),
+        "Certificate.of": (richobs.Certificate.of, {"outcome": _outcome(), "problem": problem}),
         "Problem": (richobs.Problem, {"env": problem.env, "functions": problem.functions}),
         "Settings": (_checked_settings, {}),
-        "discard": (richobs.discard, {"folder": "x"}),
+        "StoredRun.discard": (richobs.StoredRun.discard, {"folder": "x"}),
         "StoredRun.read": (StoredRun.read, {"folder": "x"}),
         "Certificate.load": (Certificate.load, {"file": "x"}),
         "Certificate.save": (_certificate().save, {"file": "x"}),
-        "load_episodes": (richobs.load_episodes, {"file": "x"}),
-        "save_episodes": (richobs.save_episodes, {"file": "x", "episodes": played}),
+        "Episodes.load": (richobs.Episodes.load, {"file": "x"}),
+        "Episodes.save": (played.save, {"file": "x"}),
         "LearnedPolicy.load": (_loaded, {"file": "x"}),
         "LearnedPolicy.save": (_saved, {"file": "x"}),
         "LearnedPolicy": (richobs.LearnedPolicy, {"functions": problem.functions, "member": 0}),
         "LearnedPolicy.actions": (_acted, {"level": 0, "x": np.zeros((2, 5))}),
-        "LearnedPolicy.predict": (open_loop_policy((0, 1), 2).predict, {"observation": np.zeros(2)}),
+        "LearnedPolicy.predict": (LearnedPolicy.open_loop((0, 1), 2).predict, {"observation": np.zeros(2)}),
         "Problem.value": (problem.value, {"policy": richobs.OpenLoop((0, 0)), "episodes": 8}),
-        "open_loop_policy": (richobs.open_loop_policy, {"path": (0, 1), "n_actions": 2}),
-        "table_policy": (richobs.table_policy, {"codebooks": [None], "actions": [[0, 1]]}),
+        "LearnedPolicy.open_loop": (richobs.LearnedPolicy.open_loop, {"path": (0, 1), "n_actions": 2}),
+        "LearnedPolicy.from_table": (richobs.LearnedPolicy.from_table, {"codebooks": [None], "actions": [[0, 1]]}),
         "Tables": (richobs.Tables, {"tables": [table, table]}),
         "TableLevel": (richobs.classes.TableLevel, {"tables": table}),
         "Constants": (richobs.Constants, {"table": [[0.1, 0.9]]}),
@@ -210,11 +214,11 @@ def _loaded(file: Any) -> object:
 
 
 def _saved(file: Any) -> None:
-    open_loop_policy((0, 1), 2).save(file)
+    LearnedPolicy.open_loop((0, 1), 2).save(file)
 
 
 def _acted(level: Any, x: Any) -> object:
-    return open_loop_policy((0, 1), 2).actions(level, x)
+    return LearnedPolicy.open_loop((0, 1), 2).actions(level, x)
 
 
 def _recorded(**columns: Any) -> object:

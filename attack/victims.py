@@ -11,9 +11,9 @@ import numpy as np
 
 import richobs
 from attack.isolation import Changed, attempted, command, refused
+from richobs.core.environment import Episodes
 from richobs.core.events import Progress
 from richobs.core.policies import Policy
-from richobs.core.recorded import load_episodes
 from richobs.core.types import Floats
 from richobs.runs.certificate import Certificate, policy_digest
 from richobs.runs.session import run
@@ -197,7 +197,7 @@ def load(victim: Victim, folder: pathlib.Path) -> str:
     loaders: list[tuple[str, Callable[[pathlib.Path], object]]] = [
         (CERTIFICATE, Certificate.load),
         (POLICY, lambda file: victim.check_policy(file, "LearnedPolicy.load")),
-        (RECORDED, load_episodes),
+        (RECORDED, Episodes.load),
     ]
     refusals = []
     for name, loader in loaders:

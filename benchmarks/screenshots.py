@@ -33,7 +33,7 @@ def main() -> None:
 def betting_run(folder: Path) -> StoredRun:
     problem = richobs.make("lock/5")
     outcome = richobs.learn(problem, learner="betting", epsilon=0.1, delta=0.05, seed=0, out=folder, progress=False)
-    keep_verification(folder, richobs.verify(richobs.certify(outcome, problem), problem))
+    keep_verification(folder, richobs.verify(richobs.Certificate.of(outcome, problem), problem))
     return StoredRun.read(folder)
 
 

@@ -26,7 +26,7 @@ def cpu_of(problem: richobs.Problem, seed: int, results: Path, out: Path | None)
     begin = time.process_time()
     outcome = richobs.learn(problem, learner="certified", seed=seed, out=out, progress=False)
     if out is None:
-        richobs.certify(outcome, problem).save(results / "certificate.json")
+        richobs.Certificate.of(outcome, problem).save(results / "certificate.json")
         outcome.policy.save(results / "policy.npz")
     return time.process_time() - begin
 

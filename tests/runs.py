@@ -10,9 +10,9 @@ from richobs.core.events import Progress
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
+from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated
-from richobs.learning import plan
-from richobs.runs.certificate import certify
+from richobs.runs.certificate import Certificate
 from richobs.runs.session import run as learn
 from richobs.runs.store import StoredRun, keep_verification
 from richobs.runs.verify import verify as verify_certificate
@@ -25,7 +25,7 @@ def stored(world="lock/5", *, verify=False, **settings) -> StoredRun:
     with tempfile.TemporaryDirectory() as folder:
         outcome = learn(problem, Settings(**settings), out=folder)
         if verify:
-            keep_verification(folder, verify_certificate(certify(outcome, problem), problem))
+            keep_verification(folder, verify_certificate(Certificate.of(outcome, problem), problem))
         run = StoredRun.read(folder)
     return dataclasses.replace(run, folder=Path("runs") / world.replace("/", "-"))
 
@@ -65,6 +65,7 @@ def large(nodes=2000, horizon=20, tests=2000, n_actions=4) -> StoredRun:
             event = ConsensusTested(agree=True, spread=statistic, eps_test=0.5, **common)
         ledger.charge(phase, event.kind, path, n)
         steps.append(Progress(event, ledger.total))
+    sizes = {"horizon": horizon, "n_actions": n_actions, "n_states": 3, "log_size": 100 * math.log(10) / 2.3}
     return StoredRun(
         folder=Path("runs/large"),
         world="large/20",
@@ -78,5 +79,5 @@ def large(nodes=2000, horizon=20, tests=2000, n_actions=4) -> StoredRun:
         ledger=ledger,
         certificate=None,
         verification=None,
-        plan=plan(horizon=horizon, n_actions=n_actions, n_states=3, log_size=100 * math.log(10) / 2.3),
+        plan=SamplePlan(PaperConstants.of(**sizes, epsilon=0.1, delta=0.05)),
     )

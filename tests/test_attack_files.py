@@ -165,7 +165,7 @@ class TestWhatIsNoticed:
     @pytest.mark.parametrize("target", ["/dev/zero", "."])
     def test_archives_that_are_no_files_are_refused(self, target, tmp_path):
         (tmp_path / "policy.npz").symlink_to(target)
-        for load in (richobs.LearnedPolicy.load, richobs.load_episodes):
+        for load in (richobs.LearnedPolicy.load, richobs.Episodes.load):
             with pytest.raises(InvalidFile, match="it is not a file"):
                 load(tmp_path / "policy.npz")
 

@@ -85,7 +85,7 @@ def test_what_is_named_is_on_disk_before_what_needs_it(tmp_path, monkeypatch):
 
     done.clear()
     monkeypatch.setattr(Path, "unlink", unlinked)
-    richobs.discard(above / "run")
+    richobs.StoredRun.discard(above / "run")
     assert done[:2] == ["no run.sqlite-shm", "no run.sqlite"]
     assert done[-2:] == ["run", "no config.json"]
 

@@ -24,6 +24,7 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
+from richobs.learners import learner
 from richobs.learners.betting import Betting, Tuning
 from richobs.learners.betting.candidate import (
     AGREED,
@@ -42,7 +43,7 @@ from richobs.learners.betting.search import run as run_search
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
 from richobs.learners.betting.values import Ranges, Samples, samples_of, taken_values, top_values
-from richobs.runs.certificate import certify
+from richobs.runs.certificate import Certificate
 from richobs.runs.session import run
 from richobs.stats import bets
 from richobs.stats.shares import SERIES, Share, Supposed
@@ -599,14 +600,32 @@ class TestPlaying:
         np.testing.assert_allclose(gaps, [[0, 0, 0], [0, 0.04, 0]], atol=1e-12)
         np.testing.assert_allclose(jumps, [[0.5, 3 * 0.52, 2.1], [0.5, 0.52, 2.1]])
 
+    def test_merging_equal_rows_changes_no_sum_and_keeps_memory_small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        functions = Layered([TableLevel(np.random.default_rng(0).random((3, 2, 2)))])
+        monkeypatch.setattr("richobs.learners.betting.candidate.MERGED_FROM", 8)
+        rng, kept = np.random.default_rng(1), []
+        accounts = Accounts.opened(1, 0.1, plain_ranges(1), *Share(0.1).split(0.1, 0.2, 0.3))
+        for _ in range(20):
+            x, actions, returns = rng.integers(2, size=6), rng.integers(-1, 2, size=6), rng.integers(3, size=6) / 4
+            kept.append((Followed(x, actions, rng.random(6) / 2), returns))
+            accounts.add([kept[-1][0]], returns)
+        assert accounts.kept <= 12  # two observations, three kinds of actions: six rows, and a batch
+        members, thetas = np.arange(3), np.array([0.01, 0.2])
+        whole = lost_sums(functions, 0, members, [[level] for level, _ in kept], thetas, 0.0)
+        np.testing.assert_allclose(lost_sums(functions, 0, members, accounts.trail, thetas, 0.0), whole)
+        earned = np.concatenate([returns for _, returns in kept])
+        assert accounts.mean == pytest.approx(earned.mean())
+        assert accounts.look(0.00625, PLAIN) == bets.lower_bound_of_mean(earned, 0.00625, accounts.interval_threshold)
+        candidate = Candidate(1, (0,), LearnedPolicy(functions, (0,)), accounts=accounts)
+        assert candidate.mean_error(0) == pytest.approx(np.concatenate([level.errors for level, _ in kept]).mean())
+
     def test_accounts_split_their_share_among_levels(self) -> None:
         shares = Share(0.1).split(0.1, 0.2, 0.3)
         accounts = Accounts.opened(1, 0.1, plain_ranges(4), *shares)
         assert accounts.average_limit == pytest.approx(4 / 0.01, rel=1e-5)
         assert accounts.average_wealth.shape == (4, 16)
         assert accounts.average_bets.min() == -0.5
-        accounts.returns.append(np.ones(64))
-        accounts.n = 64
+        accounts.add([Followed(np.zeros(64), np.zeros(64, dtype=np.int64), np.zeros(64))] * 4, np.ones(64))
         assert accounts.look(0.00625, PLAIN) > 0.7
         assert accounts.interval_threshold == pytest.approx(50.0, rel=1e-5)
 
@@ -759,8 +778,8 @@ class TestRuns:
                 assert candidate.accounts is None
             else:
                 assert candidate.accounts is not None
-                assert len(candidate.accounts.trail) == len(candidate.accounts.returns) == candidate.batches - 1
-                assert candidate.accounts.n == sum(len(r) for r in candidate.accounts.returns)
+                assert len(candidate.accounts.trail) == candidate.batches - 1
+                assert candidate.accounts.n == candidate.accounts.returns[1].sum()
         assert [c.accounts.number for c in search.opened] == list(range(1, len(search.opened) + 1))
 
     def test_averages_end_a_search_whose_other_bets_have_no_power(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -828,21 +847,21 @@ class TestRuns:
 
     def test_results_do_not_depend_on_workers_and_a_run_goes_on(self, tmp_path) -> None:
         problem = richobs.make("lock/4,seed=3")
-        once = certify(learn(problem, seed=1), problem).to_json()
-        assert certify(learn(problem, seed=1, workers=2), problem).to_json() == once
+        once = Certificate.of(learn(problem, seed=1), problem).to_json()
+        assert Certificate.of(learn(problem, seed=1, workers=2), problem).to_json() == once
         settings = Settings(learner="betting", seed=1, max_episodes=40)
         assert run(problem, settings, out=tmp_path / "run").reason is StopReason.EPISODES_SPENT
         longer = dataclasses.replace(settings, max_episodes=5000)
         again = run(problem, longer, out=tmp_path / "run")
         assert (
-            certify(again, problem).content["result"]
-            == certify(learn(problem, seed=1, max_episodes=5000), problem).content["result"]
+            Certificate.of(again, problem).content["result"]
+            == Certificate.of(learn(problem, seed=1, max_episodes=5000), problem).content["result"]
         )
 
     def test_a_certificate_is_derived_again_and_a_changed_one_is_noticed(self) -> None:
         problem = richobs.make("lock/4,seed=3")
         settings = Settings(learner="betting", seed=1)
-        content = certify(run(problem, settings), problem).content
+        content = Certificate.of(run(problem, settings), problem).content
         findings = {f.what: f.agrees for f in Betting().recheck(content, problem, settings)}
         assert findings == {"delta": True, "bounds": True, "agreement": True}
         fewer = {
@@ -862,7 +881,7 @@ class TestRuns:
         assert kinds[0] == "candidate"
         assert kinds[-2:] == ["agreement", "claim"]
         assert sum(e.n for e in outcome.trace) == outcome.episodes
-        assert all(e.mark is None and e.sentence and e.verdict for e in outcome.trace)
+        assert all(e.said().mark is None and e.sentence and e.said().verdict for e in outcome.trace)
         assert [from_plain(json.loads(json.dumps(to_plain(e)))) for e in outcome.trace[1:]] == list(outcome.trace[1:])
         assert "agree, at a wealth of exp(" in outcome.trace[-2].sentence
 
@@ -898,7 +917,7 @@ class TestRuns:
             assert e.rests_on == sum(b.n for b in mine[1:])  # the first batch enters no account
             assert (e.n, e.agreed) == (0, e.log_wealth >= e.needed)
             assert 0 <= e.at < 5
-            assert e.level == e.at
+            assert e.said().level == e.at
             opened = list(
                 dict.fromkeys(b.drawn for k, b in enumerate(before) if b.drawn in {c.drawn for c in before[:k]})
             )
@@ -906,7 +925,7 @@ class TestRuns:
             assert e.needed == pytest.approx(
                 math.log(SERIES * (j + 1) * math.log(j + 1) ** 2 / (0.15 * 0.05)), abs=1e-5
             )
-            assert e.verdict in e.sentence
+            assert e.said().verdict in e.sentence
         assert [e.agreed for _, e in tests] == [False] * (len(tests) - 1) + [True]
         assert outcome.trace[-1].by == "agreement"
 
@@ -956,10 +975,11 @@ class TestRuns:
         plan = Betting().plan(problem, Settings(learner="betting"))
         (row,) = (row for row in plan.rows() if row.section == "at the least")
         assert row.value == 32
-        olive = Betting().fallback_constants(problem, Settings(learner="betting"))
-        assert olive is not None
-        assert olive.delta == pytest.approx(0.0005)  # what is kept of delta
-        assert plan.max_episodes == 2 * olive.max_episodes + olive.max_episodes // 16
+        asked = Betting().fallback_settings(problem, Settings(learner="betting"))
+        assert asked is not None
+        assert asked.delta == pytest.approx(0.0005)  # what is kept of delta
+        olives = learner(asked.learner).plan(problem, asked).max_episodes
+        assert plan.max_episodes == 2 * olives + 8_192  # the largest batch
 
     @pytest.mark.parametrize(("epsilon", "least"), [(0.4, 10), (1e-3, 3_245), (5e-6, 1_079_103)])
     def test_the_least_by_agreement_is_found_without_trying_every_number(self, epsilon: float, least: int) -> None:

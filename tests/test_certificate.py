@@ -23,7 +23,8 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.settings import Settings
 from richobs.learners import LEARNERS
 from richobs.learners.base import first_difference
-from richobs.runs.certificate import Certificate, _without_paths, certify
+from richobs.learners.lsvee import PaperConstants, SamplePlan
+from richobs.runs.certificate import Certificate, _without_paths
 from richobs.runs.prepare import NUMBERS
 from richobs.runs.session import run
 from richobs.runs.store import StoredRun
@@ -37,7 +38,7 @@ world = functools.cache(richobs.make)
 def certificate_for(id="lock/3", learner="lsvee", **settings):
     problem = richobs.make(id)
     outcome = run(problem, Settings(learner=learner, **settings))
-    return certify(outcome, problem), problem, outcome
+    return Certificate.of(outcome, problem), problem, outcome
 
 
 def test_a_certificate_says_what_was_promised_and_spent():
@@ -233,7 +234,7 @@ def test_a_certified_u_below_the_known_optimum_is_called_false():
     q = bandit.process.q_tables[0]
     low = np.where(q == q.max(axis=1, keepdims=True), 0.75, 0.1)
     problem = Problem(bandit.env, Layered([TableLevel(low[None], bandit.process.codebooks[0])]), bandit.process)
-    checked = verify(certify(run(problem, Settings()), problem), problem)
+    checked = verify(Certificate.of(run(problem, Settings()), problem), problem)
     assert not checked.agrees
     (wrong,) = [f for f in checked.findings if not f.agrees]
     assert wrong.what == "claim U"
@@ -296,7 +297,7 @@ def test_python_functions_have_no_digest_but_a_certificate():
     truth = problem.process.q_tables
     functions = Callables([lambda h, x: truth[h][x]], horizon=2, n_actions=3)
     given = Problem(problem.env, functions, problem.process, 2)
-    certificate = certify(run(given, Settings(learner="lsvee")), given)
+    certificate = Certificate.of(run(given, Settings(learner="lsvee")), given)
     assert certificate.environment is None
     assert certificate.content["functions"]["digest"] is None
     assert certificate.content["policy"] == {"member": 0, "digest": None}
@@ -368,9 +369,9 @@ def test_damaged_parts_are_refused(part, value, tmp_path):
 def test_an_environment_and_a_class_are_as_good_as_a_problem():
     problem = richobs.make("lock/3")
     outcome = richobs.learn(problem.env, problem.functions, epsilon=0.3)
-    certificate = richobs.certify(outcome, problem.env, problem.functions)
+    certificate = richobs.Certificate.of(outcome, problem.env, problem.functions)
     assert richobs.verify(certificate, problem.env, problem.functions).agrees
-    assert richobs.plan(problem.env, problem.functions, n_states=3) == richobs.plan(problem)
+    assert richobs.plan(problem.env, problem.functions).least == richobs.plan(problem).least
     assert richobs_lab.assumptions.audit(problem.env, sequences=2, episodes=16).holds
     assert richobs_lab.assumptions.audit(problem, sequences=2, episodes=16).holds
 
@@ -402,11 +403,11 @@ def test_paths_that_would_make_a_certificate_unreadable_are_left_out(tmp_path, m
     """Long paths fill the certificates of problems with hundreds of levels; here the limit is lowered instead."""
     problem = world("lock/4")
     outcome = run(problem, Settings(learner="certified", epsilon=0.3))
-    whole = certify(outcome, problem)
+    whole = Certificate.of(outcome, problem)
     monkeypatch.setattr("richobs.core.files.MOST_VALUES", whole.to_json().count(","))
     with pytest.raises(StoreError, match="could not be read again: its JSON has more than"):
         whole.save(tmp_path / "c.json")
-    certify(outcome, problem).save(tmp_path / "c.json")
+    Certificate.of(outcome, problem).save(tmp_path / "c.json")
     short = Certificate.load(tmp_path / "c.json")
     assert all(row[2] == [] for row in short.content["ledger"])
     assert len(short.content["ledger"]) < len(whole.content["ledger"])
@@ -419,7 +420,7 @@ def test_paths_that_would_make_a_certificate_unreadable_are_left_out(tmp_path, m
     checked = verify(short, problem)
     assert checked.agrees, checked
     monkeypatch.undo()
-    assert certify(outcome, problem).to_json() == whole.to_json()
+    assert Certificate.of(outcome, problem).to_json() == whole.to_json()
 
 
 def test_claims_in_other_units_have_no_paths_either():
@@ -432,7 +433,7 @@ def test_claims_in_other_units_have_no_paths_either():
 
 def test_a_run_in_a_folder_without_paths_in_its_certificate_is_shown_and_goes_on(tmp_path, monkeypatch):
     problem, settings = world("lock/4"), Settings(learner="certified", epsilon=0.3)
-    whole = certify(run(problem, settings), problem).to_json()
+    whole = Certificate.of(run(problem, settings), problem).to_json()
     monkeypatch.setattr("richobs.core.files.MOST_VALUES", whole.count(","))
     run(problem, settings, out=tmp_path)
     stored = StoredRun.read(tmp_path)
@@ -576,19 +577,31 @@ class TestBudget:
             assert main(["verify", str(tmp_path), "--budget", "5", "--quiet"]) == status
 
 
+def paper_plan(epsilon=0.1, delta=0.05, **sizes):
+    return SamplePlan(PaperConstants.of(epsilon=epsilon, delta=delta, **sizes))
+
+
 class TestPlan:
     def test_from_a_problem_and_from_numbers(self):
         problem = richobs.make("lock")
-        a = richobs.plan(problem, epsilon=0.2)
-        b = richobs.plan(
-            horizon=5, n_actions=4, n_states=3, log_size=problem.functions.log_size, epsilon=0.2, delta=0.05
-        )
+        a = richobs.plan(problem, epsilon=0.2, learner="lsvee")
+        b = paper_plan(n_states=3, horizon=5, n_actions=4, log_size=problem.functions.log_size, epsilon=0.2)
         assert a == b
-        assert richobs.plan(problem, n_states=7).constants.n_states == 7
+        assert richobs.plan(problem, learner="lsvee", n_states=7).constants.n_states == 7
+
+    def test_by_default_of_the_learner_that_would_learn(self):
+        problem = richobs.make("lock/3")
+        assert richobs.plan(problem).title.startswith("betting")
+        for wrong in ({"epsilon": -1.0}, {"tuning": ["colour=3"]}, {"colour": 3}, {"learner": "models"}):
+            with pytest.raises(richobs.InvalidInput) as planned:
+                richobs.plan(problem, **wrong)
+            with pytest.raises(richobs.InvalidInput) as learned:
+                richobs.learn(problem, **wrong)
+            assert str(planned.value) == str(learned.value)
 
     def test_rates_by_hand(self):
         """H=2, K=3, M=4, N=e^5, epsilon=0.1, delta=e^-2: the orders in the paper's Section 3.2."""
-        plan = richobs.plan(horizon=2, n_actions=3, n_states=4, log_size=5.0, epsilon=0.1, delta=np.exp(-2.0))
+        plan = paper_plan(horizon=2, n_actions=3, n_states=4, log_size=5.0, epsilon=0.1, delta=np.exp(-2.0))
         assert plan.theorem_1 == pytest.approx(4 * 64 * 9 / 0.001 * 7 * 2)
         assert plan.bandit_rate == pytest.approx(3 / 0.01 * 7)
         assert plan.tabular_rate == pytest.approx(12 / 0.01 * 2)
@@ -600,13 +613,9 @@ class TestPlan:
 
     def test_every_row_has_a_unit(self):
         for horizon in (1, 2, 5):
-            rows = list(richobs.plan(horizon=horizon, n_actions=2, n_states=2, log_size=1.0).rows())
+            rows = list(paper_plan(horizon=horizon, n_actions=2, n_states=2, log_size=1.0).rows())
             assert all(row.unit and row.name for row in rows)
             assert len({(row.section, row.name) for row in rows}) == len(rows)
-
-    def test_what_is_missing_is_said(self):
-        with pytest.raises(richobs.RichObsError, match="all of horizon, n_actions, n_states and log_size"):
-            richobs.plan(horizon=3)
 
 
 # Runs on a device, whose numbers may differ from those of a repeat; nothing here needs one.
@@ -628,7 +637,7 @@ def on_device(problem, epsilon):
     outcome = run(problem, Settings(learner="certified", epsilon=epsilon))
     settings = dataclasses.replace(outcome.settings, device="cuda")
     outcome = dataclasses.replace(outcome, settings=settings, rounding=1e-12)
-    return certify(outcome, problem).content, outcome
+    return Certificate.of(outcome, problem).content, outcome
 
 
 @pytest.fixture(scope="module")

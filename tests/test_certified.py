@@ -20,7 +20,7 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Answer, Query, Returns
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.learners.handing_over import Fallback
-from richobs.learners.lsvee import SamplePlan, lsvee
+from richobs.learners.lsvee import Lsvee, SamplePlan, lsvee
 from richobs.stats.shares import SERIES, Supposed
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from richobs_lab.certified import Bounds, Certified, Tuning, bounds, certified, probing
@@ -188,7 +188,7 @@ class TestWiring:
             term = 0.99 * 0.05 / 2 / (SERIES * (candidate + 1) * math.log(candidate + 1) ** 2)
             shares.append(term / 2**look / 2)
             sizes.append(n)
-            if event.verdict != "open":
+            if event.said().verdict != "open":
                 candidate, look, n = candidate + 1, 0, 0
         assert [args[1] for _, args, _ in lowers] == sizes
         np.testing.assert_allclose([a for a, _, _ in lowers], shares, rtol=1e-9)
@@ -277,7 +277,7 @@ class TestWiring:
         monkeypatch.setattr(probing, "_eliminate", logged_eliminate)
         outcome, _, log = self.run.__wrapped__()
         tests = [e for e in outcome.trace if e.kind == "elimination"]
-        assert [e.level for e in tests] == [h for h, _, _ in judged]
+        assert [e.said().level for e in tests] == [h for h, _, _ in judged]
         np.testing.assert_allclose([e.bar for e in tests], [bar for _, bar, _ in judged], rtol=1e-12)
         assert any(bar > least + 1e-6 for _, bar, least in judged)  # the two do differ
         references = [g.reference for g in guesses]
@@ -425,8 +425,8 @@ def golden_tree(outcome):
     for e in outcome.trace:
         size = e.log_size_after / math.log(10)
         path = "".join(map(str, e.path)) or "root"
-        numbers = f"{e.statistic:11.4g} {e.threshold:11.4g}"
-        lines.append(f"{e.kind:12} {path:5} {e.verdict:12} {numbers} {e.n:5} 10^{size:.2f}")
+        numbers = f"{e.said().statistic:11.4g} {e.said().threshold:11.4g}"
+        lines.append(f"{e.kind:12} {path:5} {e.said().verdict:12} {numbers} {e.n:5} 10^{size:.2f}")
     return "\n".join(lines) + "\n"
 
 
@@ -456,7 +456,10 @@ def test_the_fallback_gets_its_part_of_epsilon_and_delta():
     """The paper's numbers at 0.79 epsilon and delta/100, with as many states as paths, 4^2; it waits for what one costs."""
     problem = richobs.make("lock/3")
     constants = Certified().fallback_constants(problem, richobs.Settings(epsilon=0.1, delta=0.05))
-    assert constants == richobs.plan(problem, n_states=16, epsilon=0.79 * 0.1, delta=0.01 * 0.05).constants
+    assert (
+        constants
+        == Lsvee().plan(problem, richobs.Settings(n_states=16, epsilon=0.79 * 0.1, delta=0.01 * 0.05)).constants
+    )
     assert constants.one_path == 3 * (constants.search.n_train + 4 * constants.search.n_test)
     assert constants.max_episodes(3) < constants.max_episodes() == SamplePlan(constants).max_episodes
     ahead = Certified().plan(problem, richobs.Settings())
@@ -484,7 +487,7 @@ def test_a_search_that_struggles_says_so():
     functions = Layered([TableLevel([[[0.4, 0.38]], [[0.37, 0.41]]])])
     seen = []
     outcome = learn(env, functions, epsilon=0.02, max_episodes=200_000, callback=seen.append)
-    assert any(p.event.kind == "stage" and p.event.threshold == 2 * p.event.statistic for p in seen)
+    assert any(p.event.kind == "stage" and p.event.said().threshold == 2 * p.event.said().statistic for p in seen)
     assert any("told no survivors apart, so batches grew from 512" in remark for remark in outcome.remarks)
     easy = learn(richobs.make("lock/3"))
     assert easy.remarks == ()
@@ -504,7 +507,7 @@ def test_wider_certificates_are_verified_too(seed, limit):
     problem = richobs.make("random", seed=seed)
     outcome = learn(problem, epsilon=0.05, max_episodes=limit)
     assert 0 <= outcome.epsilon == outcome.upper - outcome.lower
-    checked = richobs.verify(richobs.certify(outcome, problem), problem)
+    checked = richobs.verify(richobs.Certificate.of(outcome, problem), problem)
     assert checked.agrees, checked
 
 

@@ -324,23 +324,23 @@ def test_a_folder_that_cannot_be_made_is_noticed_before_the_run(capsys, monkeypa
 def test_plan(capsys):
     status, said = run(capsys, "plan", "lock", "--horizon", "5", "--epsilon", "0.1", "--delta", "0.05")
     assert status == 0
+    assert "betting: a search that fixes no size in advance" in said.out
+    assert "Theorem 1" not in said.out
+    said = run(capsys, "plan", "lock", "--learner", "lsvee")[1]
     for word in ("n_test", "n_train", "n_1", "n_2", "Theorem 1", "contextual bandits", "tabular MDPs", "worst case"):
         assert word in said.out
-    assert "betting: a search that fixes no size in advance" in said.out
     assert "similar worlds needed" in run(capsys, "plan", "lock", "--learner", "certified")[1].out
-    both = json.loads(run(capsys, "plan", "lock", "--json")[1].out)
-    assert list(both) == ["id", "betting", "lsvee"]
-    assert both["lsvee"]["constants"]["n_2"] == 600
-    one = json.loads(run(capsys, "plan", "lock", "--learner", "lsvee", "--json")[1].out)
-    assert one == {"id": both["id"], "lsvee": both["lsvee"]}
+    assert list(json.loads(run(capsys, "plan", "lock", "--json")[1].out)) == ["id", "betting"]
+    printed = json.loads(run(capsys, "plan", "lock", "--learner", "lsvee", "--json")[1].out)
+    assert printed["lsvee"]["constants"]["n_2"] == 600
+    assert run(capsys, "plan", "lock", "--tuning", "bets=3")[0] == 2  # as `learn` would refuse it
 
 
-def test_a_plan_for_a_tiny_epsilon_is_printed_and_says_who_cannot_serve(capsys):
+def test_a_plan_for_a_tiny_epsilon_is_printed_where_the_learner_can_serve_it(capsys):
+    assert "Theorem 1" in run(capsys, "plan", "lock/2", "--epsilon", "1e-7", "--learner", "lsvee")[1].out
     status, said = run(capsys, "plan", "lock/2", "--epsilon", "1e-7")
-    assert status == 0
-    assert "left out: epsilon must be at least 1.6e-06 here" in said.out
-    assert "Theorem 1" in said.out
-    assert run(capsys, "plan", "lock/2", "--epsilon", "1e-7", "--learner", "betting")[0] == 2
+    assert status == 2
+    assert "epsilon must be at least 1.6e-06 here" in said.err
 
 
 def test_learners_lists_all_with_a_line_each(capsys):

@@ -464,7 +464,11 @@ class TestBounds:
 
 def decisions(outcome):
     """What a run decided, without the numbers that rounding may change."""
-    return [(type(e).__name__, e.path, e.n, e.verdict) for e in outcome.trace], outcome.policy.member, outcome.episodes
+    return (
+        [(type(e).__name__, e.path, e.n, e.said().verdict) for e in outcome.trace],
+        outcome.policy.member,
+        outcome.episodes,
+    )
 
 
 class TestRuns:
@@ -484,7 +488,7 @@ class TestRuns:
         problem = richobs.make("lock/3")
         outcome = richobs.learn(problem, learner="certified", device="cpu", progress=False)
         settings = dataclasses.replace(outcome.settings, device="cuda:99")
-        certificate = richobs.certify(dataclasses.replace(outcome, settings=settings), problem)
+        certificate = richobs.Certificate.of(dataclasses.replace(outcome, settings=settings), problem)
         found = richobs.verify(certificate, richobs.make("lock/3"))
         assert found.agrees
         assert any("on device 'cpu'" in f.detail for f in found.findings)

@@ -653,7 +653,7 @@ class TestWhatMayBeSent:
         with pytest.raises(InvalidInput, match="workers must be a whole number"):
             richobs.learn(Own(), FUNCTIONS, **ASKED, workers="three")
         with pytest.raises(
-            InvalidInput, match=r"learn\(\) has no argument 'executor'.*an executor is given as `workers`"
+            InvalidInput, match=r"no argument and no setting 'executor'.*an executor is given as `workers`"
         ):
             richobs.learn(Own(), FUNCTIONS, **ASKED, executor=3)
 

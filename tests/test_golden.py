@@ -15,7 +15,7 @@ import gymnasium
 import pytest
 
 import richobs
-from richobs.runs.certificate import certify
+from richobs.runs.certificate import Certificate
 
 GOLDEN = Path(__file__).parent / "golden"
 CERTIFICATES = GOLDEN / "certificates.json"
@@ -59,9 +59,9 @@ def rounded(content: object) -> object:
 def trace(outcome: richobs.Outcome) -> str:
     """Returns a run's events as text, one a line."""
     return "".join(
-        f"{e.phase} {e.kind} {''.join(map(str, e.path)) or 'root'} {e.verdict} {e.statistic:.6g} {e.threshold:.6g} {e.n} "
-        f"{e.log_size_before:.6g} -> {e.log_size_after:.6g}\n"
-        for e in outcome.trace
+        f"{e.phase} {e.kind} {''.join(map(str, e.path)) or 'root'} {said.verdict} {said.statistic:.6g} {said.threshold:.6g} "
+        f"{e.n} {e.log_size_before:.6g} -> {e.log_size_after:.6g}\n"
+        for e, said in ((e, e.said()) for e in outcome.trace)
     )
 
 
@@ -70,7 +70,7 @@ def golden(name: str) -> tuple[dict[str, object], str]:
     made, asked = RUNS[name]
     problem = richobs.make(made) if isinstance(made, str) else made()
     outcome = richobs.learn(problem, **{"seed": 0, "progress": False, **asked})
-    content = certify(outcome, problem).content
+    content = Certificate.of(outcome, problem).content
     compared = {key: value for key, value in content.items() if key not in NOT_COMPARED}
     digest = hashlib.sha256(json.dumps(rounded(compared), sort_keys=True).encode()).hexdigest()
     result = content["result"]

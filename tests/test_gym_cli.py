@@ -201,12 +201,11 @@ class TestCommands:
         )
         assert set(planned) == {"id", "betting"}
 
-    def test_plan_says_which_usual_learner_is_left_out(self, capsys):
-        status, said = run(capsys, "plan", LAKE)
-        assert status == 0
-        assert "betting: a search that fixes no size in advance" in said.out
-        assert "left out: the learner 'lsvee' needs n_states" in said.out
-        assert run(capsys, "plan", LAKE, "--learner", "lsvee")[0] == 2
+    def test_plan_says_why_a_learner_cannot_serve(self, capsys):
+        assert "betting: a search that fixes no size in advance" in run(capsys, "plan", LAKE)[1].out
+        status, said = run(capsys, "plan", LAKE, "--learner", "lsvee")
+        assert status == 2
+        assert "the learner 'lsvee' needs n_states" in said.err
 
     def test_audit_and_value_need_no_class(self, capsys):
         lake = ("gym:FrozenLake-v1", "--horizon", "4", "--reward-range", "0", "1")
@@ -218,7 +217,7 @@ class TestCommands:
         status, said = run(capsys, "audit", *lake, *few, "--env-arg", "is_slippery=False", "--json")
         assert status == 0
         assert json.loads(said.out)["holds"]
-        richobs.open_loop_policy((1, 1, 2, 2, 1, 2, 0, 0), 4).save("policy.npz")
+        richobs.LearnedPolicy.open_loop((1, 1, 2, 2, 1, 2, 0, 0), 4).save("policy.npz")
         dry = ("gym:FrozenLake-v1?horizon=8&reward_range=0,1", "--env-arg", "is_slippery=False", "--deterministic")
         status, said = run(capsys, "value", *dry, "--policy", "policy.npz", "--threshold", "0.5", "--quiet")
         assert status == 0

@@ -17,16 +17,15 @@ from attack.strategies import ESCAPE, LINES, SMALL, WORLD_IDS
 from hypothesis import given, settings
 
 import richobs
-from richobs.classes.learned_policy import LearnedPolicy, open_loop_policy
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli import main
 from richobs.core.environment import Episodes, checked_episodes
 from richobs.core.errors import InvalidFile, InvalidInput, Rejected, RichObsError
 from richobs.core.files import open_arrays
 from richobs.core.policies import OpenLoop
-from richobs.core.recorded import load_episodes, save_episodes
 from richobs.core.settings import Settings
 from richobs.learners import LEARNERS
-from richobs.runs.certificate import Certificate, certify
+from richobs.runs.certificate import Certificate
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
 from richobs.runs.verify import verify
@@ -50,7 +49,7 @@ def ran(request, problem):
 
 @pytest.fixture(scope="module")
 def certificate(ran, problem):
-    return certify(ran, problem)
+    return Certificate.of(ran, problem)
 
 
 def answer(*args):
@@ -161,7 +160,7 @@ class TestCertificates:
         assert "run" in wrong
 
     def test_parts_that_the_learner_reads_may_be_missing(self, problem):
-        real = certify(run(problem, Settings(epsilon=0.3)), problem)
+        real = Certificate.of(run(problem, Settings(epsilon=0.3)), problem)
         found = verify(Certificate(altered(real.content, ("constants", "agreement"), None)), problem)
         (wrong,) = [f for f in found.findings if not f.agrees]
         assert wrong.what == "constants"
@@ -295,7 +294,7 @@ def as_bytes(array):
 class TestArchives:
     @pytest.fixture
     def policy_file(self, tmp_path):
-        open_loop_policy((0, 1), 2).save(tmp_path / "policy.npz")
+        LearnedPolicy.open_loop((0, 1), 2).save(tmp_path / "policy.npz")
         return tmp_path / "policy.npz"
 
     def members(self, file):
@@ -303,7 +302,7 @@ class TestArchives:
             return [(name, stored.read(name)) for name in stored.namelist()]
 
     def test_a_policy_is_as_large_as_its_file(self, policy_file):
-        assert LearnedPolicy.load(policy_file).digest == open_loop_policy((0, 1), 2).digest
+        assert LearnedPolicy.load(policy_file).digest == LearnedPolicy.open_loop((0, 1), 2).digest
         archive(policy_file, [*self.members(policy_file), ("0/more.npy", as_bytes(np.zeros(1_000_000)))])
         assert policy_file.stat().st_size < 20_000
         with pytest.raises(InvalidFile, match=r"would take 8,00.,... bytes once expanded; .* are allowed"):
@@ -332,18 +331,18 @@ class TestArchives:
         ):
             stored.read("rewards_0")
         with pytest.raises(InvalidFile, match="does not hold episodes"):
-            load_episodes(tmp_path / "a.npz")
+            Episodes.load(tmp_path / "a.npz")
 
     def test_episodes_expand_to_what_they_declare_and_no_further(self, tmp_path, monkeypatch):
         played = Episodes([np.zeros((100, 50))], [np.zeros(100, int)], [np.zeros(100)])
-        save_episodes(tmp_path / "small.npz", played)
-        assert load_episodes(tmp_path / "small.npz").n == 100
+        played.save(tmp_path / "small.npz")
+        assert Episodes.load(tmp_path / "small.npz").n == 100
         monkeypatch.setattr("richobs.core.files.EXPANDED", 20_000)
         with pytest.raises(InvalidFile, match=r"its arrays would take 41,984 bytes once expanded; 20,000 are allowed"):
-            load_episodes(tmp_path / "small.npz")
-        save_episodes(tmp_path / "large.npz", played)  # without compression, so that it can be read again
+            Episodes.load(tmp_path / "small.npz")
+        played.save(tmp_path / "large.npz")  # without compression, so that it can be read again
         assert (tmp_path / "large.npz").stat().st_size > 40_000
-        assert load_episodes(tmp_path / "large.npz").n == 100
+        assert Episodes.load(tmp_path / "large.npz").n == 100
 
 
 class TestCommands:

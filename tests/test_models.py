@@ -26,7 +26,7 @@ from richobs.learners.models import living as living_module
 from richobs.learners.models.living import ZETA, Living, Regrets
 from richobs.learners.models.search import ModelSearch, Tuning, planning_error
 from richobs.learners.models.search import run as search_models
-from richobs.runs.certificate import Certificate, certify
+from richobs.runs.certificate import Certificate
 from richobs.runs.session import run
 from richobs.runs.verify import verify
 from richobs.stats.shares import Share, Supposed
@@ -409,13 +409,13 @@ def small_world(seed=5):
 def test_workers_do_not_change_a_byte():
     problem = small_world()
     settings = asked(epsilon=0.02)
-    texts = {certify(run(problem, dataclasses.replace(settings, workers=w)), problem).to_json() for w in (1, 3)}
+    texts = {Certificate.of(run(problem, dataclasses.replace(settings, workers=w)), problem).to_json() for w in (1, 3)}
     assert len(texts) == 1
 
 
 def test_a_certificate_is_verified_and_a_changed_one_is_not():
     problem = small_world()
-    certificate = certify(run(problem, asked(epsilon=0.02)), problem)
+    certificate = Certificate.of(run(problem, asked(epsilon=0.02)), problem)
     found = verify(certificate, problem)
     assert found.agrees, found.findings
     assert {"delta", "planning", "run", "claim U", "claim W", "claim gap"} <= {f.what for f in found.findings}

@@ -20,7 +20,7 @@ from richobs.engines import CountedEngine
 from richobs.learners import LEARNERS
 from richobs.learners.olive import Olive, OliveConstants, olive
 from richobs.learners.olive.algorithm import own_errors, pair_error
-from richobs.runs.certificate import Certificate, certify
+from richobs.runs.certificate import Certificate
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
 from richobs.runs.verify import verify
@@ -322,14 +322,14 @@ class TestWorlds:
         assert 10**8 < outcome.episodes <= Olive().plan(problem, asked()).max_episodes
         assert math.fsum(c.share for c in outcome.claims) <= 0.05
         assert len(outcome.claims) == len(outcome.trace)
-        certificate = certify(outcome, problem)
-        assert certify(run(problem, asked()), problem).to_json() == certificate.to_json()
-        assert certify(run(problem, asked(seed=1)), problem).to_json() != certificate.to_json()
+        certificate = Certificate.of(outcome, problem)
+        assert Certificate.of(run(problem, asked()), problem).to_json() == certificate.to_json()
+        assert Certificate.of(run(problem, asked(seed=1)), problem).to_json() != certificate.to_json()
         assert verify(certificate, problem).agrees
 
     def test_a_constant_that_was_changed_is_found(self):
         problem = richobs.make(WORLDS[2])
-        content = json.loads(certify(run(problem, asked()), problem).to_json())
+        content = json.loads(Certificate.of(run(problem, asked()), problem).to_json())
         content["constants"]["n_eval"] += 1
         content["claims"][0][3] = 0.05
         findings = {f.what: f for f in verify(Certificate(content), problem).findings}
@@ -340,16 +340,16 @@ class TestWorlds:
 
     def test_a_rank_below_the_number_of_states_is_found(self):
         problem = richobs.make(WORLDS[1])
-        certificate = certify(run(problem, asked(n_states=2)), problem)
+        certificate = Certificate.of(run(problem, asked(n_states=2)), problem)
         findings = {f.what: f.agrees for f in verify(certificate, problem).findings}
         assert not findings["Bellman rank"]
 
     def test_a_run_goes_on_where_it_stopped(self, tmp_path):
         problem = richobs.make(WORLDS[2])
-        whole = certify(run(problem, asked()), problem).content
+        whole = Certificate.of(run(problem, asked()), problem).content
         with pytest.raises(EpisodeLimit):
             run(problem, asked(max_episodes=2 * 10**8), out=tmp_path / "run")
-        again = certify(run(problem, asked(), out=tmp_path / "run"), problem).content
+        again = Certificate.of(run(problem, asked(), out=tmp_path / "run"), problem).content
         assert again == whole
 
     def test_events_tell_what_happened(self):
@@ -358,9 +358,9 @@ class TestWorlds:
         assert trace[0].sentence == "predictions at the root were estimated: the largest is 0.5"
         assert trace[1].sentence == "a policy predicted to earn 0.5 earned 0: failed"
         assert trace[2].sentence.startswith("functions were tested at level ")
-        assert trace[2].level == trace[2].tested
-        assert trace[-1].verdict == "near-optimal"
-        assert all(e.statistic == e.statistic for e in trace)
+        assert trace[2].said().level == trace[2].tested
+        assert trace[-1].said().verdict == "near-optimal"
+        assert all(e.said().statistic == e.said().statistic for e in trace)
 
 
 def binomial_tail(n, p, k):

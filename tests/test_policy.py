@@ -18,8 +18,6 @@ from richobs.classes import (
     TableLevel,
     Tables,
     listed_product,
-    open_loop_policy,
-    table_policy,
 )
 from richobs.classes.base import read_parts, to_arrays, write_parts
 from richobs.classes.learned_policy import FORMAT
@@ -344,13 +342,13 @@ def test_levels_may_look_different():
 
 
 def test_a_table_policy_plays_what_is_listed(tmp_path):
-    policy = table_policy([None, Codebook(np.array([[0, 1], [1, 0]]))], [[2, 0, 1], [0, 2]])
+    policy = LearnedPolicy.from_table([None, Codebook(np.array([[0, 1], [1, 0]]))], [[2, 0, 1], [0, 2]])
     assert policy.actions(0, np.array([0, 1, 2, 0])).tolist() == [2, 0, 1, 2]
     assert policy.actions(1, np.array([[1, 0], [0, 1]])).tolist() == [2, 0]
     assert (policy.functions.n_actions, policy.member) == (3, (0, 0))
     policy.save(tmp_path / "p.npz")
     assert LearnedPolicy.load(tmp_path / "p.npz").actions(0, np.arange(3)).tolist() == [2, 0, 1]
-    assert table_policy([None], [[0, 0]], n_actions=4).functions.n_actions == 4
+    assert LearnedPolicy.from_table([None], [[0, 0]], n_actions=4).functions.n_actions == 4
     for codebooks, actions, words in (
         ([None], [[0], [1]], "codebooks of 1 levels and actions of 2"),
         ([None], [[0.5]], "level 0: actions must be .* got float64"),
@@ -359,31 +357,31 @@ def test_a_table_policy_plays_what_is_listed(tmp_path):
         ([], [], "the list is empty"),
     ):
         with pytest.raises(InvalidInput, match=words):
-            table_policy(codebooks, actions)
+            LearnedPolicy.from_table(codebooks, actions)
     with pytest.raises(InvalidInput, match="between 0 and 1"):
-        table_policy([None], [[0, 2]], n_actions=2)
+        LearnedPolicy.from_table([None], [[0, 2]], n_actions=2)
 
 
 def test_an_open_loop_policy_plays_its_path(tmp_path):
     problem = richobs.make("lock/3")
-    policy = open_loop_policy((3, 0, 2), 4)
+    policy = LearnedPolicy.open_loop((3, 0, 2), 4)
     played = problem.env.play(policy, 50, keyed_generator(0))
     assert (played.paths == [3, 0, 2]).all()
     assert problem.value(policy) == problem.value(OpenLoop((3, 0, 2)))
     policy.save(tmp_path / "p.npz")
     again = LearnedPolicy.load(tmp_path / "p.npz")
-    assert again.digest == policy.digest != open_loop_policy((3, 0, 1), 4).digest
+    assert again.digest == policy.digest != LearnedPolicy.open_loop((3, 0, 1), 4).digest
     assert [again.actions(h, np.zeros(2)).tolist() for h in range(3)] == [[3, 3], [0, 0], [2, 2]]
     with pytest.raises(InvalidPath, match="action 4 at level 1"):
-        open_loop_policy((0, 4), 4)
+        LearnedPolicy.open_loop((0, 4), 4)
     with pytest.raises(InvalidInput, match="the list is empty"):
-        open_loop_policy((), 4)
+        LearnedPolicy.open_loop((), 4)
 
 
 def test_the_exact_value_of_an_open_loop_policy_needs_no_list_of_observations():
     """Forty noise bits cannot be listed; a policy that reads none of them is valued exactly all the same."""
     problem = richobs.make("lock/3,noise_bits=40")
     assert problem.process is None
-    best, _ = max((problem.value(open_loop_policy(path, 4)), path) for path in np.ndindex(4, 4, 4))
+    best, _ = max((problem.value(LearnedPolicy.open_loop(path, 4)), path) for path in np.ndindex(4, 4, 4))
     assert best.exact
     assert best == pytest.approx(0.5)

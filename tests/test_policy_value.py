@@ -291,7 +291,7 @@ class TestCertifyPolicy:
 
     def test_a_policy_for_fewer_levels_is_refused(self):
         with pytest.raises(InvalidInput, match="for 2 levels and 4 actions; the environment has 3 and 4"):
-            certify_policy(richobs.make("lock/3"), richobs.open_loop_policy((0, 0), 4), max_episodes=9)
+            certify_policy(richobs.make("lock/3"), richobs.LearnedPolicy.open_loop((0, 0), 4), max_episodes=9)
 
 
 class Model:
@@ -430,7 +430,7 @@ class TestPolicies:
         env = gymnasium.make("richobs/Lock-v0", horizon=3)
         report = certify_policy(env, policy, max_episodes=200, reward_range=(0, 1))
         assert report.lower < 0.5 < report.upper
-        short = richobs.open_loop_policy((0, 0), 4)
+        short = richobs.LearnedPolicy.open_loop((0, 0), 4)
         with pytest.raises(InvalidInput, match="for 2 levels"):
             certify_policy(env, short, max_episodes=2, reward_range=(0, 1))
 

@@ -15,6 +15,7 @@ from richobs.core.outcome import Outcome, StopReason
 from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem, ValueReport, as_problem
 from richobs.core.settings import Settings, field_docs, read_tuning, write_tuning
+from richobs.learners.lsvee import PaperConstants
 from richobs_lab.certified import Tuning
 
 
@@ -168,7 +169,7 @@ class TestSettings:
         plain = richobs.learn(problem, learner="certified", epsilon=0.3)
         tuned = richobs.learn(problem, learner="certified", epsilon=0.3, tuning=Tuning(verification=128))
         assert tuned.trace != plain.trace
-        content = richobs.certify(tuned, problem).content
+        content = richobs.Certificate.of(tuned, problem).content
         assert content["settings"]["tuning"] == ["verification=128"]
         assert content["constants"]["verification"] == 128
         assert richobs.verify(richobs.Certificate(content), problem).agrees
@@ -185,9 +186,9 @@ def test_events_survive_the_disk_and_speak_for_themselves(learner):
     assert {type(e) for e in outcome.trace} <= set(EVENTS.values())
     for event in outcome.trace:
         assert from_plain(to_plain(event)) == event
-        assert event.verdict
+        assert event.said().verdict
         assert event.sentence
-        assert event.kind in event.sentence or event.is_trouble
+        assert event.kind in event.sentence or event.said().is_trouble
 
 
 def test_the_default_learner_is_betting_from_python_too():
@@ -308,8 +309,9 @@ class TestFactsOfNumpy:
 
         assert certified(np.float16).as_json() == certified(float).as_json()
         sizes = {"n_actions": np.uint8(200), "n_states": np.int8(100), "log_size": np.float16(3)}
-        assert richobs.plan(horizon=np.uint8(20), epsilon=np.float32(0.25), **sizes) == richobs.plan(
-            horizon=20, n_actions=200, n_states=100, log_size=3.0, epsilon=0.25
+        given = PaperConstants.of(horizon=np.uint8(20), epsilon=np.float32(0.25), delta=0.05, **sizes)
+        assert given == PaperConstants.of(
+            horizon=20, n_actions=200, n_states=100, log_size=3.0, epsilon=0.25, delta=0.05
         )
 
     def test_what_cannot_be_used_is_refused_before_the_first_episode(self):

@@ -68,13 +68,13 @@ class TestLearning:
         given = dataclasses.replace(problem, recorded=log)
         outcome = richobs.learn(problem, learner="betting", episodes=[log.part(0, 200), log.part(200, 600)], seed=1)
         assert "600 recorded episodes are whole, independent, of this environment and not selected" in outcome.claim
-        content = richobs.certify(outcome, given).content
+        content = richobs.Certificate.of(outcome, given).content
         assert content["recorded"] == {"episodes": 600, "digest": episodes_digest(log), "used_for": "elimination"}
-        assert richobs.certify(richobs.learn(problem, seed=1), problem).content["recorded"] is None
+        assert richobs.Certificate.of(richobs.learn(problem, seed=1), problem).content["recorded"] is None
 
     def test_verify_needs_the_same_episodes(self, problem, log):
         given = dataclasses.replace(problem, recorded=log)
-        certificate = richobs.certify(richobs.learn(given, learner="betting", seed=1), given)
+        certificate = richobs.Certificate.of(richobs.learn(given, learner="betting", seed=1), given)
         assert richobs.verify(certificate, given).agrees
         mirrored = Episodes(*([c[::-1] for c in column] for column in (log.observations, log.actions, log.rewards)))
         for recorded in (None, log.part(0, 599), mirrored):
@@ -165,30 +165,30 @@ class TestFiles:
     def test_what_is_written_is_read(self, tmp_path, problem, log):
         ended = dataclasses.replace(log, ended=[np.zeros(600, dtype=bool)] * 4)
         for episodes in (log, ended):
-            richobs.save_episodes(tmp_path / "log.npz", episodes)
-            assert episodes_digest(richobs.load_episodes(tmp_path / "log.npz")) == episodes_digest(episodes)
+            episodes.save(tmp_path / "log.npz")
+            assert episodes_digest(richobs.Episodes.load(tmp_path / "log.npz")) == episodes_digest(episodes)
         assert episodes_digest(log) != episodes_digest(ended)
 
     def test_a_file_that_lost_a_byte_is_refused(self, tmp_path, log):
-        richobs.save_episodes(tmp_path / "log.npz", log)
+        log.save(tmp_path / "log.npz")
         whole = (tmp_path / "log.npz").read_bytes()
         for lost in (0, 1, 449, len(whole) // 2, len(whole) - 1):
             (tmp_path / "log.npz").write_bytes(whole[:lost] + whole[lost + 1 :])
             with pytest.raises(richobs.errors.InvalidFile, match="does not hold episodes"):
-                richobs.load_episodes(tmp_path / "log.npz")
+                richobs.Episodes.load(tmp_path / "log.npz")
 
     def test_other_files_are_refused(self, tmp_path):
         (tmp_path / "text.npz").write_text("nothing")
         np.savez(tmp_path / "other.npz", a=np.zeros(3))
         for name in ("text.npz", "other.npz"):
             with pytest.raises(InvalidFile):
-                richobs.load_episodes(tmp_path / name)
+                richobs.Episodes.load(tmp_path / name)
 
     def test_a_stored_run_keeps_them_and_refuses_others(self, tmp_path, problem, log):
         given = dataclasses.replace(problem, recorded=log)
         settings = Settings(learner="betting", seed=1)
         outcome = run(given, settings, out=tmp_path / "run")
-        assert episodes_digest(richobs.load_episodes(tmp_path / "run" / "recorded.npz")) == episodes_digest(log)
+        assert episodes_digest(richobs.Episodes.load(tmp_path / "run" / "recorded.npz")) == episodes_digest(log)
         again = run(given, settings, out=tmp_path / "run")
         assert again.episodes == outcome.episodes
         with pytest.raises(InvalidInput, match="recorded"):
@@ -198,7 +198,7 @@ class TestFiles:
         from richobs.cli import main
 
         log = problem.env.play(Uniform(problem.n_actions), 100, np.random.default_rng(0))
-        richobs.save_episodes(tmp_path / "log.npz", log)
+        log.save(tmp_path / "log.npz")
         monkeypatch.chdir(tmp_path)
         common = ["--episodes", "log.npz", "--learner", "betting", "--out", "run", "--no-report", "--quiet"]
         assert main(["learn", "lock/4,seed=3", *common, "--max-episodes", "40"]) == 0

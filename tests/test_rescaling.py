@@ -33,6 +33,7 @@ from richobs.engines import calls
 from richobs.engines.calls import play_checked
 from richobs.learners import learner
 from richobs.learners.betting import Betting
+from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.runs.prepare import in_units_of, paper_epsilon
 from richobs.runs.store import StoredRun
 from richobs.show.page import page
@@ -219,7 +220,9 @@ class TestCertified:
         assert own.lower == pytest.approx(10 * by_hand.lower - 4, abs=1e-11)
         assert own.value_hat == pytest.approx(10 * by_hand.value_hat - 4, abs=1e-11)
         assert [type(e) for e in own.trace] == [UnitsChosen, *(type(e) for e in by_hand.trace)]
-        assert [e.statistic for e in own.trace[1:]] == pytest.approx([e.statistic for e in by_hand.trace], abs=1e-12)
+        assert [e.said().statistic for e in own.trace[1:]] == pytest.approx(
+            [e.said().statistic for e in by_hand.trace], abs=1e-12
+        )
 
     def test_numbers_and_claim_are_in_own_units_and_true(self, own):
         problem = own_problem()
@@ -403,7 +406,7 @@ class TestServing:
         assert prepared.problem is problem
         outcome = richobs.learn(problem, learner="certified", epsilon=0.3)
         assert outcome.in_units is None
-        assert "units" not in richobs.certify(outcome, problem).content
+        assert "units" not in richobs.Certificate.of(outcome, problem).content
 
     def test_negative_steps_are_no_unit_rewards_even_if_totals_are(self):
         env = Corridor()
@@ -416,11 +419,12 @@ class TestServing:
     def test_betting_takes_rewards_as_they_are_and_nothing_takes_over(self):
         problem = own_problem()
         assert in_units_of(learner("betting"), problem, Settings(epsilon=1.0)).units is None
-        assert Betting().fallback_constants(problem, Settings(epsilon=1.0)) is None
+        assert Betting().fallback_settings(problem, Settings(epsilon=1.0)) is None
 
     def test_plans_are_made_for_the_rescaled_epsilon(self):
-        planned = richobs.plan(own_problem(), epsilon=1.0, n_states=2)
-        plain = richobs.plan(horizon=H, n_actions=2, n_states=2, log_size=own_problem().functions.log_size, epsilon=0.1)
+        planned = richobs.plan(own_problem(), epsilon=1.0, n_states=2, learner="lsvee")
+        sizes = {"horizon": H, "n_actions": 2, "n_states": 2, "log_size": own_problem().functions.log_size}
+        plain = SamplePlan(PaperConstants.of(**sizes, epsilon=0.1, delta=0.05))
         assert planned.max_episodes == pytest.approx(plain.max_episodes, rel=1e-9)
         assert paper_epsilon(own_problem(), Settings(epsilon=1.0)) == pytest.approx(0.1)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.classes.learned_policy import open_loop_policy, table_policy
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.tables import Constants
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
@@ -219,7 +219,7 @@ class TestBestArm:
         beside = SideBySideArms(problem.env)
         assert asked.n_arms == beside.n_arms == 8
         assert asked.path(6) == beside.path(6) == (1, 1, 0)
-        worth = [problem.process.value(open_loop_policy(asked.path(a), 2)) for a in range(8)]
+        worth = [problem.process.value(LearnedPolicy.open_loop(asked.path(a), 2)) for a in range(8)]
         secret = int(np.argmax(worth))
         assert worth[secret] == 1.0
         which = np.array([secret, (secret + 1) % 8])
@@ -266,7 +266,9 @@ class TestRegressorElimination:
             end = regressor_elimination(engine, problem.process, tables, epsilon=0.1, delta=0.1, max_rounds=200_000)
             assert end.finished
             assert end.episodes == engine.ledger.total
-            value = problem.process.value(table_policy(problem.process.codebooks, [end.policy], n_actions=3))
+            value = problem.process.value(
+                LearnedPolicy.from_table(problem.process.codebooks, [end.policy], n_actions=3)
+            )
             return end.survivors[problem.optimal_function[0]] and problem.optimal_value - value <= 0.1
 
         assert all(map(attempt, range(4)))
@@ -336,7 +338,7 @@ class TestCounts:
 
 
 def gap(problem, learned):
-    policy = table_policy(problem.process.codebooks, learned.policy, n_actions=problem.n_actions)
+    policy = LearnedPolicy.from_table(problem.process.codebooks, learned.policy, n_actions=problem.n_actions)
     return problem.optimal_value - problem.process.value(policy)
 
 
@@ -469,7 +471,9 @@ class TestUndirected:
         for q in tables.q:
             q += rng.random(q.shape)
         for lane, value in enumerate(lanes.values(tables)):
-            policy = table_policy(problem.process.codebooks, [q[lane].argmax(axis=1) for q in tables.q], n_actions=4)
+            policy = LearnedPolicy.from_table(
+                problem.process.codebooks, [q[lane].argmax(axis=1) for q in tables.q], n_actions=4
+            )
             assert value == pytest.approx(problem.process.value(policy))
 
     def test_tied_tables_are_worth_what_random_play_is(self):

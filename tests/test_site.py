@@ -118,7 +118,7 @@ class TestFiles:
     def test_every_field_of_a_certificate(self):
         named = set(re.findall(r"`([\w.]+)`", self.TEXT.partition("## Certificate")[2].partition("\n## ")[0]))
         assert sorted(certificate.PARTS.keys() - named) == []
-        content = richobs.certify(richobs.learn(richobs.make("bandit")), richobs.make("bandit")).content
+        content = richobs.Certificate.of(richobs.learn(richobs.make("bandit")), richobs.make("bandit")).content
         whole = {"settings", "constants", "recorded", "versions"}  # described as one
         fields = {
             f"{part}.{name}" if isinstance(value, dict) and part not in whole else part

@@ -38,7 +38,7 @@ from richobs.learners.betting.candidate import IdleExploration
 from richobs.learners.lsvee import PaperConstants
 from richobs.runs import database, store
 from richobs.runs.session import run
-from richobs.runs.store import LOCK, RunFolder, StoredRun, discard, find_runs, keep_verification
+from richobs.runs.store import LOCK, RunFolder, StoredRun, find_runs, keep_verification
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from to_be_killed import shrunk
 
@@ -170,7 +170,7 @@ def test_stopped_around_draws_a_run_ends_with_the_same_bytes(case, tmp_path, mon
 def test_a_stored_run_is_the_run_itself(tmp_path, monkeypatch):
     problem = richobs.make("lock/4")
     plain, stored = learn(problem, seed=5), learn(problem, seed=5, out=tmp_path / "run")
-    assert richobs.certify(plain, problem).to_json() == (tmp_path / "run" / "certificate.json").read_text()
+    assert richobs.Certificate.of(plain, problem).to_json() == (tmp_path / "run" / "certificate.json").read_text()
     run = StoredRun.read(tmp_path / "run")
     assert (run.state, run.world, run.settings.seed) == ("finished", "lock/4", 5)
     assert tuple(p.event for p in run.steps) == stored.trace
@@ -697,7 +697,7 @@ class TestFoldersThatAreLeftAlone:
             with pytest.raises(StoreError, match="another process is running in"):
                 learn(richobs.make("lock/8"), out=tmp_path / "run")
             with pytest.raises(StoreError, match="another process is running in"):
-                discard(tmp_path / "run")
+                StoredRun.discard(tmp_path / "run")
         finally:
             process.kill()
             process.wait()
@@ -779,7 +779,7 @@ class TestFoldersThatAreLeftAlone:
 
     def test_discarding_removes_the_run_and_nothing_else(self, folder):
         (folder / "notes.txt").write_text("mine")
-        discard(folder)
+        StoredRun.discard(folder)
         assert {p.name for p in folder.iterdir()} == {"notes.txt", "run.lock"}
 
 
@@ -804,7 +804,7 @@ def test_what_verify_found_belongs_to_the_certificate_it_was_about(tmp_path):
     problem = richobs.make("lock/3")
     outcome = learn(problem, out=tmp_path)
     assert StoredRun.read(tmp_path).verification is None
-    checked = richobs.verify(richobs.certify(outcome, problem), problem)
+    checked = richobs.verify(richobs.Certificate.of(outcome, problem), problem)
     keep_verification(tmp_path, checked)
     assert StoredRun.read(tmp_path).verification == checked
     text = (tmp_path / "certificate.json").read_text()
@@ -1079,7 +1079,7 @@ class TestAClassThatIsPythonCode:
 
     def test_verify_compares_its_values(self):
         problem = richobs.Problem(Counter(), of_code("callables", [0, 1]))
-        certificate = richobs.certify(learn(problem, **self.asked), problem)
+        certificate = richobs.Certificate.of(learn(problem, **self.asked), problem)
         assert richobs.verify(certificate, problem).agrees
         other = richobs.verify(certificate, Counter(), of_code("callables", [1, 0]))
         assert "values of the class" in [f.what for f in other.findings if not f.agrees]
@@ -1368,7 +1368,11 @@ def test_a_record_keeps_what_is_new(tmp_path):
 
 @pytest.mark.parametrize("out", ["a\0b", 3, b"bytes", ["a"], 2.5])
 def test_a_folder_that_is_no_name(out):
-    for use in (lambda: learn(richobs.make("bandit"), out=out), lambda: StoredRun.read(out), lambda: discard(out)):
+    for use in (
+        lambda: learn(richobs.make("bandit"), out=out),
+        lambda: StoredRun.read(out),
+        lambda: StoredRun.discard(out),
+    ):
         with pytest.raises(
             InvalidInput, match="folder is given as text or a path, in characters that a name can hold; got"
         ):

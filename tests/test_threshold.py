@@ -40,7 +40,7 @@ def test_a_threshold_that_is_not_decided_before_epsilon_ends_as_usual(problem):
 def test_a_certificate_of_a_threshold_is_checked(problem):
     settings = Settings(learner="betting", threshold=0.2, epsilon=0.01, seed=1)
     outcome = richobs.learn(problem, learner="betting", threshold=0.2, epsilon=0.01, seed=1)
-    content = richobs.certify(outcome, problem).content
+    content = richobs.Certificate.of(outcome, problem).content
     assert all(f.agrees for f in Betting().recheck(content, problem, settings))
     higher = Settings(learner="betting", threshold=0.45, epsilon=0.01, seed=1)
     assert not all(f.agrees for f in Betting().recheck(content, problem, higher))

@@ -16,8 +16,6 @@ from richobs.classes import (
     Networks,
     Simulators,
     Tables,
-    open_loop_policy,
-    table_policy,
 )
 from richobs.core import errors
 from richobs.core.environment import Declared, Environment, Episodes
@@ -33,13 +31,12 @@ from richobs.core.outcome import Claim, Outcome
 from richobs.core.policies import Greedy, OpenLoop, Policy, Switch, Uniform
 from richobs.core.problem import Problem, Truth, ValueReport
 from richobs.core.process import Rewards, TabularProcess
-from richobs.core.recorded import load_episodes, save_episodes
 from richobs.core.settings import Settings
 from richobs.core.version import __version__
 from richobs.learners import LEARNERS, Learner
 from richobs.learning import learn, plan
-from richobs.runs.certificate import Certificate, Verification, certify
-from richobs.runs.store import StoredRun, discard
+from richobs.runs.certificate import Certificate, Verification
+from richobs.runs.store import StoredRun
 from richobs.runs.verify import verify
 from richobs.show.tensorboard import TensorBoard
 from richobs.sweeping import sweep
@@ -92,19 +89,13 @@ __all__ = [
     "Verdict",
     "Verification",
     "__version__",
-    "certify",
     "certify_policy",
-    "discard",
     "errors",
     "from_gymnasium",
     "learn",
-    "load_episodes",
     "make",
-    "open_loop_policy",
     "plan",
-    "save_episodes",
     "sweep",
-    "table_policy",
     "verify",
 ]
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any, Literal, cast
 
+from richobs.core.arguments import did_you_mean
 from richobs.core.environment import Environment, Episodes
 from richobs.core.errors import InvalidInput, WorkerFailed
 from richobs.core.events import Callback, Progress
@@ -14,7 +15,8 @@ from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem, as_problem
 from richobs.core.recorded import joined_episodes
 from richobs.core.settings import Settings, write_tuning
-from richobs.learners.lsvee import Lsvee, PaperConstants, SamplePlan
+from richobs.learners import Plan
+from richobs.learners import learner as learner_of
 from richobs.runs.prepare import in_units_of
 from richobs.runs.session import run
 from richobs.show.terminal import is_interactive, watched
@@ -135,45 +137,45 @@ def _settings(tuning: Any = None, **given: Any) -> Settings:
     known = [field.name for field in dataclasses.fields(Settings)]
     if unknown := [name for name in given if name not in known]:
         raise InvalidInput(
-            f"learn() has no argument {unknown[0]!r}, and there is no such setting. Settings are {', '.join(known)}. "
+            f"there is no argument and no setting {unknown[0]!r}. Settings are {', '.join(known)}. "
             "What belongs to the problem, such as `process`, is an argument of richobs.Problem; an executor is given as "
-            "`workers`."
+            f"`workers`.{did_you_mean(unknown[0], known)}"
         )
     return Settings(tuning=write_tuning(tuning), **given)
 
 
 def plan(
-    problem: Problem | Environment | None = None,
+    env: Environment | Problem,
     functions: FunctionClass | None = None,
     *,
     epsilon: float = 0.1,
     delta: float = 0.05,
-    n_states: int | None = None,
-    horizon: int | None = None,
-    n_actions: int | None = None,
-    log_size: float | None = None,
-) -> SamplePlan:
-    """Returns the paper's sample sizes and the worst case they add up to; nothing is played.
+    learner: str | None = None,
+    **settings: Any,
+) -> Plan:
+    """Returns what `learn` would ask for with the same arguments, and the worst case; nothing is played.
+
+    A run that asks for more episodes than anybody can play has a plan too.
 
     Args:
-        problem: a problem, or an environment; or give the four numbers instead.
-        functions: the class, where an environment is given.
+        env: an environment, or a problem such as `richobs.make` returns.
+        functions: the class F of value functions, where an environment is given.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the claim is false.
-        n_states: M, a bound on the latent states per level.
-        horizon: H.
-        n_actions: K.
-        log_size: natural logarithm of the number of functions N.
+        learner: who would learn, by default "betting". "lsvee" has the paper's own sample sizes.
+        **settings: further fields of `richobs.Settings`, such as `n_states`, `max_episodes` and `tuning`.
+
+    Returns:
+        `title` (whose plan it is), `max_episodes` (the most that a run can need with probability 1 - delta; None where
+        nothing is known), `rows()` (line by line) and `as_json()`.
+
+    Raises:
+        InvalidInput: the learner cannot serve this problem or these settings.
     """
-    if problem is not None:
-        given = as_problem(problem, functions)
-        settings = Settings(epsilon=epsilon, delta=delta, learner=Lsvee.name, n_states=n_states)
-        served = in_units_of(Lsvee(), given, settings)
-        return Lsvee().plan(served.problem, served.settings)
-    if horizon is None or n_actions is None or n_states is None or log_size is None:
-        raise InvalidInput("plan needs a problem, or all of horizon, n_actions, n_states and log_size.")
-    return SamplePlan(
-        PaperConstants.of(
-            horizon=horizon, n_actions=n_actions, n_states=n_states, log_size=log_size, epsilon=epsilon, delta=delta
-        )
-    )
+    asked = _settings(**settings, epsilon=epsilon, delta=delta, learner=learner or Settings.learner)
+    asked.check()
+    problem, chosen = as_problem(env, functions), learner_of(asked.learner)
+    chosen.tuning(asked)
+    chosen.check_needs(problem, asked)
+    served = in_units_of(chosen, problem, asked)
+    return chosen.plan(served.problem, served.settings)

@@ -269,7 +269,7 @@ def test_one_line_makes_an_engine_known(registered, learner):
     outcome = richobs.learn(problem, learner=learner, epsilon=0.2, engine=registered, progress=False)
     assert outcome.guaranteed
     assert problem.optimal_value - problem.value(outcome.policy) <= 0.2
-    certificate = richobs.certify(outcome, problem)
+    certificate = richobs.Certificate.of(outcome, problem)
     assert certificate.settings.engine == registered
     assert richobs.verify(certificate, problem).agrees
 

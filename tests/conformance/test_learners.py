@@ -191,7 +191,7 @@ def check_events(problem, settings, outcome=None, progress=None):
         again = from_plain(json.loads(plain))
         assert type(again) in EVENTS.values()
         assert json.dumps(to_plain(again)) == plain
-        assert (again.sentence, again.verdict) == (told.sentence, told.verdict)
+        assert (again.sentence, repr(again.said())) == (told.sentence, repr(told.said()))
         assert told.sentence
         assert not told.sentence.endswith(".")
     counts = [p.episodes for p in progress]
@@ -312,7 +312,7 @@ def test_a_stored_run_goes_on_where_its_episodes_ended(name, tmp_path):
 
 def test_every_learner_can_be_certified(name):
     problem = served(name)
-    certificate = richobs.certify(first_run(name)[0], problem)
+    certificate = richobs.Certificate.of(first_run(name)[0], problem)
     assert certificate.content["learner"] == name
     assert json.loads(certificate.to_json()) == certificate.content
 
@@ -339,7 +339,7 @@ class Boastful(Broken):
 
     def run(self, problem, engine, settings, notify):
         outcome = super().run(problem, engine, settings, notify)
-        worst = richobs.classes.learned_policy.open_loop_policy((0,) * problem.horizon, problem.n_actions)
+        worst = richobs.LearnedPolicy.open_loop((0,) * problem.horizon, problem.n_actions)
         return dataclasses.replace(
             outcome, policy=worst, guaranteed=True, claim="It is optimal if episodes are independent.", epsilon=1e-9
         )

@@ -6,7 +6,7 @@ from richobs.classes.decoders import Decoders
 from richobs.classes.dynamics import Model
 from richobs.classes.family import Family
 from richobs.classes.layered import Layered, LevelwiseFunction, Listed, listed_product
-from richobs.classes.learned_policy import LearnedPolicy, open_loop_policy, table_policy
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.linear import Linear, LinearLevel, parameter_grid
 from richobs.classes.networks import NetworkLevel, Networks
 from richobs.classes.prototypes import Prototypes
@@ -38,7 +38,5 @@ __all__ = [
     "codec",
     "copies_around",
     "listed_product",
-    "open_loop_policy",
     "parameter_grid",
-    "table_policy",
 ]

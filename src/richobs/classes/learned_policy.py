@@ -136,6 +136,47 @@ class LearnedPolicy(Greedy):
         except Exception as error:  # whatever else a damaged or hostile file leads to
             raise InvalidFile(f"{file} is not a policy that richobs wrote: {error}") from error
 
+    @classmethod
+    @refuse_unusable
+    def from_table(
+        cls, codebooks: Sequence[Codebook | None], actions: Sequence[ArrayLike], *, n_actions: int | None = None
+    ) -> "LearnedPolicy":
+        """Returns the policy that looks the observation up and plays the action listed for it.
+
+        Args:
+            codebooks: the observations of each level; None where an observation is its own number.
+            actions: per level `[X]` the action for each observation.
+            n_actions: number of actions K; by default the largest one that is listed, plus 1.
+        """
+        if len(codebooks) != len(actions):
+            raise InvalidInput(f"there are codebooks of {len(codebooks)} levels and actions of {len(actions)}.")
+        tables = [np.asarray(a) for a in actions]
+        for level, table in enumerate(tables):
+            if table.ndim != 1 or not table.size or table.dtype.kind not in "iu":
+                raise InvalidInput(
+                    f"level {level}: actions must be [X] integers, one per observation; got {table.dtype} of shape "
+                    f"{table.shape}."
+                )
+        largest = max((int(t.max()) for t in tables), default=0)
+        K = largest + 1 if n_actions is None else n_actions
+        if largest >= K or min((int(t.min()) for t in tables), default=0) < 0:
+            raise InvalidInput(f"actions must lie between 0 and {K - 1}; others are listed.")
+        levels = [TableLevel(np.eye(K)[t][None], book) for t, book in zip(tables, codebooks, strict=True)]
+        return cls(Layered(levels), (0,) * len(levels))
+
+    @classmethod
+    @refuse_unusable
+    def open_loop(cls, path: Sequence[int], n_actions: int) -> "LearnedPolicy":
+        """Returns the policy that plays one action sequence whatever it sees.
+
+        Args:
+            path: the action of each level.
+            n_actions: number of actions K.
+        """
+        actions = checked_path(path, len(path), n_actions)
+        levels = [Constants(np.eye(n_actions)[[a]]) for a in actions]
+        return cls(Layered(levels), (0,) * len(levels))
+
 
 @refuse_unusable
 def _as_arrays(
@@ -146,44 +187,3 @@ def _as_arrays(
     before = None if state is None else np.atleast_1d(state[0]).astype(np.int64, casting="same_kind")
     starts = None if episode_start is None else np.asarray(episode_start, dtype=bool)
     return x, before, starts
-
-
-@refuse_unusable
-def table_policy(
-    codebooks: Sequence[Codebook | None], actions: Sequence[ArrayLike], *, n_actions: int | None = None
-) -> LearnedPolicy:
-    """Returns the policy that looks the observation up and plays the action listed for it.
-
-    Args:
-        codebooks: the observations of each level; None where an observation is its own number.
-        actions: per level `[X]` the action for each observation.
-        n_actions: number of actions K; by default the largest one that is listed, plus 1.
-    """
-    if len(codebooks) != len(actions):
-        raise InvalidInput(f"there are codebooks of {len(codebooks)} levels and actions of {len(actions)}.")
-    tables = [np.asarray(a) for a in actions]
-    for level, table in enumerate(tables):
-        if table.ndim != 1 or not table.size or table.dtype.kind not in "iu":
-            raise InvalidInput(
-                f"level {level}: actions must be [X] integers, one per observation; got {table.dtype} of shape "
-                f"{table.shape}."
-            )
-    largest = max((int(t.max()) for t in tables), default=0)
-    K = largest + 1 if n_actions is None else n_actions
-    if largest >= K or min((int(t.min()) for t in tables), default=0) < 0:
-        raise InvalidInput(f"actions must lie between 0 and {K - 1}; others are listed.")
-    levels = [TableLevel(np.eye(K)[t][None], book) for t, book in zip(tables, codebooks, strict=True)]
-    return LearnedPolicy(Layered(levels), (0,) * len(levels))
-
-
-@refuse_unusable
-def open_loop_policy(path: Sequence[int], n_actions: int) -> LearnedPolicy:
-    """Returns the policy that plays one action sequence whatever it sees.
-
-    Args:
-        path: the action of each level.
-        n_actions: number of actions K.
-    """
-    actions = checked_path(path, len(path), n_actions)
-    levels = [Constants(np.eye(n_actions)[[a]]) for a in actions]
-    return LearnedPolicy(Layered(levels), (0,) * len(levels))

@@ -13,15 +13,15 @@ from rich.text import Text
 
 from richobs.cli.options import WorkOptions, World, build, make_stored, trusting
 from richobs.cli.printing import print_claim, print_summary
+from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress
 from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
-from richobs.core.recorded import load_episodes
 from richobs.core.settings import MAY_CHANGE, Settings
 from richobs.runs import session
 from richobs.runs.prepare import Prepared, prepare
-from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, discard, recorded_beside
+from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, recorded_beside
 from richobs.show import write_report
 from richobs.show.summary import claim_text, gives_what_was_asked, plain_console
 from richobs.show.tensorboard import TensorBoard
@@ -133,17 +133,17 @@ class LearnCommand:
     overwrite: bool = False
     """Start anew where the folder holds a run already."""
     episodes: pathlib.Path | None = None
-    """Episodes that were played before (a file of richobs.save_episodes): free evidence for elimination."""
+    """Episodes that were played before (a file of Episodes.save): free evidence for elimination."""
 
     def run(self, console: Console) -> int:
         """Learns, writes certificate and policy, prints the claim."""
         problem = build(self.world)
         if self.episodes is not None:
-            problem = dataclasses.replace(problem, recorded=load_episodes(self.episodes))
+            problem = dataclasses.replace(problem, recorded=Episodes.load(self.episodes))
         prepared = prepare(problem, self.settings)  # before anything is removed
         folder = self.out or default_folder(problem, prepared.asked)
         if self.overwrite and folder.exists():
-            discard(folder)
+            StoredRun.discard(folder)
         with self.work.executor() as executor:
             return learn_in(console, folder, prepared, self.output, executor)
 

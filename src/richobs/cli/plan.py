@@ -1,4 +1,4 @@
-"""`richobs plan`: what runs would ask for."""
+"""`richobs plan`: what a run would ask for."""
 
 import dataclasses
 import json
@@ -11,13 +11,10 @@ from rich.text import Text
 
 from richobs.cli.options import World, build
 from richobs.cli.printing import Trimmed, headline, widened
-from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings
-from richobs.learners import Plan, learner
-from richobs.runs.prepare import in_units_of
+from richobs.learners import Plan
+from richobs.learning import plan
 from richobs.show import words
-
-USUAL = (Settings.learner, "lsvee")  # the learners whose plans are printed unless one is named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,53 +27,30 @@ class PlanCommand:
     """Largest allowed gap between the policy's value and the optimal value V*."""
     delta: float = Settings.delta
     """Probability that the claim is false."""
-    learner: str | None = None
-    """Whose plan to print; by default those of `betting` and `lsvee`. `richobs learners` lists all."""
+    learner: str = Settings.learner
+    """Whose plan to print. `richobs learners` lists all; `lsvee` has the paper's own sample sizes."""
     n_states: int | None = None
     """Bound M on the latent states per level; by default what the world says."""
     max_episodes: int | None = None
     """Episodes that the run may play."""
     tuning: tuple[str, ...] = ()
-    """Numbers of the learner's own, as name=value (only with --learner)."""
+    """Numbers of the learner's own, as name=value."""
     json: bool = False
     """Print JSON instead of tables."""
 
     def run(self, console: Console) -> int:
-        """Prints one plan after the other."""
+        """Prints the plan."""
         problem = build(self.world)
-        if self.tuning and self.learner is None:
-            raise InvalidInput("--tuning belongs to one learner; say which with --learner.")
-        plans: dict[str, Plan] = {}
-        left_out: list[InvalidInput] = []  # why learners that nobody named cannot serve here
-        for name in USUAL if self.learner is None else (self.learner,):
-            chosen = learner(name)
-            settings = Settings(
-                epsilon=self.epsilon,
-                delta=self.delta,
-                learner=chosen.name,
-                n_states=self.n_states,
-                max_episodes=self.max_episodes,
-                tuning=self.tuning,
-            )
-            settings.check()
-            try:
-                chosen.check_needs(problem, settings)
-                served = in_units_of(chosen, problem, settings)
-                plans[chosen.name] = chosen.plan(served.problem, served.settings)
-            except InvalidInput as error:
-                left_out.append(error)
-        if not plans:
-            raise left_out[0]
+        asked = {
+            name: getattr(self, name) for name in ("epsilon", "delta", "learner", "n_states", "max_episodes", "tuning")
+        }
+        found = plan(problem, **asked)
         if self.json:
-            content = {"id": problem.id, **{name: plan.as_json() for name, plan in plans.items()}}
-            console.print_json(json.dumps(content))
+            console.print_json(json.dumps({"id": problem.id, self.learner: found.as_json()}))
             return 0
         console.print(headline(problem))
-        for plan in plans.values():
-            console.print(f"\n[bold]{escape(plan.title)}[/]")
-            widened(console).print(Trimmed(_table(plan)))
-        for why in left_out:
-            console.print(Text(f"\nleft out: {why}"), style="dim")
+        console.print(f"\n[bold]{escape(found.title)}[/]")
+        widened(console).print(Trimmed(_table(found)))
         return 0
 
 

@@ -4,12 +4,13 @@ Constructors check what they are given: shapes, ranges, finite numbers. What fai
 array or no number at all, ends in a sentence as well.
 """
 
+import difflib
 import functools
 import inspect
 import numbers
 import operator
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -19,6 +20,7 @@ from richobs.core.errors import InvalidInput, RichObsError
 from richobs.core.types import Floats
 
 LEVELS = 1_000_000  # most levels of a class that is given level by level, of a model, and of a Gymnasium environment
+MOST_WORKERS = 10_000  # of one run
 LARGEST_FACT = 10**9  # most levels or actions that an environment or a policy may declare
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,6 +32,12 @@ UNUSABLE = (
     ArithmeticError,
     MemoryError,
 )  # raised by arguments of other kinds
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Returns " Did you mean ...?" for the known name that is nearest to a word, or nothing where none is near."""
+    near = difflib.get_close_matches(str(word), known, 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def file_path(file: Any, what: str = "a file") -> Path:
@@ -86,6 +94,11 @@ def whole_number(name: str, value: Any, least: int | None = 0, most: int | None 
         if (least is None or number >= least) and (most is None or number <= most):
             return number
     raise InvalidInput(f"{name} must be a whole number{at_least}{at_most}; got {text:.80}.")
+
+
+def checked_workers(n: int) -> int:
+    """Returns a number of workers; raises `InvalidInput` where it is none, or more than can be started."""
+    return whole_number("workers", n, least=1, most=MOST_WORKERS)
 
 
 def real_number(name: str, value: Any) -> float:

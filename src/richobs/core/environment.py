@@ -6,6 +6,7 @@ Shapes: n episodes, H levels, K actions. Levels count from 0.
 import math
 import numbers
 import operator
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,8 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from richobs.core.arguments import real_number, whole_number
-from richobs.core.errors import InvalidInput, InvalidPath, Rejected, RewardOutOfRange
+from richobs.core.arguments import file_path, real_number, refuse_unusable, whole_number
+from richobs.core.errors import InvalidFile, InvalidInput, InvalidPath, Rejected, RewardOutOfRange
+from richobs.core.files import expanded_limit, open_arrays, write_atomically
 from richobs.core.policies import Policy, fixed_prefix, never_takes, sure_actions
 from richobs.core.types import Floats, Ints, Mask, Observations, Path
 
@@ -90,6 +92,7 @@ class Declared:
         return max(1, min(self.at_once, -(-n // CALLS))) if self.may_be_copied else self.at_once
 
 
+COLUMNS = ("observations", "actions", "rewards", "ended")
 NOTHING_DECLARED = Declared()
 
 
@@ -162,6 +165,46 @@ class Episodes:
         if any(p.ended for p in parts):  # a part without ends has none: it must not make the ends of others disappear
             parts = [p if p.ended else replace(p, ended=[np.zeros(p.n, dtype=bool)] * p.levels) for p in parts]
         return cls(joined("observations"), joined("actions"), joined("rewards"), joined("ended"))
+
+    @refuse_unusable
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Writes the episodes to a file that `load` reads; numbers, bits and text only."""
+        arrays: dict[str, Any] = {}
+        for name in COLUMNS:
+            for level, column in enumerate(getattr(self, name)):
+                plain = np.asarray(column)
+                if plain.dtype.hasobject:
+                    raise InvalidInput(f"{name} at level {level} are Python objects, which are not written to files.")
+                arrays[f"{name}_{level}"] = plain
+        write = np.savez if sum(a.nbytes for a in arrays.values()) > expanded_limit(0) // 2 else np.savez_compressed
+        with write_atomically(file_path(file)) as stream:
+            write(stream, **arrays)
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> "Episodes":
+        """Returns the episodes in a file that `save` wrote.
+
+        The sizes that the file declares are checked before anything is expanded: at most 256 MiB, or 20 times the file.
+
+        Raises:
+            InvalidFile: it is damaged, or something else, or it would expand to more.
+        """
+        try:
+            with open_arrays(file_path(file), largest=expanded_limit(os.path.getsize(file))) as stored:
+                levels = sum(name.startswith("rewards_") for name in stored.sizes)
+                known = {f"{name}_{level}" for name in COLUMNS for level in range(levels)}
+                if not levels or stored.sizes.keys() - known:
+                    raise InvalidFile(f"it has {', '.join(sorted(stored.sizes)[:8])}")
+                columns = [
+                    tuple(stored.read(f"{name}_{level}") for level in range(levels))
+                    for name in COLUMNS
+                    if name != "ended" or "ended_0" in stored.sizes
+                ]
+        except OSError:
+            raise
+        except Exception as error:  # whatever a damaged or hostile file leads to
+            raise InvalidFile(f"{file} does not hold episodes as Episodes.save writes them: {error}") from error
+        return cls(*columns)
 
 
 class Environment(Protocol):

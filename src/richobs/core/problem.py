@@ -295,7 +295,14 @@ def _require(what: str, thing: object, names: tuple[str, ...]) -> None:
     """Raises `InvalidInput` where an object lacks one of the attributes in `names`."""
     missing = [name for name in names if not hasattr(thing, name)]
     if missing:
+        if "play" in missing and hasattr(thing, "step") and hasattr(thing, "reset"):
+            steps = getattr(getattr(thing, "spec", None), "max_episode_steps", None)
+            raise InvalidInput(
+                f"{what} plays whole episodes, and a {type(thing).__name__} arrived, an environment of Gymnasium. Give "
+                f"richobs.from_gymnasium(env, horizon={steps or '...'}, reward_range=(smallest total, largest total)): see "
+                "docs/gymnasium.md."
+            )
         raise InvalidInput(
             f"{what} needs {', '.join(names)}; a {type(thing).__name__} arrived, which has no {', '.join(missing)}. See "
-            "docs/your-own-problem.md."
+            "docs/your-own-problem.md; richobs.make(id) builds a world, richobs.from_gymnasium(id, ...) a Gymnasium one."
         )

@@ -1,20 +1,16 @@
-"""Episodes that somebody played before: written to a file, read from it, identified, and checked before they count."""
+"""Episodes that somebody played before: joined, identified, and checked before they count."""
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from richobs.core.arguments import file_path, refuse_unusable
-from richobs.core.environment import Environment, Episodes, checked_episodes
-from richobs.core.errors import InvalidFile, InvalidInput, Rejected, RewardOutOfRange
-from richobs.core.files import expanded_limit, open_arrays, write_atomically
+from richobs.core.environment import COLUMNS, Environment, Episodes, checked_episodes
+from richobs.core.errors import InvalidInput, Rejected, RewardOutOfRange
 from richobs.core.policies import Uniform
 
-COLUMNS = ("observations", "actions", "rewards", "ended")
 REPEATED = 16  # different episodes from which on two equal parts are one that was given twice
 
 
@@ -27,7 +23,7 @@ def joined_episodes(given: Any) -> Episodes:
     parts = [given] if isinstance(given, Episodes) else given
     if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, Episodes) for part in parts):
         raise InvalidInput(
-            "recorded episodes are a richobs.Episodes, or a list of them, such as `play` returns and richobs.load_episodes "
+            "recorded episodes are a richobs.Episodes, or a list of them, such as `play` returns and richobs.Episodes.load "
             f"reads; got {type(given).__name__}."
         )
     try:
@@ -91,44 +87,3 @@ def episodes_digest(episodes: Episodes) -> str:
             digest.update(f"{name} {plain.dtype.str} {plain.shape}\n".encode())
             digest.update(plain.tobytes())
     return digest.hexdigest()
-
-
-@refuse_unusable
-def save_episodes(file: str | os.PathLike[str], episodes: Episodes) -> None:
-    """Writes episodes to a file that `load_episodes` reads; numbers, bits and text only."""
-    arrays: dict[str, Any] = {}
-    for name in COLUMNS:
-        for level, column in enumerate(getattr(episodes, name)):
-            plain = np.asarray(column)
-            if plain.dtype.hasobject:
-                raise InvalidInput(f"{name} at level {level} are Python objects, which are not written to files.")
-            arrays[f"{name}_{level}"] = plain
-    write = np.savez if sum(a.nbytes for a in arrays.values()) > expanded_limit(0) // 2 else np.savez_compressed
-    with write_atomically(file_path(file)) as stream:
-        write(stream, **arrays)
-
-
-def load_episodes(file: str | os.PathLike[str]) -> Episodes:
-    """Returns the episodes in a file that `save_episodes` wrote.
-
-    The sizes that the file declares are checked before anything is expanded: at most 256 MiB, or 20 times the file.
-
-    Raises:
-        InvalidFile: it is damaged, or something else, or it would expand to more.
-    """
-    try:
-        with open_arrays(file_path(file), largest=expanded_limit(os.path.getsize(file))) as stored:
-            levels = sum(name.startswith("rewards_") for name in stored.sizes)
-            known = {f"{name}_{level}" for name in COLUMNS for level in range(levels)}
-            if not levels or stored.sizes.keys() - known:
-                raise InvalidFile(f"it has {', '.join(sorted(stored.sizes)[:8])}")
-            columns = [
-                tuple(stored.read(f"{name}_{level}") for level in range(levels))
-                for name in COLUMNS
-                if name != "ended" or "ended_0" in stored.sizes
-            ]
-    except OSError:
-        raise
-    except Exception as error:  # whatever a damaged or hostile file leads to
-        raise InvalidFile(f"{file} does not hold episodes as richobs.save_episodes writes them: {error}") from error
-    return Episodes(*columns)

@@ -234,7 +234,7 @@ def restore_probes(probes: Probes, draw: int, body: bytes) -> None:
         raise InvalidInput(
             f"the folder holds a run with another class of functions: at the observations of draw {draw} its functions had "
             "other values than those that are given now, or stood in another order. Give the same class, choose another "
-            "folder, or remove that run first (`--overwrite`, or richobs.discard)."
+            "folder, or remove that run first (`--overwrite`, or richobs.StoredRun.discard)."
         )
     probes.restore(stored)
 

@@ -1,5 +1,6 @@
 """Learners: who asks an engine and answers with a policy. One line here makes a learner known everywhere."""
 
+from richobs.core.arguments import did_you_mean
 from richobs.core.errors import InvalidInput
 from richobs.core.registry import Registry
 from richobs.learners.base import Finding, Learner, Need, Plan, PlanRow, Promise, ShortPlan, tuning_fields
@@ -35,8 +36,13 @@ def learner(name: str) -> Learner:
         InvalidInput: there is none.
     """
     if name not in LEARNERS:
-        raise InvalidInput(f"there is no learner {name!r}; there are {', '.join(LEARNERS)} (see `richobs learners`).")
+        raise InvalidInput(
+            f"there is no learner {name!r}; there are {', '.join(LEARNERS)} (see `richobs learners`)."
+            f"{did_you_mean(name, LEARNERS)}"
+        )
     made = LEARNERS.load(name)()
     if not isinstance(made, Learner):
         raise InvalidInput(f"the learner {name!r} is {LEARNERS[name]}, which is no richobs.Learner.")
+    if made.traits.hands_over_to:
+        LEARNERS.load(made.traits.hands_over_to)  # a stored run may hold its events
     return made

@@ -2,9 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
-from richobs.core.events import Event, event
+from richobs.core.events import Event, Said, event
 
 WORTHWHILE = 0.9  # a gap is smaller if it is at most this share of the smallest before
 PATIENCE = 2  # times the episodes that last made it smaller, after which it is given up
@@ -25,30 +24,17 @@ class Patience:
         return spent >= max(FEWEST, PATIENCE * self.improved)
 
 
-@event("tolerance")
-@dataclass(frozen=True, kw_only=True)
+@event("search", "tolerance", "does the tolerance leave something of epsilon?", "least epsilon to hope for", "epsilon")
 class ToleranceIsLarge(Event):
     """Before anything is played: the tolerance may keep every run from epsilon."""
-
-    kind: ClassVar[str] = "tolerance"
-    question: ClassVar[str] = "does the tolerance leave something of epsilon?"
-    statistic_name: ClassVar[str] = "least epsilon to rely on"
-    threshold_name: ClassVar[str] = "epsilon"
-    statistic_field: ClassVar[str] = "least"
-    threshold_field: ClassVar[str] = "epsilon"
 
     least: float  # what may be lost and cannot be refuted
     epsilon: float
 
-    @property
-    def verdict(self) -> str:
-        """It does not surely do so."""
-        return "too large"
-
-    @property
-    def sentence(self) -> str:
-        """What can be hoped for."""
-        return (
+    def said(self) -> Said:
+        """Returns what can be hoped for."""
+        sentence = (
             f"with this tolerance {self.least:.3g} may be lost and never be noticed: an epsilon above {self.least:.3g} can "
             f"be hoped for, and {self.epsilon:g} may stay out of reach"
         )
+        return Said("too large", sentence, self.least, self.epsilon)

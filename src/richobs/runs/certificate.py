@@ -92,6 +92,70 @@ class Certificate:
         """The id of the world, or None where it was an environment of the user's own."""
         return self.content["environment"]["id"]
 
+    @classmethod
+    def of(
+        cls, outcome: Outcome, problem: Problem | Environment, functions: FunctionClass | None = None
+    ) -> "Certificate":
+        """Returns the certificate of an outcome.
+
+        Args:
+            outcome: what the run answered, and what it was asked.
+            problem: what it ran on, or its environment. A problem from `richobs.make` has an id, from which `verify` can
+                build it again.
+            functions: the class, where an environment is given.
+        """
+        if not isinstance(outcome, Outcome):
+            raise InvalidInput(f"a certificate needs an Outcome, such as learn returns; got {outcome!r:.80}.")
+        given = as_problem(problem, functions)
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "claim": outcome.claim,
+            "learner": outcome.learner,
+            "settings": {
+                k: v for k, v in outcome.settings.as_plain().items() if k != "workers"
+            },  # no part in the result
+            "environment": {
+                "id": given.id,
+                "identity": given.identity,
+                "horizon": given.horizon,
+                "n_actions": given.n_actions,
+                "n_states": given.n_states if outcome.settings.n_states is None else outcome.settings.n_states,
+                "reward_range": list(given.env.reward_range),
+            },
+            "functions": {
+                "log_size": given.functions.log_size,
+                "digest": given.functions.digest,
+                **({} if outcome.fingerprint is None else {"fingerprint": outcome.fingerprint}),
+            },
+            "recorded": recorded_words(given),
+            "constants": {} if outcome.constants is None else dataclasses.asdict(outcome.constants),
+            "result": {
+                "reason": outcome.reason.value,
+                "guaranteed": outcome.guaranteed,
+                "epsilon": outcome.epsilon,
+                "v_star_hat": outcome.v_star_hat,
+                "value_hat": outcome.value_hat,
+                "log_size": outcome.log_size,
+                "rounds": outcome.rounds,
+                "tests": len(outcome.trace),
+                "episodes": outcome.episodes,
+                "real_episodes": outcome.ledger.real_episodes,
+                "skipped": outcome.ledger.skipped,
+                "upper": outcome.upper,
+                "lower": outcome.lower,
+                "remarks": list(outcome.remarks),
+            },
+            "policy": {"member": outcome.policy.member, "digest": policy_digest(outcome.policy)},
+            "claims": [claim_row(c) for c in outcome.claims],
+            **units_part(outcome),
+            **device_part(outcome),
+            "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
+            "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
+        }
+        made = cls(json.loads(json.dumps(content)))  # plain values, as a reader of the file would have them
+        return made if json_fault(made.to_json()) is None else cls(_without_paths(made.content))
+
     def to_json(self) -> str:
         """Returns the text of the file, the same for the same run."""
         return json.dumps(self.content, indent=2, ensure_ascii=False) + "\n"
@@ -144,7 +208,7 @@ class Certificate:
 
 
 def _check_parts(content: dict[str, Any]) -> None:
-    """Raises where a part of a certificate is missing, or not of the type that `certify` writes."""
+    """Raises where a part of a certificate is missing, or not of the type that `Certificate.of` writes."""
     units = content.get("units")
     for part, types in (PARTS if units is None else {**PARTS, **UNITS}).items():
         found: Any = content
@@ -222,66 +286,6 @@ class Verification:
         verdict = f"{wrong} of {len(self.findings)} differ: do not rely on the claim" if wrong else "everything agrees"
         rows = [f"  {'agrees ' if f.agrees else 'DIFFERS'}  {f.what}: {f.detail}" for f in self.findings]
         return "\n".join([verdict, *rows])
-
-
-def certify(outcome: Outcome, problem: Problem | Environment, functions: FunctionClass | None = None) -> Certificate:
-    """Returns the certificate of an outcome.
-
-    Args:
-        outcome: what the run answered, and what it was asked.
-        problem: what it ran on, or its environment. A problem from `richobs.make` has an id, from which `verify` can build
-            it again.
-        functions: the class, where an environment is given.
-    """
-    if not isinstance(outcome, Outcome):
-        raise InvalidInput(f"certify needs an Outcome, such as learn returns; got {outcome!r:.80}.")
-    given = as_problem(problem, functions)
-    content = {
-        "format": FORMAT,
-        "version": VERSION,
-        "claim": outcome.claim,
-        "learner": outcome.learner,
-        "settings": {k: v for k, v in outcome.settings.as_plain().items() if k != "workers"},  # no part in the result
-        "environment": {
-            "id": given.id,
-            "identity": given.identity,
-            "horizon": given.horizon,
-            "n_actions": given.n_actions,
-            "n_states": given.n_states if outcome.settings.n_states is None else outcome.settings.n_states,
-            "reward_range": list(given.env.reward_range),
-        },
-        "functions": {
-            "log_size": given.functions.log_size,
-            "digest": given.functions.digest,
-            **({} if outcome.fingerprint is None else {"fingerprint": outcome.fingerprint}),
-        },
-        "recorded": recorded_words(given),
-        "constants": {} if outcome.constants is None else dataclasses.asdict(outcome.constants),
-        "result": {
-            "reason": outcome.reason.value,
-            "guaranteed": outcome.guaranteed,
-            "epsilon": outcome.epsilon,
-            "v_star_hat": outcome.v_star_hat,
-            "value_hat": outcome.value_hat,
-            "log_size": outcome.log_size,
-            "rounds": outcome.rounds,
-            "tests": len(outcome.trace),
-            "episodes": outcome.episodes,
-            "real_episodes": outcome.ledger.real_episodes,
-            "skipped": outcome.ledger.skipped,
-            "upper": outcome.upper,
-            "lower": outcome.lower,
-            "remarks": list(outcome.remarks),
-        },
-        "policy": {"member": outcome.policy.member, "digest": policy_digest(outcome.policy)},
-        "claims": [claim_row(c) for c in outcome.claims],
-        **units_part(outcome),
-        **device_part(outcome),
-        "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
-        "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
-    }
-    made = Certificate(json.loads(json.dumps(content)))  # plain values, as a reader of the file would have them
-    return made if json_fault(made.to_json()) is None else Certificate(_without_paths(made.content))
 
 
 def _without_paths(content: dict[str, Any]) -> dict[str, Any]:

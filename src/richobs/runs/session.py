@@ -25,7 +25,7 @@ from richobs.engines import Calls, Play, engine_kind
 from richobs.engines.independence import Watch
 from richobs.engines.play import Log
 from richobs.engines.probes import Probes, check_alone
-from richobs.runs.certificate import certify
+from richobs.runs.certificate import Certificate
 from richobs.runs.prepare import Prepared, is_simulated, prepare
 from richobs.runs.store import RunFolder, describe
 
@@ -90,7 +90,7 @@ def run_prepared(
                 folder.end("stopped", str(stopped))
                 raise
             outcome.ledger.real_episodes = folder.real_episodes()  # those of earlier calls included
-            folder.finish(outcome.policy, certify(outcome, problem))
+            folder.finish(outcome.policy, Certificate.of(outcome, problem))
             return outcome
 
 

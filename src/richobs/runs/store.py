@@ -46,7 +46,7 @@ from richobs.core.locks import held, is_held
 from richobs.core.packing import unfold
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem
-from richobs.core.recorded import episodes_digest, load_episodes, save_episodes
+from richobs.core.recorded import episodes_digest
 from richobs.core.settings import MAY_CHANGE, Settings
 from richobs.core.version import __version__
 from richobs.engines.independence import NOTICED
@@ -131,6 +131,23 @@ class StoredRun:
                 if _times(place) == before or time.monotonic() > until:
                     raise
             time.sleep(PAUSE)  # it was read while it changed, and may have been half one run and half another
+
+    @staticmethod
+    def discard(folder: str | os.PathLike[str]) -> None:
+        """Removes the files of a run from a folder, and nothing else.
+
+        Raises:
+            StoreError: another process is running in it.
+        """
+        place = folder_path(folder)
+        with held(place / LOCK), _writing(place):
+            _sweep(place)
+            database = place / DATABASE
+            results = (place / name for name in (CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT))
+            for file in (database, log_of(database), *others_of(database), *results):
+                file.unlink(missing_ok=True)
+            sync_folder(place)  # no database without its configuration, also where this is killed
+            (place / CONFIG).unlink(missing_ok=True)
 
 
 def _times(place: FilePath) -> list[tuple[int, ...] | None]:
@@ -295,27 +312,10 @@ def _write_json(file: FilePath, content: dict[str, Any]) -> None:
         stream.write((json.dumps(content, indent=2) + "\n").encode())
 
 
-def discard(folder: str | os.PathLike[str]) -> None:
-    """Removes the files of a run from a folder, and nothing else.
-
-    Raises:
-        StoreError: another process is running in it.
-    """
-    place = folder_path(folder)
-    with held(place / LOCK), _writing(place):
-        _sweep(place)
-        database = place / DATABASE
-        results = (place / name for name in (CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT))
-        for file in (database, log_of(database), *others_of(database), *results):
-            file.unlink(missing_ok=True)
-        sync_folder(place)  # no database without its configuration, also where this is killed
-        (place / CONFIG).unlink(missing_ok=True)
-
-
 def recorded_beside(file: str | os.PathLike[str]) -> Episodes | None:
     """Returns the recorded episodes that a run was given, from the folder of one of its files; None where it had none."""
     recorded = FilePath(file).with_name(RECORDED)
-    return load_episodes(recorded) if recorded.exists() else None
+    return Episodes.load(recorded) if recorded.exists() else None
 
 
 def describe(
@@ -433,7 +433,7 @@ class RunFolder:
         """Writes down the episodes that the run was given, so that it can go on without them being given again."""
         if not (self._place / RECORDED).exists():
             with _writing(self._place):
-                save_episodes(self._place / RECORDED, episodes)
+                episodes.save(self._place / RECORDED)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -609,7 +609,7 @@ def _check_same(place: FilePath, there: dict[str, Any], here: dict[str, Any]) ->
             if old != new and not (part == "settings" and name in MAY_CHANGE):
                 raise InvalidInput(
                     f"the folder {place} holds another run: its {part} has {name} = {old!r}, and {new!r} is asked for. "
-                    "Choose another folder, or remove that run first (`--overwrite`, or richobs.discard)."
+                    "Choose another folder, or remove that run first (`--overwrite`, or richobs.StoredRun.discard)."
                 )
 
 

@@ -21,7 +21,7 @@ from richobs.core.version import __version__
 from richobs.device.levels import has_device
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
-from richobs.runs.certificate import Certificate, Verification, certify, recorded_words
+from richobs.runs.certificate import Certificate, Verification, recorded_words
 from richobs.runs.prepare import NUMBERS, engine_name, in_units_of
 from richobs.runs.session import run
 
@@ -241,7 +241,7 @@ def _findings(
     except RichObsError as error:
         yield Finding("run", False, f"running it again stopped: {error}")
         return
-    again = certify(outcome, given).content
+    again = Certificate.of(outcome, given).content
     values = content["functions"].get("fingerprint")
     if values is not None or outcome.fingerprint is not None:
         same = values == outcome.fingerprint

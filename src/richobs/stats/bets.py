@@ -244,7 +244,7 @@ class Agreement(NamedTuple):
         return float(top + np.log(np.exp(logs - top).sum()))
 
 
-def lower_bound_of_mean(returns: Floats, smallest: float, threshold: float) -> float:
+def lower_bound_of_mean(returns: Floats, smallest: float, threshold: float, times: Floats | None = None) -> float:
     """Returns W: the mean of returns in [0, 1] is at least W, at any time, but for a share of delta [B3.1].
 
     The account for a mean m mixes all bets in `smallest` * 2^k that are at most CAP/m. A larger m takes bets away and makes
@@ -254,9 +254,11 @@ def lower_bound_of_mean(returns: Floats, smallest: float, threshold: float) -> f
         returns: `[n]` all returns of one policy so far.
         smallest: smallest bet, also the smallest mean that can be refuted.
         threshold: `death(share)` of the share with which it may fail, over all times.
+        times: `[n]` how often each return was earned; once by default.
     """
     needed = math.log(threshold)
-    values, counts = np.unique(np.clip(returns, 0.0, 1.0), return_counts=True)
+    values, same = np.unique(np.clip(returns, 0.0, 1.0), return_inverse=True)
+    counts = np.bincount(same, weights=times)
     bets = smallest * 2.0 ** np.arange(max(1, math.ceil(math.log2(CAP / smallest**2))))
 
     def refuted(m: float) -> bool:

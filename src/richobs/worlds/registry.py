@@ -12,6 +12,9 @@ import typing
 from functools import lru_cache
 from typing import Any
 
+import gymnasium
+
+from richobs.core.arguments import did_you_mean
 from richobs.core.errors import InvalidInput, UnknownWorld
 from richobs.core.problem import Problem
 from richobs.core.registry import Registry
@@ -33,8 +36,17 @@ KINDS: dict[Any, str] = {int: "a whole number", float: "a finite number", bool: 
 def config_class(world: str) -> type[Any]:
     """Returns the dataclass of a world's parameters."""
     if world not in WORLDS:
-        raise UnknownWorld(f"there is no world {world!r}; there are {', '.join(WORLDS)} (see `richobs worlds`).")
+        raise UnknownWorld(
+            f"there is no world {world!r}; there are {', '.join(WORLDS)} (see `richobs worlds`).{_hint(world)}"
+        )
     return typing.cast("type[Any]", WORLDS.load(world).Config)
+
+
+def _hint(world: str) -> str:
+    """Returns what somebody who asked for an unknown world may have meant: an environment of Gymnasium, or another name."""
+    if world in gymnasium.registry:
+        return f" Gymnasium has an environment of that name: write gym:{world}, or use richobs.from_gymnasium."
+    return did_you_mean(world, WORLDS)
 
 
 def world_of(config: Any) -> str:
@@ -68,7 +80,9 @@ def configure(id: str, **params: Any) -> Any:
         raise InvalidInput(f"{', '.join(repeated)}: given in the id {id!r} and again as a parameter.")
     kinds = typing.get_type_hints(config)
     if unknown := sorted((given.keys() | params.keys()) - kinds.keys()):
-        raise InvalidInput(f"world {world!r} has no parameter {unknown[0]!r}; it has {', '.join(kinds)}.")
+        raise InvalidInput(
+            f"world {world!r} has no parameter {unknown[0]!r}; it has {', '.join(kinds)}.{did_you_mean(unknown[0], kinds)}"
+        )
     return config(**{name: _convert(world, name, kinds[name], v) for name, v in {**given, **params}.items()})
 
 

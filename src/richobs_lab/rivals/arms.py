@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from richobs import OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs import LearnedPolicy, OpenLoop, Outcome, Problem, Settings
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
 from richobs.core.queries import Engine, Query
@@ -179,7 +179,7 @@ class BestArmLearner(Rival):
             rounds.tell(f"the sequence {' '.join(map(str, path))} is the answer")
         wording = near_optimal(settings, engine.ledger, BEST_SEQUENCE)
         return self.answer(
-            open_loop_policy(path, problem.n_actions),
+            LearnedPolicy.open_loop(path, problem.n_actions),
             settings,
             "the episodes allowed were spent before one action sequence was known to be good.",
             finished=choice.finished,

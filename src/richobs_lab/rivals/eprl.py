@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import LearnedPolicy, OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs import LearnedPolicy, OpenLoop, Outcome, Problem, Settings
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
 from richobs.core.queries import Engine, LevelSteps, Query
@@ -155,7 +155,7 @@ def eprl(
     known = Rewards(moves, n_actions, delta)
 
     def policy() -> LearnedPolicy:
-        return open_loop_policy(best_path(moves, known.means(), known.active)[0], n_actions)
+        return LearnedPolicy.open_loop(best_path(moves, known.means(), known.active)[0], n_actions)
 
     rounds = Rounds(engine, notify, policy)
     H, k = len(moves.sizes), 0
@@ -222,7 +222,7 @@ class Eprl(Rival):
         found = eprl(engine, moves, K, epsilon=settings.epsilon, delta=settings.delta, notify=notify)
         wording = near_optimal(settings, engine.ledger, BEST_SEQUENCE)
         return self.answer(
-            open_loop_policy(found.path, K),
+            LearnedPolicy.open_loop(found.path, K),
             settings,
             "the episodes allowed were spent before one path was known to be good.",
             finished=found.finished,

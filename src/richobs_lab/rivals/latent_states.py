@@ -18,8 +18,6 @@ from richobs import (
     Problem,
     Settings,
     TabularProcess,
-    open_loop_policy,
-    table_policy,
 )
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Ints, Observations, Path
@@ -130,7 +128,7 @@ class ShownStates:
     def saved(self, actions: Sequence[Ints], /) -> LearnedPolicy:
         """Returns the table of the action of each observation."""
         tables = [chosen[state] for chosen, state in zip(actions, self.state_of, strict=True)]
-        return table_policy(self.process.codebooks, tables, n_actions=self.process.n_actions)
+        return LearnedPolicy.from_table(self.process.codebooks, tables, n_actions=self.process.n_actions)
 
     def _read(self, level: int, x: Observations) -> Ints:
         return self.state_of[level][self.process.encode(level, x)]
@@ -168,7 +166,7 @@ class ReplayedStates:
 
     def saved(self, actions: Sequence[Ints], /) -> LearnedPolicy:
         """Returns the action sequence that the policy comes to."""
-        return open_loop_policy(self.moves.path(actions), self.n_actions)
+        return LearnedPolicy.open_loop(self.moves.path(actions), self.n_actions)
 
 
 def find_reader(problem: Problem) -> StateReader | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import Episodes, OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs import Episodes, LearnedPolicy, OpenLoop, Outcome, Problem, Settings
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
 from richobs.core.queries import Engine
@@ -138,7 +138,7 @@ class Ppe(DecodingRival):
             notify=notify,
         )
         path, worth = best_path(known, problem.horizon, problem.n_actions)
-        policy, value = open_loop_policy(path, problem.n_actions), None if stopped else worth
+        policy, value = LearnedPolicy.open_loop(path, problem.n_actions), None if stopped else worth
         return self.decoded(policy, settings, finished=stopped != SPENT, value_hat=value, stopped=stopped)
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from richobs import OpenLoop, Outcome, Problem, Settings, open_loop_policy
+from richobs import LearnedPolicy, OpenLoop, Outcome, Problem, Settings
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
 from richobs.core.queries import Engine, LevelSteps, Query
@@ -153,7 +153,7 @@ class SparseSampling(Rival):
         provided = "the same actions lead to the same hidden state"
         wording = near_optimal(settings, engine.ledger, BEST_SEQUENCE, provided)
         return self.answer(
-            open_loop_policy(path, K),
+            LearnedPolicy.open_loop(path, K),
             settings,
             "the episodes allowed were spent before every node of the tree was sampled.",
             finished=stopped is None,

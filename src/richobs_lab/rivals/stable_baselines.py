@@ -31,8 +31,6 @@ from richobs import (
     Problem,
     Settings,
     Uniform,
-    open_loop_policy,
-    table_policy,
 )
 from richobs.classes import NetworkLevel
 from richobs.classes.networks import pytorch
@@ -116,7 +114,7 @@ class Reading:
             for level, rows in enumerate(self.process.observations):
                 with torch.no_grad():
                     tables.append(network(torch.as_tensor(self(level, rows))).argmax(dim=1).numpy())
-            return table_policy(self.process.codebooks, tables, n_actions=n_actions)
+            return LearnedPolicy.from_table(self.process.codebooks, tables, n_actions=n_actions)
         levels = []
         for level in range(self.horizon):  # a level's one-hot number becomes a part of the first layer's bias
             first = torch.nn.Linear(self.width, layers[0].out_features)
@@ -168,7 +166,7 @@ class Collecting:
     def policy(self) -> LearnedPolicy:
         """Returns the policy of the network that acts; action 0 before there is one."""
         H, K = self.problem.horizon, self.problem.n_actions
-        return open_loop_policy((0,) * H, K) if self.layers is None else self.reading.saved(self.layers(), K)
+        return LearnedPolicy.open_loop((0,) * H, K) if self.layers is None else self.reading.saved(self.layers(), K)
 
     def play(self, law: Any, n: int) -> Episodes:
         """Plays n episodes of a network's law."""

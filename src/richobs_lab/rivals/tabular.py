@@ -20,7 +20,6 @@ from richobs import (
     Problem,
     Settings,
     TabularProcess,
-    table_policy,
 )
 from richobs.core.errors import EpisodeLimit
 from richobs.core.events import Callback
@@ -89,7 +88,7 @@ def best_actions(values: Sequence[Floats]) -> tuple[Ints, ...]:
 
 def greedy_policy(process: TabularProcess, values: Sequence[Floats]) -> LearnedPolicy:
     """Returns the policy that is greedy in tables `[X, K]`, as one that can be saved; ties go to the smallest action."""
-    return table_policy(process.codebooks, best_actions(values), n_actions=process.n_actions)
+    return LearnedPolicy.from_table(process.codebooks, best_actions(values), n_actions=process.n_actions)
 
 
 class TabularRival(Rival):

@@ -24,6 +24,7 @@ from richobs.stats import bets
 from richobs.stats.shares import Share
 
 AVERAGES = "Q* keeps its pairs where a candidate's average errors are tested"
+MERGED_FROM = 4_096  # rows of a candidate's trail from which on equal ones are merged
 AGREED, NOT_AGREED = "V* - V(policy) is at most", "agreement was looked at and claims nothing"
 
 
@@ -63,7 +64,30 @@ class Followed(NamedTuple):
 
     x: Observations  # [n, ...]
     actions: Ints  # [n] the greedy action, or -1 where another one was taken
-    errors: Floats  # [k] y - f of the policy's function, where the greedy action was taken
+    errors: Floats  # [k] y - f of the policy's function, where the greedy action was taken; none once merged
+    counts: Ints | None = None  # [n] how often this was seen; None for once each
+
+
+def merged(trail: Sequence[Sequence[Followed]]) -> list[Followed]:
+    """Returns, level by level, the distinct observations and actions of several batches, and how often each was seen."""
+    levels = []
+    for parts in zip(*trail, strict=True):
+        x, actions, counts = joined(parts)
+        place = distinct(x)[1]
+        _, first, same = np.unique(np.stack([place, actions]), axis=1, return_index=True, return_inverse=True)
+        times = np.bincount(same.ravel(), weights=counts, minlength=len(first)).astype(np.int64)
+        levels.append(Followed(x[first], actions[first], np.zeros(0), times))
+    return levels
+
+
+def joined(parts: Sequence[Followed]) -> tuple[Observations, Ints, Ints]:
+    """Returns observations, actions and counts of several batches at one level."""
+    counts = [np.ones(len(part.x), dtype=np.int64) if part.counts is None else part.counts for part in parts]
+    return (
+        np.concatenate([part.x for part in parts]),
+        np.concatenate([part.actions for part in parts]),
+        np.concatenate(counts),
+    )
 
 
 def followed(played: Episodes, policy: LearnedPolicy, ranges: Ranges) -> tuple[list[Followed], Floats]:
@@ -116,8 +140,11 @@ class Accounts:
     average_limit: float  # wealth at which a pair of the candidate dies
     average_wealth: Floats  # [H, L] logarithms
     residual: Floats  # [H] mean errors that the tolerance allows
-    trail: list[list[Followed]] = field(default_factory=list)  # per batch, per level
-    returns: list[Floats] = field(default_factory=list)  # per batch [n], what was earned while the policy was followed
+    errors: Floats  # [H, 2] sums of y - f of the candidate, and how many
+    trail: list[list[Followed]] = field(default_factory=list)  # per batch, per level; old batches are merged
+    returns: Floats = field(default_factory=lambda: np.zeros((2, 0)))  # [2, k] distinct returns, and how often each
+    kept: int = 0  # rows of the trail, all levels together
+    kept_by_merging: int = 0  # those of them that the last merging left
     n: int = 0  # episodes
     lower: float = 0.0  # W; the smallest total until the first look
     looked_at: int = 0  # episodes at the last look at W
@@ -140,12 +167,39 @@ class Accounts:
         constant = bets.average_bets(epsilon / (4 * horizon))
         limit = max(bets.death(part) for part in averages.split(*[1 / horizon] * horizon))
         wealth = np.zeros((horizon, len(constant)))
-        return cls(number, averages, interval, agreement, constant, limit, wealth, ranges.residual, lower=ranges.least)
+        errors = np.zeros((horizon, 2))
+        return cls(
+            number, averages, interval, agreement, constant, limit, wealth, ranges.residual, errors, lower=ranges.least
+        )
+
+    def add(self, trail: list[Followed], returns: Floats) -> None:
+        """Adds a batch.
+
+        Rows that are equal are merged once there are twice as many as the last merging left: memory grows with the distinct
+        observations, not with the episodes.
+
+        Args:
+            trail: per level, where the policy was followed.
+            returns: `[n]` what was earned while it was.
+        """
+        self.n += len(returns)
+        values, same = np.unique(np.concatenate([self.returns[0], returns]), return_inverse=True)
+        times = np.concatenate([self.returns[1], np.ones(len(returns))])
+        self.returns = np.stack([values, np.bincount(same, weights=times)])
+        for h, level in enumerate(trail):
+            self.average_wealth[h] += bets.average_growth(level.errors, self.average_bets, float(self.residual[h]))
+            self.errors[h] += level.errors.sum(), len(level.errors)
+        self.trail.append(trail)
+        self.kept += sum(len(level.x) for level in trail)
+        if self.kept > max(MERGED_FROM, 2 * self.kept_by_merging):
+            self.trail = [merged(self.trail)]
+            self.kept = self.kept_by_merging = sum(len(level.x) for level in self.trail[0])
 
     @property
     def mean(self) -> float:
         """Mean of what was earned."""
-        return float(np.concatenate(self.returns).mean()) if self.returns else 0.0
+        values, times = self.returns
+        return float(values @ times) / self.n if self.n else 0.0
 
     def look(self, smallest: float, ranges: Ranges) -> float:
         """Returns W for the returns so far [B3.1]; `smallest` is the smallest mean above the least that can be shown."""
@@ -153,8 +207,8 @@ class Accounts:
             self.looked_at = self.n
             if self.interval_threshold is None:
                 self.interval_threshold = bets.death(self.interval)
-            totals = ranges.unit_totals(np.concatenate(self.returns))
-            found = bets.lower_bound_of_mean(totals, smallest / ranges.span, self.interval_threshold)
+            totals = ranges.unit_totals(self.returns[0])
+            found = bets.lower_bound_of_mean(totals, smallest / ranges.span, self.interval_threshold, self.returns[1])
             self.lower = max(self.lower, ranges.least + ranges.span * found)
         return self.lower
 
@@ -188,20 +242,14 @@ class Candidate:
         own = self.accounts
         if own is None:
             return []
-        own.trail.append(trail)
-        own.returns.append(returns)
-        own.n += len(returns)
-        for h, level in enumerate(trail):
-            own.average_wealth[h] += bets.average_growth(level.errors, own.average_bets, float(own.residual[h]))
+        own.add(trail, returns)
         needed = math.log(own.average_limit)
         return [h for h, log in enumerate(bets.mixed(own.average_wealth)) if log >= needed]
 
     def mean_error(self, level: int) -> float:
         """Returns the mean of y - f at a level, in the episodes of its accounts."""
-        if self.accounts is None:
-            return 0.0
-        errors = np.concatenate([batch[level].errors for batch in self.accounts.trail])
-        return float(errors.mean()) if len(errors) else 0.0
+        total, n = (0.0, 0.0) if self.accounts is None else self.accounts.errors[level]
+        return float(total / max(n, 1.0))
 
 
 def lost_sums(
@@ -227,11 +275,11 @@ def lost_sums(
         rest: the least that any policy earns from this level on.
     """
     gaps, jumps = np.zeros((2, len(thetas), len(members)))
-    x: Observations = np.concatenate([batch[level].x for batch in trail])
-    actions = np.concatenate([batch[level].actions for batch in trail])
+    x, actions, times = joined([batch[level] for batch in trail])
     some, place = distinct(x)
     for action in np.unique(actions):
-        counts = np.bincount(place[actions == action], minlength=len(some)).astype(np.float64)
+        taken = actions == action
+        counts = np.bincount(place[taken], weights=times[taken], minlength=len(some))
         seen = np.flatnonzero(counts)
         reps, rep = functions.kinds(level, members, max(int(action), 0))
         both = read(functions, level, x[some[seen]], reps, partial(_best_and_gap, int(action)))  # [reps, 2 n]

@@ -52,6 +52,7 @@ from richobs.stats import bets
 from richobs.stats.shares import Series, Share
 
 DRAWN_WITHIN, KEPT_WITHIN = 1 / 8, 1 / 4  # of epsilon: how much less than the most a candidate may promise
+LARGEST = 8_192  # episodes of a batch: they are in memory at once
 DOUBT_GROWTH = 0.1  # nats for every candidate drawn
 
 
@@ -62,7 +63,7 @@ class Tuning:
     first: int = 4
     """Episodes of the first batch of a tenure; it doubles from batch to batch while the candidate stays."""
     largest: int = 8
-    """Largest batch of a young search; a search of many episodes allows a sixteenth of them."""
+    """Largest batch of a young search; a search of many episodes allows a sixteenth of them, at most 8,192."""
     doubt: float = 2.0
     """Nats by which another survivor must fit better to replace the candidate; a tenth more after every candidate."""
     idle: Literal["explore", "follow"] = "explore"
@@ -77,7 +78,7 @@ class Tuning:
 
     def most(self, episodes: int) -> int:
         """Returns the size of the largest batch after so many episodes."""
-        return max(self.largest, episodes // 16)
+        return max(self.largest, min(episodes // 16, LARGEST))
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from richobs import Problem, Settings, TabularProcess, make, table_policy
+from richobs import LearnedPolicy, Problem, Settings, TabularProcess, make
 from richobs.core.ledger import Ledger
 from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
@@ -147,7 +147,7 @@ def measure(piece: Plain, /) -> Plain:
     else:
         learned = _tabular(learner, engine, process, epsilon, delta)
         policy, episodes, done = learned.policy, learned.episodes, learned.finished
-    played = table_policy(process.codebooks, policy, n_actions=process.n_actions)
+    played = LearnedPolicy.from_table(process.codebooks, policy, n_actions=process.n_actions)
     return {"episodes": [episodes if done else None], "gaps": [problem.optimal_value - process.value(played)]}
 
 
