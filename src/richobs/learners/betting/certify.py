@@ -19,7 +19,8 @@ from richobs.core.policies import TIE
 from richobs.core.types import Floats, Ints, Member, Observations
 from richobs.learners.betting.candidate import Accounts, Candidate, lost_sums
 from richobs.learners.betting.events import PHASE, AgreementTested, ClaimClosed
-from richobs.learners.betting.values import Ranges, top_values
+from richobs.learners.betting.values import Ranges, distinct, top_values
+from richobs.learners.doubt import ERRORS_APART, FALSE_ALARM, LEAST, RARE, Doubt, of_returns
 from richobs.stats import bets
 from richobs.stats.shares import Series, Share, Supposed
 
@@ -42,7 +43,7 @@ LOOK_AGAIN = 1.03  # an interval is looked at again after so many times the epis
 REFUTED = "bets never refute Q*"
 TAKEN_OVER = "the algorithm that took over is right: V* - V(policy) is at most"
 Means = Literal[
-    "agreement", "interval", "one survivor", "worth it", "not worth it", "fallback", "tolerance", "nothing"
+    "agreement", "interval", "one survivor", "worth it", "not worth it", "fallback", "tolerance", "doubted", "nothing"
 ]  # what a claim rests on
 REASONS: dict[Means, StopReason] = {
     "agreement": StopReason.AGREEMENT,
@@ -52,6 +53,7 @@ REASONS: dict[Means, StopReason] = {
     "not worth it": StopReason.NOT_WORTH_IT,
     "fallback": StopReason.NEAR_OPTIMAL,
     "tolerance": StopReason.TOLERANCE,
+    "doubted": StopReason.DOUBTED,
     "nothing": StopReason.EPISODES_SPENT,
 }
 
@@ -200,6 +202,83 @@ class Closed(NamedTuple):
     gap: float  # V* - V(policy) is at most this
     accounts: Accounts | None
     agreement: AgreementRecord | None = None
+    doubt: str = ""  # why the claim is wider than what was shown
+
+
+def promise_of(search: "BettingSearch", member: Member) -> float:
+    """Returns what a function promises at the root, or the most that a survivor does where it is refuted."""
+    space = search.survivors
+    promise = search.roots.promise(space.living(0))
+    return float(promise[space.root(member)] if member in space else promise.max())
+
+
+def doubted(search: "BettingSearch", candidate: Candidate, claim: Closed) -> Doubt | None:
+    """Returns what the policy's own episodes say against the claim, or that there are too few; None for nothing [C]."""
+    own, ranges, epsilon = candidate.accounts, search.ranges, max(search.epsilon, claim.gap)
+    if own is None or candidate.n < LEAST:
+        return Doubt(f"the policy was played in {candidate.n:,} episodes, and {LEAST} are needed")
+    promised, lost = promise_of(search, candidate.member), ranges.lost
+    limits = {"upper": search.upper, "promised": promised, "allowed": epsilon / 2 + lost, "range_of": ranges.span}
+    found = of_returns(own.returns[0], own.returns[1], **limits)
+    if found is not None or candidate.member not in search.survivors:
+        return found
+    H = len(ranges.width)
+    for h in range(H):
+        mean, error = candidate.error(h)
+        width = float(ranges.width[h])
+        chance = ERRORS_APART * error + RARE / max(float(own.errors[h, 1]), 1.0) + float(ranges.residual[h])
+        if (abs(mean) - chance) * width > epsilon / (2 * H):
+            return Doubt(f"{_seen(search, candidate, h)}", missing=abs(mean) * width)
+    return None
+
+
+def _seen(search: "BettingSearch", candidate: Candidate, level: int) -> str:
+    """Returns, in words, what was predicted along the policy at a level, and what was seen."""
+    own, (mean, _) = candidate.accounts, candidate.error(level)
+    assert own is not None, "it was played"
+    parts = [batch[level] for batch in own.trail]
+    x: Observations = np.concatenate([part.x for part in parts])
+    actions = np.concatenate([part.actions for part in parts])
+    times = np.concatenate([np.ones(len(part.x)) if part.counts is None else part.counts for part in parts])
+    some = np.flatnonzero(actions >= 0)
+    first, place = distinct(x[some])
+    often = int(np.bincount(place, weights=times[some]).argmax())
+    shown, action = x[some][first[often]], int(actions[some][first[often]])
+    values = candidate.policy.f.values(level, x[some])[np.arange(len(some)), actions[some]]
+    predicted = float(values @ times[some] / times[some].sum())
+    seen = predicted + mean * float(search.ranges.width[level])
+    where = f"most often at observation {np.array2string(np.asarray(shown), threshold=8)} with action {action}"
+    return f"at level {level}, {where}, {predicted:.4g} was predicted on average and {seen:.4g} was seen"
+
+
+def check_alarm(search: "BettingSearch", candidate: Candidate, doubt: Doubt) -> None:
+    """Raises `BrokenPromise` where the policy surely earns more than U, but for a tenth of delta [C].
+
+    Where it earns less than predicted some level's errors have a mean, and [B2] refutes the function.
+    """
+    own = candidate.accounts
+    if own is None or doubt.above == -math.inf:
+        return
+    share, ranges = Supposed(FALSE_ALARM * search.delta), search.ranges
+    totals, smallest = ranges.unit_totals(own.returns[0]), SMALLEST_BET * search.epsilon / ranges.span
+    lower = ranges.least + ranges.span * bets.lower_bound_of_mean(totals, smallest, bets.death(share), own.returns[1])
+    if lower > search.upper:
+        levels = range(len(ranges.width))
+        worst = max(levels, key=lambda h: abs(candidate.error(h)[0]) * float(ranges.width[h]))
+        raise BrokenPromise(
+            f"{doubt.words}; {_seen(search, candidate, worst)}: {ranges.broken} With all assumptions true this happens with "
+            f"probability at most {FALSE_ALARM * search.delta:g}."
+        )
+
+
+def widened(search: "BettingSearch", candidate: Candidate, claim: Closed, doubt: Doubt) -> Closed:
+    """Returns the claim that what was seen does not speak against: it says less than what was shown, never more [C]."""
+    own = candidate.accounts
+    assert own is not None, "it was played"
+    search.raised = max(search.upper + doubt.missing, doubt.above)
+    lower = own.look(SMALLEST_BET * search.epsilon, search.ranges)
+    gap = max(claim.gap, search.upper - lower)
+    return Closed(candidate.member, "doubted", gap, own, None, doubt.words)
 
 
 def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
@@ -350,7 +429,7 @@ def best_interval(search: "BettingSearch", candidate: Candidate) -> Closed:
 def outcome(search: "BettingSearch", found: Closed) -> Outcome:
     """Returns the answer: the policy, the claim in words, and every share of delta that was spent."""
     own, episodes = found.accounts, search.engine.ledger.total
-    certified = found.by not in ("nothing", "worth it", "not worth it", "tolerance")
+    certified = found.by not in ("nothing", "worth it", "not worth it", "tolerance", "doubted")
     claimed = search.epsilon if certified else found.gap
     if own is not None:
         own.look(SMALLEST_BET * search.epsilon, search.ranges)
@@ -427,6 +506,8 @@ def _remarks(search: "BettingSearch", found: Closed) -> tuple[str, ...]:
 
 def _missing(search: "BettingSearch", found: Closed) -> tuple[str, ...]:
     """Returns, in words, what is missing where nothing was certified."""
+    if found.doubt:
+        return (f"the claim was made wider, because {found.doubt}",)
     if found.by == "tolerance":
         least = number_words(search.ranges.lost, up=True)
         return (f"with this tolerance no epsilon below {least} can be relied on, however many episodes are played",)

@@ -187,6 +187,8 @@ class Betting(Learner):
         tops = [row[4] for row in claims if row[0] == UPPER]
         known = isinstance(upper, float) and isinstance(lower, float)
         stated = known and lower in best and (not tops or upper <= min(tops)) and upper >= lower
+        if by == "doubted":
+            stated = known and lower in best and upper >= lower and result["epsilon"] >= upper - lower
         if by == "interval":
             stated = stated and upper - lower <= settings.epsilon
         if by in ("worth it", "not worth it"):

@@ -181,16 +181,19 @@ def _planned_again(content: Mapping[str, Any], problem: Problem, settings: Setti
     gap = max(0.0, float((best - values).max())) + 2 * error
     upper, lower = min(most, float(best.max()) + error), max(least, float(values.min()) - error)
     certified = gap <= settings.epsilon
+    widened = result["reason"] == StopReason.DOUBTED.value  # a claim that was made wider says less than what was shown
     reasons = {StopReason.EVERY_MODEL} if certified else {StopReason.EPISODES_SPENT, StopReason.TOLERANCE}
+    if result["remarks"]:  # the episodes were spent before the claim was tested, or speak against it
+        reasons |= {StopReason.EPISODES_SPENT, StopReason.DOUBTED}
     claimed = settings.epsilon if certified else gap
     scale = EXACT * max(1.0, *map(abs, problem.env.reward_range))
     same = all(
-        isinstance(stated, float | int) and abs(stated - again) <= scale
-        for stated, again in (
-            (constants.get("gap"), gap),
-            (result["upper"], upper),
-            (result["lower"], lower),
-            (result["epsilon"], claimed),
+        isinstance(stated, float | int) and (abs(stated - again) <= scale or (widened and wider * (stated - again) > 0))
+        for stated, again, wider in (
+            (constants.get("gap"), gap, 1),
+            (result["upper"], upper, 1),
+            (result["lower"], lower, -1),
+            (result["epsilon"], claimed, 1),
         )
     )
     agrees = same and result["reason"] in {r.value for r in reasons} and constants.get("n_living") == len(left)

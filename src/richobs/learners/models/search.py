@@ -26,8 +26,9 @@ from richobs.core.functions import FunctionClass, ModelFamily, StepwiseFamily
 from richobs.core.outcome import Outcome, StopReason, number_words, probability_words
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
-from richobs.core.types import Ints, Mask, Observations
+from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.engines.independence import Watch
+from richobs.learners.doubt import LEAST, ClaimDoubted, Doubt, of_returns
 from richobs.learners.models.events import ModelsWeighed, RegretPlanned
 from richobs.learners.models.living import ZETA, Judged, Living, Regrets
 from richobs.learners.tolerance import Patience
@@ -103,6 +104,10 @@ class ModelSearch:
     best: Judged | None = None  # the policy that loses least
     patience: Patience = field(default_factory=Patience)
     gave_up: bool = False  # the tolerance keeps the loss where it is
+    returns: dict[int, list[float]] = field(default_factory=dict)  # per model, what its policy earned
+    claimable: int = 0  # episodes when a claim could first be made
+    untested: bool = False  # the episodes were spent before the claim was tested
+    doubt: Doubt | None = None  # what speaks against the claim that is made: it is wider for that
 
     def __post_init__(self) -> None:
         self.share = Share(self.delta)
@@ -114,7 +119,8 @@ class ModelSearch:
     @property
     def upper(self) -> float:
         """U: the largest V* of a living model; no policy earns more than the largest total."""
-        return min(float(self.reward_range[1]), self.regrets.upper + self.error)
+        above = -math.inf if self.doubt is None else self.doubt.above
+        return min(float(self.reward_range[1]), max(self.regrets.upper + self.error, above))
 
     @property
     def lower(self) -> float:
@@ -122,7 +128,8 @@ class ModelSearch:
         low = float(self.reward_range[0])
         if self.best is None or self.best.lowest is None:
             return low
-        return max(low, self.best.lowest - self.error)
+        missing = 0.0 if self.doubt is None else self.doubt.missing
+        return max(low, self.best.lowest - self.error - missing)
 
     @property
     def log_size(self) -> float:
@@ -135,8 +142,14 @@ class ModelSearch:
         return max(self.tuning.batch, self.engine.ledger.total // 16)
 
     def gap(self, judged: Judged) -> float:
-        """Returns V* less the policy's value in the true model, at the most."""
-        return max(0.0, judged.regret) + 2 * self.error
+        """Returns V* less the policy's value in the true model, at the most; U less W where the claim is doubted."""
+        shown = max(0.0, judged.regret) + 2 * self.error
+        return shown if self.doubt is None else max(shown, self.upper - self.lower)
+
+    def played_by(self, member: int) -> tuple[Floats, Floats]:
+        """Returns `[k]` the distinct returns of a model's policy, and how often each came."""
+        values, counts = np.unique(np.array(self.returns.get(member, []), dtype=np.float64), return_counts=True)
+        return values, counts.astype(np.float64)
 
     def tell(self, event: Event) -> None:
         """Tells whoever listens."""
@@ -220,13 +233,32 @@ def run(search: ModelSearch, recorded: Episodes | None = None) -> Judged:
         search.recorded = recorded.n
         _weigh(search, recorded, None, RECORDED)
     while True:
-        best = _plan(search)
+        best, doubt, spent = _plan(search), None, search.engine.ledger.total
         if best.lowest is not None and (search.gap(best) <= search.epsilon or search.gave_up):
-            return best
+            doubt = doubted(search, best)
+            if doubt is None:
+                return best
+            search.claimable = search.claimable or max(spent, LEAST)
+            if search.played_by(best.member)[1].sum() >= LEAST and spent >= 2 * search.claimable:
+                search.doubt = doubt
+                return best
+            size = search.log_size
+            search.tell(
+                ClaimDoubted(
+                    phase=PHASE,
+                    log_size_before=size,
+                    log_size_after=size,
+                    episodes=int(search.played_by(best.member)[1].sum()),
+                    why=doubt.words,
+                )
+            )
         try:
-            _play(search, best)
+            _play(search, best, doubt is not None)
         except EpisodeLimit:
             search.best = search.regrets.judged(best.member)
+            found = doubted(search, search.best)
+            search.untested = found is not None
+            search.doubt = None if found is None or found.is_lack else found
             return search.best
 
 
@@ -251,9 +283,22 @@ def _plan(search: ModelSearch) -> Judged:
     return best
 
 
-def _play(search: ModelSearch, best: Judged) -> None:
-    """Plays a batch of one model's optimal policy and weighs it."""
-    turn = search.rounds % len(TURNS)
+def doubted(search: ModelSearch, best: Judged) -> Doubt | None:
+    """Returns what the episodes of the policy itself say against the claim, or that there are too few of them [C]."""
+    values, counts = search.played_by(best.member)
+    n = int(counts.sum())
+    if n < LEAST:
+        return Doubt(f"the policy was played in {n:,} episodes, and {LEAST} are needed")
+    low, high = search.reward_range
+    promised = float(search.regrets.values(best.member)[search.living.leader])
+    allowed = max(search.epsilon, search.gap(best)) / 2
+    upper = search.upper
+    return of_returns(values, counts, upper=upper, promised=promised, allowed=allowed, range_of=float(high - low))
+
+
+def _play(search: ModelSearch, best: Judged, tested: bool = False) -> None:
+    """Plays a batch of one model's optimal policy, of the best one where its claim is tested, and weighs it."""
+    turn = 2 if tested else search.rounds % len(TURNS)
     if turn == 0:
         rng = keyed_generator(search.seed, "model", search.rounds)
         member = int(search.living.models[rng.choice(len(search.living.models), p=search.living.weights)])
@@ -264,6 +309,7 @@ def _play(search: ModelSearch, best: Judged) -> None:
     played = search.engine.ask(Query(policy, n, "play", PHASE, episodes=True)).episodes
     assert played is not None, "the query wants episodes"
     search.watch.look(member, played)
+    search.returns.setdefault(member, []).extend(played.returns.tolist())
     search.rounds += 1
     _weigh(search, played, member, TURNS[turn], policy.unknown and f" The class says: {policy.unknown}")
 
@@ -389,7 +435,7 @@ def outcome(search: ModelSearch, found: Judged) -> Outcome:
         learner="models",
         epsilon=claimed,
         delta=search.delta,
-        reason=StopReason.EVERY_MODEL if certified else SPENT[search.gave_up],
+        reason=_reason(search, certified),
         value_hat=float(
             search.family.policy_values(LearnedPolicy(search.functions, found.member), np.array([likely]))[0]
         ),
@@ -413,6 +459,13 @@ def outcome(search: ModelSearch, found: Judged) -> Outcome:
             gap=gap,
         ),
     )
+
+
+def _reason(search: ModelSearch, certified: bool) -> StopReason:
+    """Returns why the search ended."""
+    if search.doubt is not None:
+        return StopReason.DOUBTED
+    return StopReason.EVERY_MODEL if certified and not search.untested else SPENT[search.gave_up]
 
 
 def claim_words(search: ModelSearch, claimed: float) -> str:
@@ -440,7 +493,9 @@ def claim_words(search: ModelSearch, claimed: float) -> str:
 def _remarks(search: ModelSearch, found: Judged) -> tuple[str, ...]:
     """Returns, in words, what is missing where the policy was not certified."""
     gap, left = search.gap(found), len(search.living.models)
+    if search.doubt is not None:
+        return (f"the claim was made wider, because {search.doubt.words}",)
     if gap <= search.epsilon:
-        return ()
+        return (f"the policy itself was played in fewer than {LEAST} episodes",) if search.untested else ()
     lost = number_words(gap, up=True)
     return (f"{left:,} models are left, and in model {found.worst} the best policy found loses up to {lost}",)
