@@ -52,7 +52,7 @@ def of_returns(
     """
     mean, error = standard_error(values, counts)
     n = int(counts.sum())
-    spread = RETURNS_APART * error + RARE * range_of / n
+    spread = max(RETURNS_APART * error, RARE * range_of / n)
     if mean - spread > upper:
         words = f"the policy earned {mean:.4g} on average in {n:,} episodes, and V* should be at most {upper:.4g}"
         return Doubt(words, above=mean + spread)

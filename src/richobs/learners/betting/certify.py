@@ -226,7 +226,7 @@ def doubted(search: "BettingSearch", candidate: Candidate, claim: Closed) -> Dou
     for h in range(H):
         mean, error = candidate.error(h)
         width = float(ranges.width[h])
-        chance = ERRORS_APART * error + RARE / max(float(own.errors[h, 1]), 1.0) + float(ranges.residual[h])
+        chance = max(ERRORS_APART * error, RARE / max(float(own.errors[h, 1]), 1.0)) + float(ranges.residual[h])
         if (abs(mean) - chance) * width > epsilon / (2 * H):
             return Doubt(f"{_seen(search, candidate, h)}", missing=abs(mean) * width)
     return None
