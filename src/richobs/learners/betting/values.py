@@ -16,9 +16,10 @@ import numpy as np
 from richobs.core.environment import Environment, Episodes, step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import FunctionClass
-from richobs.core.outcome import REALIZABLE, number_words
+from richobs.core.outcome import REALIZABLE
 from richobs.core.policies import TIE
 from richobs.core.types import Floats, Ints, Mask, Member, Observations
+from richobs.core.words import number_words
 from richobs.stats.bets import LEAST_VARIANCE, ZETA
 from richobs.stats.grouping import kinds, numbered
 
