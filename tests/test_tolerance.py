@@ -16,7 +16,7 @@ from richobs.classes.simulators import Simulators
 from richobs.core.errors import BrokenPromise, InvalidInput
 from richobs.core.outcome import StopReason
 from richobs.core.process import Rewards, TabularProcess
-from richobs.core.settings import Settings, from_plain
+from richobs.core.settings import Settings, read_record
 from richobs.learners.betting.candidate import Accounts, Candidate, followed
 from richobs.learners.betting.certify import Roots, agreement_bets
 from richobs.learners.betting.learner import Betting
@@ -218,7 +218,7 @@ def test_the_claim_states_the_tolerance_and_zero_is_none() -> None:
     assert zero.settings == plain.settings
     assert "tolerance" not in zero.settings.as_plain()
     kept = Settings(tolerance=0.5)  # type: ignore[arg-type]  # one number will do
-    assert from_plain(Settings, kept.as_plain()) == kept
+    assert read_record(Settings, kept.as_plain()) == kept
 
 
 def test_one_survivor_may_lose_what_the_tolerance_hides() -> None:
