@@ -78,7 +78,10 @@ def test_arrows_point_one_way():
 
 
 def test_the_betting_search_knows_no_other_learner_but_by_name():
-    own, shared = "richobs.learners.betting", {"richobs.learners.base", "richobs.learners.similar"}
+    own, shared = (
+        "richobs.learners.betting",
+        {f"richobs.learners.{m}" for m in ("base", "similar", "doubt", "tolerance")},
+    )
     others = {
         (module.removeprefix(f"{own}."), target.split(".")[2])
         for module, imported in all_modules().items()

@@ -212,7 +212,7 @@ def test_claims_are_true_as_often_as_they_say():
         assert gone or not false
         dropped += gone
         wrong += false
-    assert 15 <= dropped <= 45  # far below half, because the forecast must first find out which model to trust
+    assert 15 <= dropped <= 60  # far below half, because the forecast must first find out which model to trust
     assert 10 <= wrong <= dropped  # epsilon is so small that losing the truth shows
 
 
@@ -234,9 +234,9 @@ def test_the_run_ends_with_the_right_words():
     assert outcome.constants.refutation_limit == pytest.approx(limit, abs=1e-15)
 
 
-def test_one_model_needs_no_episode():
+def test_one_model_needs_no_episodes_but_those_of_its_policy():
     _, outcome = ran([0.5, 0.4])
-    assert outcome.episodes == 0
+    assert outcome.episodes == 16
     assert "provided that the real system is the given model." in outcome.claim
 
 
@@ -353,9 +353,9 @@ def test_recorded_episodes_are_evidence():
     log = problem.env.play(Uniform(2), 3000, keyed_generator(0, "log"))
     given = dataclasses.replace(problem, recorded=log)
     outcome = run(given, asked(epsilon=0.01))
-    assert outcome.episodes == 0
+    assert 16 <= outcome.episodes <= 20  # of the policy itself
     assert outcome.constants.recorded == 3000
-    assert outcome.claims[0].n == 3000
+    assert outcome.claims[0].n == 3000 + outcome.episodes
     assert "the 3,000 recorded episodes are whole, of this system and not selected" in outcome.claim
     assert problem.optimal_value - problem.value(outcome.policy) <= 0.01
     assert run(problem, asked(epsilon=0.01)).episodes > 0

@@ -73,7 +73,8 @@ def learn(
             alone where the learner does not keep its episodes (docs/honesty.md).
         progress: show the run as it goes; by default in a terminal or a notebook.
         **settings: further fields of `richobs.Settings`: `tuning` (numbers of the learner's own: its Tuning, a dictionary,
-            or a list of "name=value"), `threshold`, `timeout`, `device`, `engine`, `n_states`.
+            or a list of "name=value"), `tolerance` (the class holds the truth only nearly, docs/honesty.md), `threshold`,
+            `timeout`, `device`, `engine`, `n_states`.
 
     Raises:
         BrokenPromise: the data contradict an assumption.

@@ -18,6 +18,7 @@ from richobs.classes.dynamics import Model, check_law, check_levels
 from richobs.core.codebook import Codebook
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
+from richobs.core.functions import StepLaw
 from richobs.core.policies import Policy, action_law
 from richobs.core.process import EQUALITY_TOLERANCE
 from richobs.core.steps import distinct
@@ -393,6 +394,98 @@ class ModelArrays:
             result += go_on.reshape(-1)[entry] * np.take_along_axis(value, to.reshape(-1)[entry], axis=1)
         return result
 
+    # Laws within a total variation of those of the models [M2].
+
+    def optimal_values_within(self, alpha: float, models: Ints | None = None) -> Floats:
+        """Returns `[m]` the largest V* of a system each of whose laws is within alpha of the model's, on its outcomes."""
+        return self._values_within(alpha, models, None)
+
+    def policy_values_within(self, policy: Policy, alpha: float, models: Ints | None = None) -> Floats:
+        """Returns `[m]` the smallest value of a reactive policy in such a system."""
+        return self._values_within(
+            alpha, models, [action_law(policy, h, self.codebook.rows, self.n_actions) for h in range(self.horizon)]
+        )
+
+    def _values_within(self, alpha: float, models: Ints | None, laws: list[Floats] | None) -> Floats:
+        """Returns the largest V*, or the smallest value where the actions' `laws` per level `[X, K]` are given."""
+        sign = 1.0 if laws is None else -1.0  # the smallest value is the largest of what is lost
+        result = np.zeros(self.n_models if models is None else len(models))
+        for part, chosen in self.blocks(models, self.probability[:, 0].size):
+            shows = self.shows if len(self.shows) == 1 else self.shows[chosen]
+            value = np.zeros((len(chosen), self.n_states))
+            for level in reversed(range(self.horizon)):
+                at = self.columns(level)
+                p, to = self.probability[:, chosen][:, :, at], self.next[:, chosen][:, :, at]
+                flat = to.transpose(1, 0, 2, 3).reshape(len(chosen), -1)
+                later = np.take_along_axis(value, flat, axis=1).reshape(len(chosen), len(p), *p.shape[2:])
+                later = np.where(self.done[:, chosen][:, :, at], 0.0, later.transpose(1, 0, 2, 3))
+                q = _most_within(p, sign * self.reward[:, chosen][:, :, at] + later, alpha)
+                value = np.zeros_like(value)
+                if laws is None:
+                    value[:, at] = q.max(axis=2)
+                else:
+                    value[:, at] = (laws[level][np.maximum(shows[:, at], 0)] * q).sum(axis=2)
+            result[part] = sign * _most_within(self.start[chosen].T, value.T, alpha)
+        return result
+
+    def step_laws(self, episodes: Episodes, models: Ints) -> Iterator[StepLaw]:
+        """Yields the laws of all that was answered, one for every first observation, and observation and action of a level.
+
+        What cannot be told apart is one outcome: at the last level the reward alone is seen.
+        """
+        H, n = episodes.levels, episodes.n
+        ended = np.stack(episodes.ended) if len(episodes.ended) else np.zeros((H, n), dtype=bool)
+        seen = np.full((H, n), -1, dtype=np.int64)
+        for h in range(H):
+            seen[h, ~ended[h]] = self.encode(np.asarray(episodes.observations[h])[~ended[h]])
+        start = np.zeros((len(models), len(self.codebook)))
+        present = np.broadcast_to(self._present(0), self.start.shape)[models]
+        rows = np.broadcast_to(np.arange(len(models))[:, None], present.shape)
+        np.add.at(start, (rows[present >= 0], present[present >= 0]), self.start[models][present >= 0])
+        yield StepLaw((0, -1, -1), [(x, 0.0) for x in range(start.shape[1])], start, seen[0])
+        for h in range(H):
+            actions, rewards = np.asarray(episodes.actions[h]), np.asarray(episodes.rewards[h])
+            after = np.where(ended[h + 1], -1, seen[h + 1]) if h + 1 < H else np.full(n, -1)
+            unknown = ~ended[h + 1] & (seen[h + 1] < 0) if h + 1 < H else np.zeros(n, dtype=bool)
+            keys, which = np.unique(np.stack([seen[h], actions], axis=1)[~ended[h]], axis=0, return_inverse=True)
+            places = np.flatnonzero(~ended[h])
+            for k, (x, a) in enumerate(keys.tolist()):
+                mine = places[which.ravel() == k]
+                yield self._law((h, x, a), models, h + 1 == H, rewards[mine], after[mine], unknown[mine])
+
+    def _law(
+        self, where: tuple[int, int, int], models: Ints, last: bool, rewards: Floats, after: Ints, unknown: Mask
+    ) -> StepLaw:
+        """Returns the law of what follows an observation and an action, and which outcome happened."""
+        level, x, a = where
+        assert self._state_tables is not None
+        table = self._state_tables[level if self.level_of is not None else 0]
+        state = (
+            np.broadcast_to(table, (self.n_models, table.shape[1]))[models, x] if x >= 0 else np.full(len(models), -1)
+        )
+        spot = np.maximum(state, 0)
+        p = np.where(state >= 0, self.probability[:, models, spot, a], 0.0)  # [B, m]
+        reward, done = self.reward[:, models, spot, a], self.done[:, models, spot, a]
+        to = np.broadcast_to(self.shows, (self.n_models, self.n_states))[models, self.next[:, models, spot, a]]
+        to = np.where(done | last, -1, to)
+        used = p > 0
+        every = np.unique(np.concatenate([reward[used], rewards]))  # rewards within the tolerance count as one
+        group = np.cumsum(np.append(0, np.diff(every) > REWARD_TOLERANCE * np.maximum(1.0, np.abs(every[1:]))))
+
+        def key(next_x: Ints, paid: Floats) -> Ints:
+            return (next_x + 1) * (group[-1] + 1) + group[np.searchsorted(every, paid)]
+
+        known, column = np.unique(key(to[used], reward[used]), return_inverse=True)
+        law = np.zeros((len(models), len(known)))
+        np.add.at(law, (np.nonzero(used)[1], column.ravel()), p[used])
+        came = key(after, rewards)
+        place = np.minimum(np.searchsorted(known, came), max(len(known) - 1, 0))
+        happened = np.where(unknown | (len(known) == 0), -1, place)
+        happened = np.where((happened >= 0) & (known[place] == came if len(known) else False), happened, -1)
+        first = np.append(True, np.diff(group) > 0)  # the smallest reward stands for its group
+        names = [(int(k // (group[-1] + 1)) - 1, float(every[first][k % (group[-1] + 1)])) for k in known]
+        return StepLaw(where, names, law, happened)
+
     # Likelihood.
 
     def start_log_probability(self, x: Observations, models: Ints | None = None) -> Floats:
@@ -554,6 +647,20 @@ def _backup(pay: Floats, go_on: Floats, to: NDArray[np.int32], value: Floats) ->
     for b in range(len(to)):
         q += go_on[b] * np.take_along_axis(value, to[b].reshape(flat), axis=1).reshape(pay.shape)
     return q
+
+
+def _most_within(p: Floats, values: Floats, alpha: float) -> Floats:
+    """Returns the largest mean of values `[B, ...]` under a law within alpha of p in total variation, on its outcomes.
+
+    Mass alpha moves from the smallest values to the largest one; 0 where p has no outcome.
+    """
+    possible = p > 0
+    top = np.where(possible, values, -np.inf).max(axis=0)
+    order = np.argsort(np.where(possible, values, np.inf), axis=0, kind="stable")
+    p, values = np.take_along_axis(p, order, axis=0), np.take_along_axis(values, order, axis=0)
+    moved = np.clip(alpha - (np.cumsum(p, axis=0) - p), 0.0, p)
+    gain = np.where(p > 0, moved * (np.where(np.isfinite(top), top, 0.0) - values), 0.0)
+    return np.asarray((np.where(p > 0, p * values, 0.0) + gain).sum(axis=0))
 
 
 def _same_reward(expected: Floats, paid: Floats) -> Mask:

@@ -17,7 +17,7 @@ Shapes: N models, X observations, K actions, H levels.
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -33,6 +33,7 @@ from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.codebook import Codebook
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.functions import StepLaw
 from richobs.core.policies import Policy
 from richobs.core.process import EQUALITY_TOLERANCE
 from richobs.core.steps import distinct
@@ -221,6 +222,18 @@ class Simulators(Listed):
         The policy is asked at every level about every observation that some model shows.
         """
         return self.models.policy_values(policy, models)
+
+    def optimal_values_within(self, alpha: float, models: Ints | None = None, /) -> Floats:
+        """Returns `[m]` the largest V* of a system whose laws are within alpha of the model's, on the same outcomes."""
+        return self.models.optimal_values_within(alpha, models)
+
+    def policy_values_within(self, policy: Policy, alpha: float, models: Ints | None = None, /) -> Floats:
+        """Returns `[m]` the smallest value of a reactive policy in such a system."""
+        return self.models.policy_values_within(policy, alpha, models)
+
+    def step_laws(self, episodes: Episodes, models: Ints, /) -> Iterator[StepLaw] | None:
+        """Returns the laws of all that episodes show, as `ModelArrays.step_laws`; None where observations hide the state."""
+        return self.models.step_laws(episodes, models) if self.models.is_identified else None
 
     def log_likelihood(self, episodes: Episodes, models: Ints | None = None, /) -> Floats:
         """Returns `[m]` the logarithm of how likely each model answers the episodes, given their actions."""

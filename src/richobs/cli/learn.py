@@ -148,7 +148,7 @@ def default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
     """Returns a folder under `runs/` named after the world and every setting that is not the usual one."""
     asked, plain = settings.as_plain(), Settings().as_plain()
     named = [
-        f"{'run_seed' if name == 'seed' else name}={asked[name]}"  # a world may have a seed too
+        f"{'run_seed' if name == 'seed' else name}={_text(asked[name])}"  # a world may have a seed too
         for name in asked
         if name not in {*MAY_CHANGE, "tuning"} and asked[name] != plain.get(name)
     ]
@@ -159,6 +159,10 @@ def default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
     if len(whole) > LONGEST:
         whole = f"{whole[:LONGEST]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
     return pathlib.Path("runs") / whole
+
+
+def _text(value: object) -> str:
+    return "-".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,8 @@
 `richobs.classes` holds the base classes from which every class gets all of this by writing `size`, `n_actions` and `values`.
 """
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Ints, Member, Observations
@@ -114,6 +115,37 @@ class FunctionsAround:
     def member(self, member: Member, /) -> ValueFunction:
         """Returns one function of the class."""
         return self.own.member(member)
+
+
+class StepLaw(NamedTuple):
+    """What models say about one thing that was asked of the system, and how often which answer came."""
+
+    where: tuple[int, int, int]  # level, number of the observation, action; -1 and -1 for the first observation
+    names: list[
+        tuple[int, float]
+    ]  # [O] number of the next observation (-1: the episode ended, or it is not seen), reward
+    law: Floats  # [m, O] probabilities of all outcomes that some model knows
+    happened: Ints  # [n] which of them came; -1 for one that no model knows
+
+
+@runtime_checkable
+class StepwiseFamily(Protocol):
+    """What a family of models offers where it says how likely each single step is: a tolerance and an alarm need it."""
+
+    def step_laws(self, episodes: "Episodes", models: Ints, /) -> Iterator[StepLaw] | None:
+        """Returns the law of every first observation and of every observation and action of a level that episodes show.
+
+        None where how likely a step is depends on more than what is seen.
+        """
+        ...
+
+    def optimal_values_within(self, alpha: float, models: Ints | None = None, /) -> Floats:
+        """Returns `[m]` the largest V* of a system whose laws are within alpha of the model's, on the same outcomes."""
+        ...
+
+    def policy_values_within(self, policy: "Policy", alpha: float, models: Ints | None = None, /) -> Floats:
+        """Returns `[m]` the smallest value of a reactive policy in such a system."""
+        ...
 
 
 @runtime_checkable

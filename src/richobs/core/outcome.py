@@ -34,6 +34,8 @@ class StopReason(enum.Enum):
     WORTH_IT = "the policy is certified to be worth the threshold"
     NOT_WORTH_IT = "no policy is worth the threshold"
     EVERY_MODEL = "the policy loses at most epsilon in every model that is left"
+    TOLERANCE = "the bounds hold, and with this tolerance more episodes need not bring them nearer"
+    DOUBTED = "the bounds hold, and what the policy earned speaks against a nearer claim"
     EPISODES_SPENT = "the episodes allowed were spent; the bounds hold, but are farther apart than asked"
     OWN_RULE = "the learner's own rule says that nothing is left to learn"
     BUDGET_SPENT = "the episodes allowed were spent"
@@ -106,10 +108,17 @@ class Outcome:
         if self.upper is not None:
             facts.append(f"V* is at most {number_words(self.upper, up=True)}")
         known = [] if self.lower is None else [f"at least {number_words(self.lower, up=False)}"]
-        known += [] if self.value_hat is None else [f"{self.value_hat:.4g} by estimate"]
+        known += [] if self.value_hat is None else [estimate_words(self.value_hat, self.lower, self.upper)]
         if known:
             facts.append(f"the policy's value is {', '.join(known)}")
         return "\n".join([self.claim, f"({'; '.join([*facts, self.reason.value])})"])
+
+
+def estimate_words(value: float, lower: float | None, upper: float | None) -> str:
+    """Returns an estimate in words, with a word where it lies outside of the bounds."""
+    outside = (lower is not None and value < lower) or (upper is not None and value > upper)
+    told = ", which lies outside of these bounds: by chance, or because an assumption is false" if outside else ""
+    return f"{value:.4g} by estimate{told}"
 
 
 def sampling_assumptions(env: Environment) -> tuple[str, ...]:

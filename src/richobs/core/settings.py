@@ -44,6 +44,9 @@ class Settings:
     """Threads or processes that share the episodes. They do not change the result; see docs/scale.md."""
     threshold: float | None = None
     """Stop as soon as a policy is certified to be worth this, or no policy can be; in the units of the rewards."""
+    tolerance: tuple[float, ...] = ()
+    """How far the truth may be from the class: |f - Q*| for the nearest f, in units of reward, once or per level; for
+    `models` the total variation between the real laws and those of the nearest model. By default the class holds it."""
     timeout: float | None = dataclasses.field(default=None, compare=False)
     """Stop where one call of an environment takes more seconds than this. It changes no result and is not stored."""
     device: str | None = None
@@ -64,6 +67,7 @@ class Settings:
             number = real_number(name, value)
             if type(value) not in (int, float):  # NumPy's numbers become Python's
                 object.__setattr__(self, name, number)
+        object.__setattr__(self, "tolerance", _tolerances(self.tolerance))
         object.__setattr__(self, "tuning", tuple(sorted(write_tuning(self.tuning))))
 
     def check(self) -> None:
@@ -75,6 +79,9 @@ class Settings:
         check_device_name(self.device)
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise InvalidInput(f"threshold must be a finite number; got {self.threshold!r}.")
+        if not all(0 <= number < math.inf for number in self.tolerance):
+            arrived = ", ".join(map(repr, self.tolerance))
+            raise InvalidInput(f"tolerance must be a number that is at least 0, or one per level; got {arrived}.")
         if self.timeout is not None and not 0 < self.timeout <= LONGEST_CALL:
             raise InvalidInput(
                 f"timeout must be a number of seconds above 0, at most {LONGEST_CALL:g}; got {self.timeout!r}."
@@ -87,10 +94,10 @@ class Settings:
                 raise InvalidInput(f"{name} must be at most {LARGEST_COUNT:,}; got {_shortened(value)}.")
 
     def as_plain(self) -> dict[str, Any]:
-        """Returns the settings in plain values for files, without `timeout`, and without `device` where there is none."""
-        plain = {**dataclasses.asdict(self), "tuning": list(self.tuning)}
+        """Returns the settings in plain values, but for `timeout`; without `device` and `tolerance` where there is none."""
+        plain = {**dataclasses.asdict(self), "tuning": list(self.tuning), "tolerance": list(self.tolerance)}
         del plain["timeout"]  # of a process, not of a run
-        return {name: value for name, value in plain.items() if name != "device" or value is not None}
+        return {name: value for name, value in plain.items() if name not in ("device", "tolerance") or value}
 
 
 Record = TypeVar("Record")
@@ -111,6 +118,13 @@ def read_record(kind: type[Record], values: Any) -> Record:
         if name not in hints or not fits(value, hints[name]) or not is_finite:
             raise TypeError(f"{name!r:.80} of {kind.__name__} is {value!r:.80}")
     return kind(**given)
+
+
+def _tolerances(given: Any) -> tuple[float, ...]:
+    """Returns a tolerance as numbers, from one number or several; none where all of them are 0."""
+    some = given if isinstance(given, list | tuple) or getattr(given, "ndim", 0) == 1 else (given,)
+    numbers = tuple(float(real_number("tolerance", number)) for number in some)
+    return numbers if any(numbers) else ()
 
 
 def _shortened(value: Any) -> str:

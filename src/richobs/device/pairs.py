@@ -99,7 +99,15 @@ class PairsOnDevice:
         return result
 
     def settle(
-        self, f: Floats, f_row: Ints, earned: Floats, expected: Floats, spread: Floats, t: int, needed: float
+        self,
+        f: Floats,
+        f_row: Ints,
+        earned: Floats,
+        expected: Floats,
+        spread: Floats,
+        t: int,
+        needed: float,
+        tolerance: float = 0.0,
     ) -> int:
         """Lets the wealth of every pair grow by the batch's bets, adds up losses, and returns how many pairs died.
 
@@ -111,16 +119,18 @@ class PairsOnDevice:
             spread: `[C, n]` their variances.
             t: number of the batch, from 1.
             needed: computed wealth at which a pair dies.
+            tolerance: how far E[y] may be from f without the pair being refuted.
         """
         low, high = -bets.CAP / np.maximum(1 - f, bets.FLOOR), bets.CAP / np.maximum(f, bets.FLOOR)
         samples = (f, low, high, earned, expected, np.maximum(spread, bets.LEAST_VARIANCE))
         batch = BatchOnDevice(self.there(f_row), *(self.there(part.T) for part in samples))
+        numbers = (bets.money(t), needed, bets.ZETA, bets.MOST_GROWTH, tolerance)
         if _has_triton(self._device):
-            return _settled_by_triton(PairState(self.wealth, self.loss, self.alive), batch, bets.money(t), needed)
+            return _settled_by_triton(PairState(self.wealth, self.loss, self.alive), batch, numbers)
         died = 0
         for b in self.blocks():
             state = PairState(self.wealth[b], self.loss[b], self.alive[b])
-            died += _settled_by_pytorch(state, batch._replace(rows=batch.rows[b]), bets.money(t), needed)
+            died += _settled_by_pytorch(state, batch._replace(rows=batch.rows[b]), numbers)
         return died
 
     def weights(self, counts: Floats, spread: Floats) -> "WeightsOnDevice":
@@ -252,13 +262,14 @@ def _kernel() -> Any:
         y,
         expected,
         spread,
-        numbers,  # [4] money, wealth at death, ZETA, MOST_GROWTH; Triton takes plain numbers as float32
+        numbers,  # [5] as `Numbers`; Triton takes plain numbers as float32
         died,  # [1]
         C,
         G,
         n,
         WIDTH: tl.constexpr,
         MULTIPLIED: tl.constexpr,
+        TOLERANT: tl.constexpr,
     ):
         row = tl.program_id(0).to(tl.int64)  # the axis that may have more than 65,535 programs; places may pass 2^31
         column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
@@ -268,6 +279,7 @@ def _kernel() -> Any:
         needed = tl.load(numbers + 1)
         zeta = tl.load(numbers + 2)
         most = tl.load(numbers + 3)
+        tolerance = tl.load(numbers + 4)
         change = tl.zeros((WIDTH,), tl.float64)
         squares = tl.zeros((WIDTH,), tl.float64)
         for first in range(0, n, MULTIPLIED):
@@ -281,9 +293,13 @@ def _kernel() -> Any:
                 largest = tl.load(high + i * G + mine, mask=is_sample, other=0.0)
                 came = tl.load(y + i * C + column, mask=inside & is_sample, other=0.0)
                 d = tl.load(expected + i * C + column, mask=inside & is_sample, other=0.0) - value
+                if TOLERANT:
+                    d = tl.maximum(d - tolerance, 0.0) + tl.minimum(d + tolerance, 0.0)
                 s = tl.load(spread + i * C + column, mask=inside & is_sample, other=1.0)
                 bet = tl.minimum(tl.maximum(d / (s + d * d), least), largest)
                 product = product * (1.0 + bet * (came - value))
+                if TOLERANT:
+                    product = product / (1.0 + tolerance * tl.abs(bet))
                 staked += tl.abs(bet)
                 squares += (came - value) * (came - value)
             change += tl.log(product) - zeta * staked
@@ -302,28 +318,33 @@ def _kernel() -> Any:
     return triton.jit(settle_bets, do_not_specialize=["C", "G", "n"])
 
 
-def _settled_by_triton(state: PairState, batch: BatchOnDevice, money: float, needed: float) -> int:
-    """Lets wealth grow by the bets of a batch, adds up losses, drops pairs at `needed`, and returns how many died.
+# Money that is put in before a batch, computed wealth at which a pair dies, ZETA, MOST_GROWTH, tolerance.
+Numbers = tuple[float, float, float, float, float]
+
+
+def _settled_by_triton(state: PairState, batch: BatchOnDevice, numbers: Numbers) -> int:
+    """Lets wealth grow by the bets of a batch, adds up losses, drops pairs that die, and returns how many did.
 
     Args:
         state: of all pairs, changed in place.
         batch: what was played.
-        money: what is put in before the batch.
-        needed: computed wealth at which a pair dies.
+        numbers: of the bets.
     """
     torch = pytorch("a GPU")
     (n, G), (R, C) = batch.f.shape, state.wealth.shape
     device = state.wealth.device
-    numbers = torch.tensor([money, needed, bets.ZETA, bets.MOST_GROWTH], dtype=torch.float64, device=device)
+    there = torch.tensor(numbers, dtype=torch.float64, device=device)
     died = torch.zeros(1, dtype=torch.int64, device=device)
-    tensors = (state.wealth, state.loss, state.alive.view(torch.int8), *batch, numbers, died)
+    tensors = (state.wealth, state.loss, state.alive.view(torch.int8), *batch, there, died)
+    sizes = {"WIDTH": COLUMNS, "MULTIPLIED": FACTORS, "TOLERANT": numbers[-1] > 0}
     with torch.cuda.device(device):
-        _kernel()[(R, -(-C // COLUMNS))](*tensors, C, G, n, WIDTH=COLUMNS, MULTIPLIED=FACTORS, num_warps=4)
+        _kernel()[(R, -(-C // COLUMNS))](*tensors, C, G, n, **sizes, num_warps=4)
     return int(died)
 
 
-def _settled_by_pytorch(state: PairState, batch: BatchOnDevice, money: float, needed: float) -> int:
+def _settled_by_pytorch(state: PairState, batch: BatchOnDevice, numbers: Numbers) -> int:
     """Does what `_settled_by_triton` does, with PyTorch's own operations."""
+    money, needed, zeta, most, tolerance = numbers
     torch = pytorch("a device")
     values = batch.f.index_select(1, batch.rows)
     low, high = batch.low.index_select(1, batch.rows), batch.high.index_select(1, batch.rows)
@@ -336,16 +357,20 @@ def _settled_by_pytorch(state: PairState, batch: BatchOnDevice, money: float, ne
     for i in range(n):
         f = values[i][:, None]
         d = batch.expected[i] - f
+        if tolerance:
+            d = (d - tolerance).clamp_(min=0.0) + (d + tolerance).clamp_(max=0.0)
         bet = (d / (batch.spread[i] + d * d)).clamp_(low[i][:, None], high[i][:, None])
         error = batch.y[i] - f
         product *= 1.0 + bet * error
         staked += bet.abs_()
+        if tolerance:
+            product /= 1.0 + tolerance * bet
         state.loss.add_(error.square_())
         if i % FACTORS == FACTORS - 1 or i == n - 1:
-            change += product.log() - bets.ZETA * staked
+            change += product.log() - zeta * staked
             product.fill_(1.0)
             staked.zero_()
-    state.wealth.add_(money).mul_(change.clamp_(max=bets.MOST_GROWTH).exp_()).masked_fill_(~state.alive, 0.0)
+    state.wealth.add_(money).mul_(change.clamp_(max=most).exp_()).masked_fill_(~state.alive, 0.0)
     dying = state.alive & (state.wealth >= needed)
     state.alive.logical_and_(~dying)
     state.wealth.masked_fill_(dying, 0.0)

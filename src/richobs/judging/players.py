@@ -99,7 +99,7 @@ def environment_words(env: Any, id: str | None) -> str:
         spec = getattr(env, "spec", None)
         return f"{type(getattr(env, 'unwrapped', env)).__name__}{'' if spec is None else f' {spec.id}'}"
     _check_playable(env)
-    return environment_identity(env, id)
+    return environment_identity(checked_environment(env), id)
 
 
 def _check_playable(env: Any) -> None:

@@ -104,6 +104,7 @@ class Traits:
     keeps_bounds: bool = False  # whether progress carries U and W
     tests_pairs: bool = False  # whether a path in its events ends with the action that was tested
     knows_threshold: bool = False  # whether it can stop once a policy is worth a threshold, or none can be
+    takes_tolerance: bool = False  # whether its claims can allow for a class that holds the truth only nearly
     reads_recorded: bool = False  # whether episodes that were played before are evidence for it
     looks_at_episodes: bool = False  # whether it has a `Watch` of its own; else an environment's calls are watched
     levels_share_episodes: bool = False  # whether an episode along a path counts at every level it passes
@@ -147,6 +148,11 @@ class Learner(ABC):
         if settings.threshold is not None and not self.traits.knows_threshold:
             raise InvalidInput(
                 f"the learner {self.name!r} cannot stop at a threshold. Use learner='betting', or leave `threshold` out."
+            )
+        if settings.tolerance and not self.traits.takes_tolerance:
+            raise InvalidInput(
+                f"the learner {self.name!r} knows no tolerance: its claim would be about a class that holds Q* exactly. Use "
+                "learner='betting', or leave `tolerance` out."
             )
         if problem.recorded is not None and not self.traits.reads_recorded:
             raise InvalidInput(

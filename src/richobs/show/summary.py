@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from richobs.core import words
+from richobs.core.outcome import estimate_words
 from richobs.core.words import number_words
 from richobs.runs.store import VERIFICATION, StoredRun
 from richobs.show.candidates import Candidates
@@ -97,6 +98,8 @@ def _found(run: StoredRun, content: dict[str, Any]) -> list[tuple[str, str]]:
     if result["skipped"]:
         rows.append(("repeats left out", f"{words.count(result['skipped'])} episodes or more, on paths learned before"))
     estimate = f"{result['value_hat']:.6g}" if result["value_hat"] is not None else ""
+    if "outside" in estimate_words(result["value_hat"] or 0.0, result["lower"], result["upper"]) and estimate:
+        estimate += ", outside of the bounds: by chance, or because an assumption is false"
     if result["upper"] is not None:
         rows.append(("best value V*", f"at most {number_words(result['upper'], up=True)}"))
     elif result["v_star_hat"] is not None:

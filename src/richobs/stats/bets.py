@@ -48,8 +48,10 @@ def death(share: Spendable) -> float:
     return (1 + GUARD) / share.spend()
 
 
-def stakes(forecast: Floats, variance: Floats, f: Floats) -> Floats:
+def stakes(forecast: Floats, variance: Floats, f: Floats, tolerance: float = 0.0) -> Floats:
     """Returns the bets on y - f: d/(s^2 + d^2) with d = forecast - f, within CAP of the limits [B1].
+
+    With a tolerance d is what exceeds it: the rest of a bet would be paid for and win nothing [T1].
 
     For y in [0, 1] every bet in [-1/(1 - f), 1/f] leaves 1 + bet (y - f) >= 0. The arguments are of shapes that fit each
     other, and fixed before y is read.
@@ -58,17 +60,24 @@ def stakes(forecast: Floats, variance: Floats, f: Floats) -> Floats:
         forecast: what y is expected to be.
         variance: s^2 of that forecast.
         f: the mean that is bet against, in [0, 1].
+        tolerance: how far E[y] may be from f without f being refuted.
     """
     d = forecast - f
+    if tolerance:
+        d = np.copysign(np.maximum(np.abs(d) - tolerance, 0.0), d)
     return np.clip(d / (variance + d * d), -CAP / np.maximum(1 - f, FLOOR), CAP / np.maximum(f, FLOOR))
 
 
-def log_factors(stake: Floats, y: Floats, f: Floats) -> Floats:
-    """Returns the logarithm of what a bet multiplies the wealth by: (1 + stake (y - f)) / (1 + |stake| ZETA) [B1]."""
-    return np.log1p(stake * (y - f)) - np.log1p(np.abs(stake) * ZETA)
+def log_factors(stake: Floats, y: Floats, f: Floats, tolerance: float = 0.0) -> Floats:
+    """Returns the logarithm of a bet's factor: 1 + stake (y - f) over 1 + |stake| ZETA and 1 + |stake| tolerance [B1], [T1].
+
+    The product of the two is at least 1 + |stake| (ZETA + tolerance), which is the largest mean.
+    """
+    logs = np.log1p(stake * (y - f)) - np.log1p(np.abs(stake) * ZETA)
+    return logs - np.log1p(np.abs(stake) * tolerance) if tolerance else logs
 
 
-def growth(f: Floats, y: Floats, forecast: Floats, variance: Floats) -> Floats:
+def growth(f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance: float = 0.0) -> Floats:
     """Returns `[R, C]` the logarithm of what a batch multiplies the wealth of every pair by [B1].
 
     Args:
@@ -76,11 +85,12 @@ def growth(f: Floats, y: Floats, forecast: Floats, variance: Floats) -> Floats:
         y: `[C, n]` r + max_a f_{h+1}(x', a) of every column, in [0, 1].
         forecast: `[C, n]` what y was expected to be, fixed before the batch.
         variance: `[C, n]` s^2 of that forecast, fixed before the batch.
+        tolerance: how far E[y] may be from f without f being refuted.
     """
     spread = np.maximum(variance, LEAST_VARIANCE)
     values = np.unique(f)
     if len(values) <= FEW_VALUES:
-        parts = [_at(v, y, forecast, spread) for v in values]  # [C, n] each
+        parts = [_at(v, y, forecast, spread, tolerance) for v in values]  # [C, n] each
         result = np.broadcast_to(parts[0].sum(axis=1), (len(f), len(y))).copy()
         for value, part in zip(values[1:], parts[1:], strict=True):
             result += (f == value).astype(np.float64) @ (part - parts[0]).T
@@ -88,17 +98,17 @@ def growth(f: Floats, y: Floats, forecast: Floats, variance: Floats) -> Floats:
     result = np.empty((len(f), len(y)))
     step = max(1, BLOCK // max(1, len(y)))
     for first in range(0, len(f), step):
-        result[first : first + step] = _product(f[first : first + step], y, forecast, spread)
+        result[first : first + step] = _product(f[first : first + step], y, forecast, spread, tolerance)
     return result
 
 
-def _at(value: float, y: Floats, forecast: Floats, spread: Floats) -> Floats:
+def _at(value: float, y: Floats, forecast: Floats, spread: Floats, tolerance: float) -> Floats:
     """Returns `[C, n]` the logarithm of every factor where f is `value`."""
     f = np.full_like(y, value)
-    return log_factors(stakes(forecast, spread, f), y, f)
+    return log_factors(stakes(forecast, spread, f, tolerance), y, f, tolerance)
 
 
-def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats) -> Floats:
+def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance: float = 0.0) -> Floats:
     """Returns `[r, C]` the growth of a block of rows, sample by sample; logarithms are taken of eight factors at once."""
     shape = (len(f), len(y))
     total, staked = np.zeros(shape), np.zeros(shape)
@@ -107,6 +117,8 @@ def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats) -> Floats
     low, high = -CAP / np.maximum(1 - f, FLOOR), CAP / np.maximum(f, FLOOR)
     for i in range(f.shape[1]):
         np.subtract(forecast[None, :, i], f[:, i, None], out=d)
+        if tolerance:
+            np.copysign(np.maximum(np.abs(d) - tolerance, 0.0), d, out=d)
         np.multiply(d, d, out=bet)
         bet += variance[None, :, i]
         np.divide(d, bet, out=bet)
@@ -116,10 +128,12 @@ def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats) -> Floats
         d += 1
         product *= d
         staked += np.abs(bet, out=bet)
+        if tolerance:
+            product /= 1 + tolerance * bet
         if i % 8 == 7 or i == f.shape[1] - 1:
             total += np.log(product)
             product.fill(1)
-    return total - ZETA * staked  # log(1 + z) <= z
+    return total - ZETA * staked  # log(1 + z) <= z, and 1 + a + b <= (1 + a) (1 + b)
 
 
 def grown(wealth: Floats, change: Floats, t: int) -> Floats:
@@ -141,6 +155,7 @@ def growth_rounding(n: int) -> float:
     the product of factors by u more for each. A logarithm of eight factors is at most 31 and off by at most two units in its
     last place, 124u. A sum of at most 3.9n is rounded twice for every eight samples. exp, money and wealth add less than
     10u. All this is less than u (n^2 + 50n + 200), in any order of the eight and with or without fused multiplications.
+    Dividing each factor by 1 + tolerance |bet|, which is at most 46, less than doubles that.
 
     Args:
         n: samples of the batch.
@@ -164,9 +179,9 @@ def average_bets(smallest: float) -> Floats:
     return np.concatenate([sizes, -sizes])
 
 
-def average_growth(errors: Floats, bets: Floats) -> Floats:
-    """Returns `[L]` the logarithm of what errors y - f in [-1, 1], `[n]`, multiply the wealth of each bet by [B2]."""
-    return (np.log1p(bets[:, None] * errors) - np.log1p(np.abs(bets)[:, None] * ZETA)).sum(axis=1)
+def average_growth(errors: Floats, bets: Floats, tolerance: float = 0.0) -> Floats:
+    """Returns `[L]` the logarithm of what errors y - f in [-1, 1], `[n]`, multiply the wealth of each bet by [B2], [T1]."""
+    return (np.log1p(bets[:, None] * errors) - np.log1p(np.abs(bets)[:, None] * (ZETA + tolerance))).sum(axis=1)
 
 
 def mixed(log_wealth: Floats) -> Floats:

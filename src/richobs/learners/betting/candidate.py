@@ -139,7 +139,8 @@ class Accounts:
     average_bets: Floats  # [L] constant bets
     average_limit: float  # wealth at which a pair of the candidate dies
     average_wealth: Floats  # [H, L] logarithms
-    errors: Floats  # [H, 2] sums of y - f of the candidate, and how many
+    residual: Floats  # [H] mean errors that the tolerance allows
+    errors: Floats  # [H, 3] sums of y - f of the candidate, how many, and sums of their squares
     trail: list[list[Followed]] = field(default_factory=list)  # per batch, per level; old batches are merged
     returns: Floats = field(default_factory=lambda: np.zeros((2, 0)))  # [2, k] distinct returns, and how often each
     kept: int = 0  # rows of the trail, all levels together
@@ -166,8 +167,10 @@ class Accounts:
         constant = bets.average_bets(epsilon / (4 * horizon))
         limit = max(bets.death(part) for part in averages.split(*[1 / horizon] * horizon))
         wealth = np.zeros((horizon, len(constant)))
-        errors = np.zeros((horizon, 2))
-        return cls(number, averages, interval, agreement, constant, limit, wealth, errors, lower=ranges.least)
+        errors = np.zeros((horizon, 3))
+        return cls(
+            number, averages, interval, agreement, constant, limit, wealth, ranges.residual, errors, lower=ranges.least
+        )
 
     def add(self, trail: list[Followed], returns: Floats) -> None:
         """Adds a batch.
@@ -184,8 +187,8 @@ class Accounts:
         times = np.concatenate([self.returns[1], np.ones(len(returns))])
         self.returns = np.stack([values, np.bincount(same, weights=times)])
         for h, level in enumerate(trail):
-            self.average_wealth[h] += bets.average_growth(level.errors, self.average_bets)
-            self.errors[h] += level.errors.sum(), len(level.errors)
+            self.average_wealth[h] += bets.average_growth(level.errors, self.average_bets, float(self.residual[h]))
+            self.errors[h] += level.errors.sum(), len(level.errors), (level.errors**2).sum()
         self.trail.append(trail)
         self.kept += sum(len(level.x) for level in trail)
         if self.kept > max(MERGED_FROM, 2 * self.kept_by_merging):
@@ -232,10 +235,11 @@ class Candidate:
     policy: LearnedPolicy
     batches: int = 0  # in all
     accounts: Accounts | None = None  # from the second batch on
+    n: int = 0  # episodes in all
 
     def absorb(self, trail: list[Followed], returns: Floats) -> list[int]:
         """Adds the candidate's own episodes to its accounts, and returns the levels at which its pair is refuted [B2]."""
-        self.batches += 1
+        self.batches, self.n = self.batches + 1, self.n + len(returns)
         own = self.accounts
         if own is None:
             return []
@@ -245,8 +249,13 @@ class Candidate:
 
     def mean_error(self, level: int) -> float:
         """Returns the mean of y - f at a level, in the episodes of its accounts."""
-        total, n = (0.0, 0.0) if self.accounts is None else self.accounts.errors[level]
-        return float(total / max(n, 1.0))
+        return self.error(level)[0]
+
+    def error(self, level: int) -> tuple[float, float]:
+        """Returns the mean of y - f at a level, and its standard error."""
+        total, n, squares = (0.0, 0.0, 0.0) if self.accounts is None else self.accounts.errors[level].tolist()
+        mean = total / max(n, 1.0)
+        return mean, math.sqrt(max(squares - n * mean**2, 0.0)) / max(n, 1.0)
 
 
 def lost_sums(

@@ -20,7 +20,8 @@ from richobs.core.types import Floats, Ints, Member, Observations
 from richobs.core.words import number_words
 from richobs.learners.betting.candidate import Accounts, Candidate, lost_sums
 from richobs.learners.betting.events import PHASE, AgreementTested, ClaimClosed
-from richobs.learners.betting.values import Ranges, top_values
+from richobs.learners.betting.values import Ranges, distinct, top_values
+from richobs.learners.doubt import ERRORS_APART, FALSE_ALARM, LEAST, RARE, Doubt, of_returns
 from richobs.stats import bets
 from richobs.stats.shares import Series, Share, Supposed
 
@@ -43,7 +44,7 @@ LOOK_AGAIN = 1.03  # an interval is looked at again after so many times the epis
 REFUTED = "bets never refute Q*"
 TAKEN_OVER = "the algorithm that took over is right: V* - V(policy) is at most"
 Means = Literal[
-    "agreement", "interval", "one survivor", "worth it", "not worth it", "fallback", "nothing"
+    "agreement", "interval", "one survivor", "worth it", "not worth it", "fallback", "tolerance", "doubted", "nothing"
 ]  # what a claim rests on
 REASONS: dict[Means, StopReason] = {
     "agreement": StopReason.AGREEMENT,
@@ -52,6 +53,8 @@ REASONS: dict[Means, StopReason] = {
     "worth it": StopReason.WORTH_IT,
     "not worth it": StopReason.NOT_WORTH_IT,
     "fallback": StopReason.NEAR_OPTIMAL,
+    "tolerance": StopReason.TOLERANCE,
+    "doubted": StopReason.DOUBTED,
     "nothing": StopReason.EPISODES_SPENT,
 }
 
@@ -80,7 +83,7 @@ class Roots:
             share: probability with which the bound of Q* may fail at any look.
             ranges: of rewards and values.
         """
-        self._rounding = bets.ZETA * functions.horizon * ranges.scale
+        self._rounding, self._ranges = bets.ZETA * functions.horizon * ranges.scale, ranges
         self._functions = functions
         self._looks = Series(share)
         self._low, self._high = functions.value_bounds(0)
@@ -95,8 +98,9 @@ class Roots:
         return np.minimum(mean, self.upper[members])
 
     def largest(self, members: Ints) -> float:
-        """Returns U: the most that one of the members, Q* among them, may be worth at the root."""
-        return float(self.upper[members].max()) + self._rounding
+        """Returns U: the most that one of the members, Q* among them, may be worth at the root [U], [T2]."""
+        promised = float(self.upper[members].max()) + self._rounding
+        return max(promised, min(promised + self._ranges.above, self._ranges.most))
 
     def top(self, members: Ints) -> "Top":
         """Returns the member that U comes from, and its values at what was seen."""
@@ -126,9 +130,13 @@ class Roots:
         share.claim(UPPER, (), self.n, self.largest(members))
 
 
-def agreement_bets(epsilon: float, ranges: Ranges, horizon: int) -> bets.Agreement:
-    """Returns the bets of agreement: epsilon less what rounding may hide, and the largest loss at a stop."""
-    return bets.Agreement.of(epsilon - ranges.rounded, max(ranges.jump, epsilon), horizon)
+def agreement_bets(epsilon: float, ranges: Ranges, horizon: int) -> bets.Agreement | None:
+    """Returns the bets of agreement: epsilon less what rounding and tolerance may hide, and the largest loss at a stop.
+
+    None where nothing of epsilon is left: survivors may agree then, and it says too little [T4].
+    """
+    left = epsilon - ranges.rounded - ranges.lost
+    return bets.Agreement.of(left, max(ranges.jump, epsilon), horizon) if left > 0 else None
 
 
 @dataclass(frozen=True)
@@ -195,14 +203,92 @@ class Closed(NamedTuple):
     gap: float  # V* - V(policy) is at most this
     accounts: Accounts | None
     agreement: AgreementRecord | None = None
+    doubt: str = ""  # why the claim is wider than what was shown
+
+
+def promise_of(search: "BettingSearch", member: Member) -> float:
+    """Returns what a function promises at the root, or the most that a survivor does where it is refuted."""
+    space = search.survivors
+    promise = search.roots.promise(space.living(0))
+    return float(promise[space.root(member)] if member in space else promise.max())
+
+
+def doubted(search: "BettingSearch", candidate: Candidate, claim: Closed) -> Doubt | None:
+    """Returns what the policy's own episodes say against the claim, or that there are too few; None for nothing [C]."""
+    own, ranges, epsilon = candidate.accounts, search.ranges, max(search.epsilon, claim.gap)
+    if own is None or candidate.n < LEAST:
+        return Doubt(f"the policy was played in {candidate.n:,} episodes, and {LEAST} are needed")
+    promised, lost = promise_of(search, candidate.member), ranges.lost
+    limits = {"upper": search.upper, "promised": promised, "allowed": epsilon / 2 + lost, "range_of": ranges.span}
+    found = of_returns(own.returns[0], own.returns[1], **limits)
+    if found is not None or candidate.member not in search.survivors:
+        return found
+    H = len(ranges.width)
+    for h in range(H):
+        mean, error = candidate.error(h)
+        width = float(ranges.width[h])
+        chance = max(ERRORS_APART * error, RARE / max(float(own.errors[h, 1]), 1.0)) + float(ranges.residual[h])
+        if (abs(mean) - chance) * width > epsilon / (2 * H):
+            return Doubt(f"{_seen(search, candidate, h)}", missing=abs(mean) * width)
+    return None
+
+
+def _seen(search: "BettingSearch", candidate: Candidate, level: int) -> str:
+    """Returns, in words, what was predicted along the policy at a level, and what was seen."""
+    own, (mean, _) = candidate.accounts, candidate.error(level)
+    assert own is not None, "it was played"
+    parts = [batch[level] for batch in own.trail]
+    x: Observations = np.concatenate([part.x for part in parts])
+    actions = np.concatenate([part.actions for part in parts])
+    times = np.concatenate([np.ones(len(part.x)) if part.counts is None else part.counts for part in parts])
+    some = np.flatnonzero(actions >= 0)
+    first, place = distinct(x[some])
+    often = int(np.bincount(place, weights=times[some]).argmax())
+    shown, action = x[some][first[often]], int(actions[some][first[often]])
+    values = candidate.policy.f.values(level, x[some])[np.arange(len(some)), actions[some]]
+    predicted = float(values @ times[some] / times[some].sum())
+    seen = predicted + mean * float(search.ranges.width[level])
+    where = f"most often at observation {np.array2string(np.asarray(shown), threshold=8)} with action {action}"
+    return f"at level {level}, {where}, {predicted:.4g} was predicted on average and {seen:.4g} was seen"
+
+
+def check_alarm(search: "BettingSearch", candidate: Candidate, doubt: Doubt) -> None:
+    """Raises `BrokenPromise` where the policy surely earns more than U, but for a tenth of delta [C].
+
+    Where it earns less than predicted some level's errors have a mean, and [B2] refutes the function.
+    """
+    own = candidate.accounts
+    if own is None or doubt.above == -math.inf:
+        return
+    share, ranges = Supposed(FALSE_ALARM * search.delta), search.ranges
+    totals, smallest = ranges.unit_totals(own.returns[0]), SMALLEST_BET * search.epsilon / ranges.span
+    lower = ranges.least + ranges.span * bets.lower_bound_of_mean(totals, smallest, bets.death(share), own.returns[1])
+    if lower > search.upper:
+        levels = range(len(ranges.width))
+        worst = max(levels, key=lambda h: abs(candidate.error(h)[0]) * float(ranges.width[h]))
+        raise BrokenPromise(
+            f"{doubt.words}; {_seen(search, candidate, worst)}: {ranges.broken} With all assumptions true this happens with "
+            f"probability at most {FALSE_ALARM * search.delta:g}."
+        )
+
+
+def widened(search: "BettingSearch", candidate: Candidate, claim: Closed, doubt: Doubt) -> Closed:
+    """Returns the claim that what was seen does not speak against: it says less than what was shown, never more [C]."""
+    own = candidate.accounts
+    assert own is not None, "it was played"
+    search.raised = max(search.upper + doubt.missing, doubt.above)
+    lower = own.look(SMALLEST_BET * search.epsilon, search.ranges)
+    gap = max(claim.gap, search.upper - lower)
+    return Closed(candidate.member, "doubted", gap, own, None, doubt.words)
 
 
 def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
     """Returns what certifies the candidate, or the only survivor; None where nothing does yet."""
     space, epsilon, own = search.survivors, search.epsilon, candidate.accounts
     aim = search.threshold
+    lost = search.ranges.lost
     if own is not None and own.n >= LOOK_AGAIN * own.looked_at:
-        worth_a_look = search.upper - own.mean <= epsilon or (aim is not None and own.mean >= aim)
+        worth_a_look = search.upper - own.mean <= epsilon + lost or (aim is not None and own.mean >= aim)
         if worth_a_look:
             own.look(SMALLEST_BET * epsilon, search.ranges)
     _check_bounds(search)
@@ -212,9 +298,9 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
         found = Closed(candidate.member, "worth it", gap, own)
     elif aim is not None and search.upper < aim:
         found = Closed(candidate.member, "not worth it", gap, own)
-    elif only is not None:  # it is Q* up to rounding, and its greedy policy earns V*
+    elif only is not None and (hidden := search.ranges.hidden + lost) <= epsilon:
+        # It is Q* up to rounding and tolerance, and its greedy policy earns V* but for what these hide.
         known = search.candidates.get(only)
-        hidden = search.ranges.hidden
         found = Closed(only, "one survivor", hidden, known.accounts if known is not None else None)
     elif own is not None:
         if gap <= epsilon:
@@ -223,6 +309,8 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
             record = _agreement(search, own)
             if record is not None:
                 found = Closed(candidate.member, "agreement", epsilon, own, record)
+            elif lost and gap <= epsilon + lost and search.patience.ends(gap, search.engine.ledger.total):
+                found = best_interval(search, candidate)._replace(by="tolerance")
     if found is not None:
         size = space.log_bound
         search.tell(
@@ -238,14 +326,15 @@ def _check_bounds(search: "BettingSearch") -> None:
     if search.upper < search.lower:
         raise BrokenPromise(
             f"a policy's value is at least {search.lower:.6g}, but no surviving function promises more than "
-            f"{search.upper:.6g}: Q* is not in the class, or the value of an observation depends on what was seen before "
-            f"it. {search.chance}"
+            f"{search.upper:.6g}: {search.ranges.broken} {search.chance}"
         )
 
 
 def _agreement(search: "BettingSearch", own: Accounts) -> AgreementRecord | None:
     """Bets, for every survivor f at once, against E[D_f] >= epsilon; returns the numbers where all of them win [B3.2]."""
     account, bet, space = own.agreement, search.agreement, search.survivors
+    if bet is None:
+        return None
     needed = math.log(bets.death(Supposed(account.amount)))
     if bet.log_wealth(own.n, np.zeros(len(bet.bets))) < needed:
         return None  # even survivors that agree everywhere would not win yet
@@ -341,7 +430,7 @@ def best_interval(search: "BettingSearch", candidate: Candidate) -> Closed:
 def outcome(search: "BettingSearch", found: Closed) -> Outcome:
     """Returns the answer: the policy, the claim in words, and every share of delta that was spent."""
     own, episodes = found.accounts, search.engine.ledger.total
-    certified = found.by not in ("nothing", "worth it", "not worth it")
+    certified = found.by not in ("nothing", "worth it", "not worth it", "tolerance", "doubted")
     claimed = search.epsilon if certified else found.gap
     if own is not None:
         own.look(SMALLEST_BET * search.epsilon, search.ranges)
@@ -358,7 +447,7 @@ def outcome(search: "BettingSearch", found: Closed) -> Outcome:
         claim=claim_words(
             search.delta,
             claimed,
-            _assumptions(log),
+            _assumptions(search.ranges, log),
             sampling=search.engine.ledger.assumes,
             lower=_lower(search, own),
             upper=search.upper,
@@ -397,13 +486,14 @@ def _lower(search: "BettingSearch", own: Accounts | None) -> float:
     return search.ranges.least if own is None else own.lower
 
 
-def _assumptions(log: Episodes | None) -> tuple[str, ...]:
-    """Returns what a claim rests on; recorded episodes add something."""
+def _assumptions(ranges: Ranges, log: Episodes | None) -> tuple[str, ...]:
+    """Returns what a claim rests on; a tolerance weakens it, and recorded episodes add something."""
+    some = (*ASSUMPTIONS[:-1], ranges.nearest)
     if log is None:
-        return ASSUMPTIONS
+        return some
     which = f"the {log.n:,} recorded episodes"
     words = f"{which} are whole, independent, of this environment and not selected by what came of them"
-    return (*ASSUMPTIONS, words)
+    return (*some, words)
 
 
 def _remarks(search: "BettingSearch", found: Closed) -> tuple[str, ...]:
@@ -417,6 +507,11 @@ def _remarks(search: "BettingSearch", found: Closed) -> tuple[str, ...]:
 
 def _missing(search: "BettingSearch", found: Closed) -> tuple[str, ...]:
     """Returns, in words, what is missing where nothing was certified."""
+    if found.doubt:
+        return (f"the claim was made wider, because {found.doubt}",)
+    if found.by == "tolerance":
+        least = number_words(search.ranges.lost, up=True)
+        return (f"with this tolerance no epsilon below {least} can be relied on, however many episodes are played",)
     if found.by != "nothing":
         return ()
     promise = float(search.roots.promise(search.survivors.living(0)).max())

@@ -33,15 +33,19 @@ class BettingPlan:
     """What similar worlds needed, the least that agreement can take, and what surely suffices where that is known."""
 
     max_episodes: int | None  # with probability 1 - delta; None where nothing is guaranteed
-    least: int  # episodes of one candidate with which all survivors can agree
+    least: int | None  # episodes of one candidate with which all survivors can agree; None: too few for the tolerance
     similar: tuple[Measured, ...]  # the nearest first
+    lost: float = 0.0  # what the tolerance may hide of a policy's loss
     title = "betting: a search that fixes no size in advance"
 
     def rows(self) -> Iterator[PlanRow]:
         """Yields the plan line by line."""
         yield from similar_rows(self.similar)
         where = "docs/betting.md, B3.2: all survivors agree with the first candidate at once"
-        yield PlanRow("at the least", "by agreement", self.least, "episodes", where)
+        if self.least is not None:
+            yield PlanRow("at the least", "by agreement", self.least, "episodes", where)
+        if self.lost:
+            yield PlanRow("tolerance", "least epsilon to rely on", self.lost, "of reward", "docs/betting.md, T5")
         if self.max_episodes is not None:
             yield PlanRow("worst case", "surely enough", self.max_episodes, "episodes", "docs/betting.md, Theorem 5")
 
@@ -50,15 +54,19 @@ class BettingPlan:
         return {
             "max_episodes": self.max_episodes,
             "least_by_agreement": self.least,
+            **({"least_epsilon": self.lost} if self.lost else {}),
             "similar": [m._asdict() for m in self.similar],
         }
 
 
-def least_by_agreement(problem: Problem, settings: Settings) -> int:
+def least_by_agreement(problem: Problem, settings: Settings, lost: float = 0.0) -> int | None:
     """Returns the fewest episodes with which all survivors can agree with the first candidate that has accounts [B3.2]."""
     H = problem.horizon
     largest = max(float(problem.functions.value_bounds(h)[1].max()) for h in range(H))
-    bet = bets.Agreement.of(settings.epsilon - 2 * H * bets.ZETA, float(np.clip(largest, settings.epsilon, 1.0)), H)
+    left = settings.epsilon - 2 * H * bets.ZETA - lost
+    if left <= 0:
+        return None
+    bet = bets.Agreement.of(left, float(np.clip(largest, settings.epsilon, 1.0)), H)
     needed = math.log(SERIES * 2 * math.log(2) ** 2 / (SHARES["agreement"] * settings.delta))
 
     def is_enough(n: int) -> bool:
@@ -93,17 +101,18 @@ class Betting(Learner):
         reads_recorded=True,
         knows_threshold=True,
         looks_at_episodes=True,
+        takes_tolerance=True,
         hands_over_to="olive",
     )
 
     def fallback_settings(self, problem: Problem, settings: Settings) -> Settings | None:
-        """Returns what OLIVE is asked for where it takes over from the search; None where it cannot.
+        """Returns what OLIVE is asked for where it takes over from the search; None where it cannot: it knows no tolerance.
 
         The Bellman rank is at most the number of pairs of neighbouring members (of functions, where they are listed), so no
         bound on the hidden states is needed; a smaller one only ends the run sooner.
         """
         delta = SHARES["reserve"] * settings.delta
-        if min(settings.epsilon, delta) < SMALLEST or not has_unit_rewards(problem):
+        if settings.tolerance or min(settings.epsilon, delta) < SMALLEST or not has_unit_rewards(problem):
             return None
         functions, H = problem.functions, problem.horizon
         sizes = [functions.level_size(h) for h in range(H)] + [1]
@@ -117,6 +126,7 @@ class Betting(Learner):
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses what the base refuses, and an engine that cannot give episodes one by one."""
         super().check(problem, settings, engine)
+        _check_tolerance(problem, settings)
         self._check_epsilon(problem, settings)
         if engine == "counted":
             raise InvalidInput(
@@ -145,7 +155,8 @@ class Betting(Learner):
         if asked is not None and (olives := learner(asked.learner).plan(problem, asked).max_episodes) is not None:
             suffices = 2 * olives + self.tuning(settings).most(olives)
         similar = similar_worlds(__package__, problem, settings.epsilon)
-        return BettingPlan(suffices, least_by_agreement(problem, settings), similar)
+        lost = _ranges(problem, settings).lost
+        return BettingPlan(suffices, least_by_agreement(problem, settings, lost), similar, lost)
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches until a candidate is certified or the episodes are spent; OLIVE takes over once that surely pays."""
@@ -162,7 +173,7 @@ class Betting(Learner):
             tuning=self.tuning(settings),
             threshold=settings.threshold,
             recorded=problem.recorded,
-            ranges=Ranges.of(problem.env, problem.functions),
+            ranges=_ranges(problem, settings),
             fallback=fallback,
             device=settings.device,
         )
@@ -176,6 +187,8 @@ class Betting(Learner):
         tops = [row[4] for row in claims if row[0] == UPPER]
         known = isinstance(upper, float) and isinstance(lower, float)
         stated = known and lower in best and (not tops or upper <= min(tops)) and upper >= lower
+        if by == "doubted":
+            stated = known and lower in best and upper >= lower and result["epsilon"] >= upper - lower
         if by == "interval":
             stated = stated and upper - lower <= settings.epsilon
         if by in ("worth it", "not worth it"):
@@ -191,9 +204,30 @@ class Betting(Learner):
         return findings
 
 
+def _ranges(problem: Problem, settings: Settings) -> Ranges:
+    """Returns the ranges of rewards and values, with the tolerance that is asked for."""
+    return Ranges.of(problem.env, problem.functions, settings.tolerance)
+
+
+def _check_tolerance(problem: Problem, settings: Settings) -> None:
+    """Raises InvalidInput if a tolerance does not fit the levels, or is as large as the range of totals."""
+    (low, high), given, H = problem.env.reward_range, settings.tolerance, problem.horizon
+    if len(given) not in (0, 1, H):
+        raise InvalidInput(
+            f"tolerance must be one number, or one for each of the {H} levels; got {len(given)} numbers."
+        )
+    if given and max(given) >= high - low:
+        raise InvalidInput(
+            f"tolerance is in the units of the rewards, whose totals lie in [{low:g}, {high:g}] here: a function that is "
+            f"only within {max(given):g} of Q* says nothing. It must be below {high - low:g}."
+        )
+
+
 def _agreement(record: Any, claims: Any, problem: Problem, settings: Settings) -> Finding:
     """Computes the wealth that agreement rests on again, from what the worst survivor takes away."""
-    bet = agreement_bets(settings.epsilon, Ranges.of(problem.env, problem.functions), problem.horizon)
+    bet = agreement_bets(settings.epsilon, _ranges(problem, settings), problem.horizon)
+    if bet is None:
+        return Finding("agreement", False, "the tolerance leaves nothing of epsilon that survivors could agree on")
     again = bet.log_wealth(int(record["n"]), np.array(record["taken"], dtype=np.float64))
     claimed = [row for row in claims if row[0] == AGREED]
     enough = len(claimed) == 1 and again >= math.log(1 / claimed[0][3])

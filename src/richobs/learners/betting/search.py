@@ -33,14 +33,26 @@ from richobs.learners.betting.certify import (
     Roots,
     agreement_bets,
     best_interval,
+    check_alarm,
     closed,
+    doubted,
     outcome,
+    promise_of,
+    widened,
 )
-from richobs.learners.betting.events import PHASE, AverageRefuted, BatchPlayed, CandidateDrawn, RecordedRead
+from richobs.learners.betting.events import (
+    PHASE,
+    AverageRefuted,
+    BatchPlayed,
+    CandidateDrawn,
+    RecordedRead,
+)
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
 from richobs.learners.betting.values import Ranges, samples_of
+from richobs.learners.doubt import LEAST, ClaimDoubted
 from richobs.learners.handing_over import Fallback
+from richobs.learners.tolerance import Patience, ToleranceIsLarge
 from richobs.stats import bets
 from richobs.stats.shares import Series, Share
 
@@ -98,7 +110,7 @@ class BettingSearch:
     agreements: Series = field(init=False)
     survivors: ListedSurvivors | ProductSurvivors = field(init=False)
     roots: Roots = field(init=False)
-    agreement: bets.Agreement = field(init=False)
+    agreement: bets.Agreement | None = field(init=False)  # None: the tolerance leaves nothing of epsilon
     watch: Watch = field(init=False)  # that episodes are independent and of one law
     candidates: dict[Member, Candidate] = field(default_factory=dict)  # that were played
     opened: list[Candidate] = field(default_factory=list)  # those with accounts
@@ -109,6 +121,8 @@ class BettingSearch:
     rounds: int = 0  # candidates drawn
     tenure: int = 0  # batches of the candidate since it was drawn
     current: Candidate | None = None  # the one that is played now
+    raised: float = -math.inf  # what a policy seems to earn although survivors promise less
+    patience: Patience = field(default_factory=Patience)  # with gaps that the tolerance may keep from epsilon
 
     def __post_init__(self) -> None:
         H = self.functions.horizon
@@ -128,8 +142,8 @@ class BettingSearch:
 
     @property
     def upper(self) -> float:
-        """U: the largest value that a survivor may have at the root."""
-        return self.roots.largest(self.survivors.living(0))
+        """U: the largest value that a survivor may have at the root; more where a policy seems to earn more."""
+        return max(self.roots.largest(self.survivors.living(0)), self.raised)
 
     @property
     def lower(self) -> float:
@@ -145,6 +159,13 @@ class BettingSearch:
     def next_size(self) -> int:
         """Episodes of the next batch: known before it is played, and not a matter of how many are allowed."""
         return min(self.tuning.first * 2 ** min(self.tenure, 40), self.tuning.most(self.engine.ledger.total))
+
+    def candidate(self, member: Member) -> Candidate:
+        """Returns the candidate of a function, a new one where it was not played before."""
+        if member not in self.candidates:
+            policy = LearnedPolicy(self.functions, member)
+            self.candidates[member] = Candidate(len(self.candidates) + 1, member, policy)
+        return self.candidates[member]
 
     def open_accounts(self, candidate: Candidate) -> None:
         """Gives a candidate the next shares; nothing that was played before enters its accounts."""
@@ -203,6 +224,13 @@ def betting(
 def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
     """Draws and plays candidates until one is certified, the episodes are spent, or the fallback has learned a policy."""
     candidate: Candidate | None = None
+    if search.ranges.lost >= search.epsilon:
+        size, least = search.survivors.log_bound, search.ranges.lost
+        search.tell(
+            ToleranceIsLarge(
+                phase=PHASE, log_size_before=size, log_size_after=size, least=least, epsilon=search.epsilon
+            )
+        )
     _read_recorded(search)
     try:
         while True:
@@ -212,11 +240,37 @@ def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
             _play(search, candidate)
             claim = closed(search, candidate)
             if claim is not None:
-                return claim
+                return _tested(search, claim)
     except EpisodeLimit:
         if candidate is None or not search.played:
             raise
         return best_interval(search, candidate)
+
+
+def _tested(search: BettingSearch, claim: Closed) -> Closed:
+    """Plays the claimed policy until its own episodes no longer speak against the claim, or widens the claim [C].
+
+    Raises:
+        BrokenPromise: they contradict it; with all assumptions true this happens with probability at most delta / 10.
+    """
+    if claim.by in ("worth it", "not worth it"):
+        return claim
+    candidate, spent = search.candidate(claim.member), search.engine.ledger.total
+    while True:
+        doubt = doubted(search, candidate, claim)
+        if doubt is None:
+            return claim._replace(accounts=candidate.accounts)
+        check_alarm(search, candidate, doubt)
+        if candidate.n >= LEAST and search.engine.ledger.total >= 2 * spent:
+            return widened(search, candidate, claim, doubt)
+        size = search.survivors.log_bound
+        said = ClaimDoubted(
+            phase=PHASE, log_size_before=size, log_size_after=size, episodes=candidate.n, why=doubt.words
+        )
+        if search.current is not candidate:
+            search.current, search.tenure = candidate, 0
+        search.tell(said)
+        _play(search, candidate, LEAST - candidate.n)
 
 
 def _read_recorded(search: BettingSearch) -> None:
@@ -274,23 +328,27 @@ def _choose(search: BettingSearch, candidate: Candidate | None) -> Candidate:
             allowed=allowed,
         )
     )
-    if known is None:
-        known = search.candidates[member] = Candidate(
-            len(search.candidates) + 1, member, LearnedPolicy(search.functions, member)
-        )
-    return known
+    return search.candidate(member)
 
 
-def _play(search: BettingSearch, candidate: Candidate) -> None:
-    """Plays a batch of the candidate's policy, settles all bets on it, and drops what was refuted."""
+def _play(search: BettingSearch, candidate: Candidate, most: int = 0) -> None:
+    """Plays a batch of the candidate's policy, settles all bets on it, and drops what was refuted.
+
+    Args:
+        search: the search.
+        candidate: whose policy is played.
+        most: episodes that are needed, where they are few; by default, and below 1, as many as the search likes.
+    """
     if candidate.batches and candidate.accounts is None:
         search.open_accounts(candidate)
     space, size, product = search.survivors, search.survivors.log_bound, search.functions.is_product
-    promised = float(search.roots.promise(space.living(0))[space.root(candidate.member)])
+    promised = promise_of(search, candidate.member)
     nearly = search.epsilon / (4 * search.functions.horizon) if search.tuning.idle == "explore" else -math.inf
     worthless = search.ranges.rest + nearly
     policy = IdleExploration(candidate.policy, worthless, search.functions.n_actions)
-    n = search.next_size  # like policy, forecasts, bets and shares it is fixed before anything is drawn
+    n = (
+        min(search.next_size, most) if most > 0 else search.next_size
+    )  # like policy, forecasts, bets and shares it is fixed before anything is drawn
     played = search.engine.ask(Query(policy, n, "play", PHASE, episodes=True)).episodes
     search.batches, search.tenure = search.batches + 1, search.tenure + 1
     assert played is not None, "the query wants episodes"

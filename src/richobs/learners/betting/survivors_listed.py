@@ -114,8 +114,9 @@ class ListedSurvivors:
             corrected = np.clip(f + self._cells.forecast(place, np.zeros_like(f)), 0.0, 1.0)
             better = self._cells.serve_better[:, None]
             variance = np.where(better, self._cells.variance(place), s[best, each][:, None])
-            stake = bets.stakes(np.where(better, corrected, start), variance, f)
-            change += bets.log_factors(stake, y, f).sum(axis=1)
+            tolerance = float(self.ranges.residual[h])
+            stake = bets.stakes(np.where(better, corrected, start), variance, f, tolerance)
+            change += bets.log_factors(stake, y, f, tolerance).sum(axis=1)
             samples.append((place, y - f, y - corrected, y - start))
             self._add_losses(h, f, y)
             self._missed[h] += ((y - g) ** 2).sum(axis=2)
@@ -135,7 +136,7 @@ class ListedSurvivors:
         if step.goes_on.any():
             top = top_values(self.functions, h + 1, self._members, step.next_x[step.goes_on])
             y[:, step.goes_on] += top.values[top.group]
-        wrong = self.ranges.impossible(y + step.before)
+        wrong = self.ranges.impossible(y + step.before, h)
         return self.ranges.unit(h, taken.values)[taken.group], self.ranges.unit(h, y), wrong
 
     def _add_losses(self, h: int, f: Floats, y: Floats) -> None:
@@ -171,9 +172,8 @@ class ListedSurvivors:
         keep = ~dead
         if not keep.any():
             raise BrokenPromise(
-                "no function of the class is consistent with what was seen: Q* is not in the class, or the value of an "
-                "observation depends on what was seen before it. With all assumptions true this happens with probability at "
-                "most delta."
+                f"no function of the class is consistent with what was seen: {self.ranges.broken} With all assumptions true "
+                "this happens with probability at most delta."
             )
         fit = self._log_weights()[keep]
         in_panel = keep[self._panel]

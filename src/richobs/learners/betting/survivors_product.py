@@ -80,7 +80,15 @@ class PairsInNumpy:
         self.wealth, self.loss = (np.ascontiguousarray(a[:, columns]) for a in (self.wealth, self.loss))
 
     def settle(
-        self, f: Floats, f_row: Ints, earned: Floats, expected: Floats, spread: Floats, t: int, needed: float
+        self,
+        f: Floats,
+        f_row: Ints,
+        earned: Floats,
+        expected: Floats,
+        spread: Floats,
+        t: int,
+        needed: float,
+        tolerance: float = 0.0,
     ) -> int:
         """Lets the wealth of every pair grow by the batch's bets, adds up losses, and returns how many pairs died.
 
@@ -92,8 +100,9 @@ class PairsInNumpy:
             spread: `[C, n]` their variances.
             t: number of the batch, from 1.
             needed: computed wealth at which a pair dies.
+            tolerance: how far E[y] may be from f without the pair being refuted.
         """
-        change = bets.growth(f, earned, expected, spread)
+        change = bets.growth(f, earned, expected, spread, tolerance)
         self.wealth = np.where(self.alive, bets.grown(self.wealth, change[f_row], t), 0.0)
         squares = (f**2).sum(axis=1)[:, None] + (earned**2).sum(axis=1) - 2 * f @ earned.T
         self.loss += np.maximum(squares, 0.0)[f_row]
@@ -202,7 +211,7 @@ class Pairs:
     has one for every pair is held in NumPy, or on a device where there are many.
     """
 
-    def __init__(self, rows: int, columns: int, limit: float, device: str | None = None):
+    def __init__(self, rows: int, columns: int, limit: float, device: str | None = None, tolerance: float = 0.0):
         """Starts with members that nothing has told apart.
 
         Args:
@@ -210,6 +219,7 @@ class Pairs:
             columns: number of members of the next level; 1 behind the last.
             limit: wealth at which a pair dies.
             device: where PyTorch holds the pairs where there are many; None for NumPy.
+            tolerance: how far E[y] may be from f without a pair being refuted.
 
         Raises:
             InvalidInput: PyTorch is not installed, or there is no such device.
@@ -217,7 +227,7 @@ class Pairs:
         if device is not None:
             torch_device(device)  # refuses one that is not there
         self.rows, self.columns = (Groups(np.zeros(size, dtype=np.int64), 1) for size in (rows, columns))
-        self.limit = limit
+        self.limit, self.tolerance = limit, tolerance
         self.rounding = 0.0  # how far bets on a device may have moved the logarithm of a wealth from its exact value
         self.seen = 0  # samples
         self.constant_loss = np.zeros((len(CONSTANTS), 1))
@@ -279,9 +289,10 @@ class Pairs:
         own = self.cells.forecast(place, start)
         better = self.cells.serve_better[:, None]
         spread = np.where(better, self.cells.variance(place), variance[best, each][:, None])
-        self.rounding += self.held.rounding(n)
+        self.rounding += self.held.rounding(n) * (2 if self.tolerance else 1)
         needed = bets.surely(self.limit, self.rounding)
-        died = self.held.settle(f.values, f_row, earned, np.where(better, own, start), spread, t, needed)
+        expected = np.where(better, own, start)
+        died = self.held.settle(f.values, f_row, earned, expected, spread, t, needed, self.tolerance)
         self.cells.add(place, earned, earned - own, earned - start)
         for k, constant in enumerate(CONSTANTS):
             self.constant_loss[k] += ((earned - constant) ** 2).sum(axis=1)
@@ -432,7 +443,8 @@ class ProductSurvivors:
         self._members = [np.flatnonzero(twin == np.arange(len(twin))) for twin in self._twin]
         sizes = [len(m) for m in self._members] + [1]
         limits = [bets.death(part) for part in share.split(*[1 / H] * H)]
-        self._pairs = [Pairs(sizes[h], sizes[h + 1], limits[h], device) for h in range(H)]
+        tolerance = ranges.residual.tolist()
+        self._pairs = [Pairs(sizes[h], sizes[h + 1], limits[h], device, tolerance[h]) for h in range(H)]
         self.limit = limits[0]
         # Digests of what members were told apart by: what was played at a level, and what was seen next.
         self._taken: list[set[bytes]] = [set() for _ in range(H)]
@@ -546,7 +558,7 @@ class ProductSurvivors:
         earned = np.tile(samples.rewards, (len(top.values), 1))
         earned[:, samples.goes_on] += top.values
         # Totals have a range, so no value lies outside of what can still be earned: this costs nothing of delta.
-        wrong = self.ranges.impossible(earned + samples.before)
+        wrong = self.ranges.impossible(earned + samples.before, h)
         group = top.group[pairs.columns.of] if known else top.group  # [m]
         y = (Known if known else Rows)(self.ranges.unit(h, earned), top.group)
         return _Said(samples, f, y, wrong[group] if wrong.any() else None, taken, reached)
@@ -649,9 +661,8 @@ class ProductSurvivors:
             return
         if not mask.any():
             raise BrokenPromise(
-                f"no function of level {h} is consistent with what was seen: Q* is not in the class, or the value of an "
-                "observation depends on what was seen before it. With all assumptions true this happens with probability at "
-                "most delta."
+                f"no function of level {h} is consistent with what was seen: {self.ranges.broken} With all assumptions true "
+                "this happens with probability at most delta."
             )
         self._members[h] = self._members[h][mask]
         self._pairs[h].keep_rows(mask)

@@ -6,9 +6,9 @@ claim is true. Shapes: H levels, m members, G groups of equal rows, n samples, P
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +16,10 @@ import numpy as np
 from richobs.core.environment import Environment, Episodes, step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import FunctionClass
+from richobs.core.outcome import REALIZABLE
 from richobs.core.policies import TIE
 from richobs.core.types import Floats, Ints, Mask, Member, Observations
+from richobs.core.words import number_words
 from richobs.stats.bets import LEAST_VARIANCE, ZETA
 from richobs.stats.grouping import kinds, numbered
 
@@ -50,18 +52,25 @@ class Ranges:
     jump: float  # largest value less `rest`
     slack: float  # how far rounding may push the rewards so far plus a value of Q* out of the range of totals
     ties: float = 0.0  # what a greedy policy may lose because nearly equal actions count as equal
+    eta: Floats = field(default_factory=lambda: np.zeros(0))  # [H] the tolerance of each level; [0]: there is none
 
     @classmethod
-    def of(cls, env: Environment, functions: FunctionClass) -> "Ranges":
+    def of(cls, env: Environment, functions: FunctionClass, tolerance: Sequence[float] = ()) -> "Ranges":
         """Returns the ranges that an environment declares and a class implies.
 
         For Q*, y is at least the smallest reward plus the smallest value of the next level (0 where the episode ends), and
         at least what the smallest total leaves after the largest possible rewards before. The same holds from above. Every
         range is widened to hold 0, and to be no narrower than what is added up in it is large, so that rounding errors are
-        small beside its width.
+        small beside its width. What totals allow is widened by the tolerance: only Q* itself surely obeys it.
 
+        Args:
+            env: the environment.
+            functions: the class.
+            tolerance: how far the nearest function may be from Q*: one number, or one per level; nothing: it is Q*.
         """
         H = functions.horizon
+        eta = np.broadcast_to(np.asarray(tolerance, dtype=np.float64), H if len(tolerance) else 0)
+        behind = np.append(eta[1:], 0.0) if len(eta) else 0.0  # of V at the next level
         lowest, highest = step_range(env)
         least, most = (float(v) for v in env.reward_range)
         bounds = [functions.value_bounds(h) for h in range(H)]
@@ -70,8 +79,8 @@ class Ranges:
         levels = np.arange(H)
         before_least = np.maximum(levels * min(lowest, 0.0), least - (H - levels) * max(highest, 0.0))
         before_most = np.minimum(levels * max(highest, 0.0), most - (H - levels) * min(lowest, 0.0))
-        low = np.maximum(lowest + np.minimum(bottom[1:], 0.0), least - before_most)
-        high = np.minimum(highest + np.maximum(top[1:], 0.0), most - before_least)
+        low = np.maximum(lowest + np.minimum(bottom[1:], 0.0), least - before_most - behind)
+        high = np.minimum(highest + np.maximum(top[1:], 0.0), most - before_least + behind)
         low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
         size = max(abs(lowest), abs(highest))
         high = np.maximum(high, low + np.maximum(size, np.maximum(np.abs(bottom), np.abs(top))[1:]))
@@ -79,7 +88,8 @@ class Ranges:
         # Rewards of one sign are rounded relative to a sum that the totals bound; others may cancel.
         scale = max(most - least, float((high - low).max()))
         slack = SURELY * max(scale, H * size if lowest < 0 else 0.0) + H * ZETA * scale
-        return cls(least, most, low, high - low, rest, float((top[:-1] - rest).max()), slack, lost_to_ties(functions))
+        jump = float((top[:-1] - rest).max())
+        return cls(least, most, low, high - low, rest, jump, slack, lost_to_ties(functions), eta)
 
     @classmethod
     def plain(cls, functions: FunctionClass) -> "Ranges":
@@ -108,13 +118,55 @@ class Ranges:
         """What the greedy policy of Q* may lose: to rounding, and to ties. Agreement counts ties among the gaps."""
         return self.rounded + self.ties
 
+    @cached_property
+    def residual(self) -> Floats:
+        """`[H]` how far E[y] may be from f for the function that is as near Q* as the tolerance says, on the scale of bets.
+
+        |E[y] - f| <= |E[V_f - V*]| + |Q* - f|: the tolerances of two neighbouring levels [T1].
+        """
+        if not len(self.eta):
+            return np.zeros(len(self.width))
+        return (self.eta + np.append(self.eta[1:], 0.0)) / self.width
+
+    @property
+    def above(self) -> float:
+        """How far V* may be above what that function promises at the root [T2]."""
+        return float(self.eta[0]) if len(self.eta) else 0.0
+
+    @property
+    def lost(self) -> float:
+        """What the tolerance may hide of a policy's loss: each gap of Q* exceeds that function's by 2 eta at most [T4]."""
+        return 2 * float(self.eta.sum())
+
+    @property
+    def nearest(self) -> str:
+        """What is assumed of the class, in words that can follow "that"."""
+        if not len(self.eta):
+            return REALIZABLE
+        some, least = [number_words(eta, up=False) for eta in self.eta], "some function of the class is within"
+        if len(set(some)) == 1:
+            return f"{least} {some[0]} of Q* everywhere"
+        return f"{least} {', '.join(some)} of Q* at levels 0 to {len(some) - 1}"
+
+    @property
+    def broken(self) -> str:
+        """What must be false where no function is left, in words."""
+        absent = f"it is not true that {self.nearest}" if len(self.eta) else "Q* is not in the class"
+        return f"{absent}, or the value of an observation depends on what was seen before it."
+
     def unit(self, level: int, values: Floats) -> Floats:
         """Returns values of f or y at a level on the scale of bets; those outside of the range are cut to it."""
         return np.clip((values - self.low[level]) / self.width[level], 0.0, 1.0)
 
-    def impossible(self, totals: Floats) -> Mask:
-        """Returns `[m]` which rows of expected totals `[m, n]`, rewards so far and what is predicted, leave their range."""
-        return np.any((totals > self.most + self.slack) | (totals < self.least - self.slack), axis=1)
+    def impossible(self, totals: Floats, level: int = -1) -> Mask:
+        """Returns `[m]` which rows of expected totals `[m, n]`, rewards so far and what is predicted, leave their range.
+
+        Args:
+            totals: rewards up to a level, and V of the next one.
+            level: which; its prediction may be off by the tolerance of the next level.
+        """
+        slack = self.slack + (float(self.eta[level + 1]) if level + 1 < len(self.eta) else 0.0)
+        return np.any((totals > self.most + slack) | (totals < self.least - slack), axis=1)
 
     def unit_totals(self, totals: Floats) -> Floats:
         """Returns totals of episodes as numbers in [0, 1]."""

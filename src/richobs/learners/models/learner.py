@@ -9,17 +9,19 @@ import numpy as np
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import step_range
 from richobs.core.errors import InvalidInput
-from richobs.core.events import Callback
-from richobs.core.functions import ModelFamily
+from richobs.core.events import Callback, Progress
+from richobs.core.functions import ModelFamily, StepwiseFamily
 from richobs.core.outcome import Outcome, StopReason
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.words import exact_words, number_words
 from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
-from richobs.learners.models.search import Tuning, models, planning_error
+from richobs.learners.models.search import PHASE, Tuning, models, planning_error
+from richobs.learners.tolerance import ToleranceIsLarge
 
 EXACT = 1e-12  # relative difference that planning again may show
+MOST_LOOKED_AT = 64  # models whose own loss within a tolerance is planned before a run
 
 
 def _models_missing(problem: Problem, settings: Settings) -> str | None:
@@ -49,7 +51,7 @@ class Models(Learner):
         "that disagree about the best policy."
     )
     Tuning = Tuning
-    traits = Traits(keeps_bounds=True, looks_at_episodes=True, reads_recorded=True)
+    traits = Traits(keeps_bounds=True, looks_at_episodes=True, reads_recorded=True, takes_tolerance=True)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses what the base refuses, an engine without episodes, and an epsilon that rounding could hide."""
@@ -59,6 +61,7 @@ class Models(Learner):
                 "the learner 'models' reads episodes one by one, and the counted engine only draws how often each occurs. "
                 "Use engine='stream'."
             )
+        _check_tolerance(problem, settings)
         error = 2 * _planning_error(problem)
         if not error < settings.epsilon:
             low, high = problem.env.reward_range
@@ -77,10 +80,20 @@ class Models(Learner):
         row = PlanRow(
             "at the most", "evidence", needed, "nats of likelihood between the truth and a refuted model", where
         )
-        return ShortPlan("models: a search that fixes no size in advance", None, (row,))
+        rows = [row]
+        if settings.tolerance:
+            least = least_loss(problem, settings)
+            rows.append(PlanRow("tolerance", "least epsilon to hope for", least, "of reward", "docs/models.md, M2"))
+        return ShortPlan("models: a search that fixes no size in advance", None, tuple(rows))
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches until a policy is certified, or the episodes are spent."""
+        if settings.tolerance and (least := least_loss(problem, settings)) > settings.epsilon:
+            size = math.log(_family(problem).n_models)
+            said = ToleranceIsLarge(
+                phase=PHASE, log_size_before=size, log_size_after=size, least=least, epsilon=settings.epsilon
+            )
+            notify(Progress(said, engine.ledger.total))
         return models(
             engine,
             problem.functions,
@@ -93,6 +106,7 @@ class Models(Learner):
             notify=notify,
             tuning=self.tuning(settings),
             recorded=problem.recorded,
+            alpha=_alpha(settings),
         )
 
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
@@ -111,6 +125,41 @@ def _family(problem: Problem) -> ModelFamily:
     return family
 
 
+def _alpha(settings: Settings) -> float:
+    return settings.tolerance[0] if settings.tolerance else 0.0
+
+
+def _check_tolerance(problem: Problem, settings: Settings) -> None:
+    """Raises InvalidInput if a tolerance is no total variation, or models do not say how likely single steps are."""
+    if not settings.tolerance:
+        return
+    if len(settings.tolerance) > 1 or not settings.tolerance[0] < 1:
+        given = ", ".join(f"{alpha:g}" for alpha in settings.tolerance)
+        raise InvalidInput(
+            f"with assume='model' the tolerance is a total variation between laws, one number below 1; got {given}."
+        )
+    family = _family(problem)
+    if (
+        not isinstance(family, StepwiseFamily)
+        or getattr(getattr(family, "models", None), "is_identified", True) is False
+    ):
+        raise InvalidInput(
+            "a tolerance needs models in which the observation tells the state: only then is it said how likely a single "
+            "step is. Let observations show more, or leave `tolerance` out."
+        )
+
+
+def least_loss(problem: Problem, settings: Settings) -> float:
+    """Returns the smallest loss that could be claimed, of a model's best policy where that model alone is left [M2]."""
+    family, alpha = _family(problem), _alpha(settings)
+    assert isinstance(family, StepwiseFamily), "it was checked"
+    best = family.optimal_values_within(alpha)
+    return min(
+        float(best[i] - family.policy_values_within(LearnedPolicy(problem.functions, i), alpha, np.array([i]))[0])
+        for i in range(min(_family(problem).n_models, MOST_LOOKED_AT))
+    ) + 2 * _planning_error(problem)
+
+
 def _planning_error(problem: Problem) -> float:
     return planning_error(problem.horizon, problem.env.reward_range, step_range(problem.env))
 
@@ -124,24 +173,31 @@ def _planned_again(content: Mapping[str, Any], problem: Problem, settings: Setti
         return Finding("planning", False, f"models {left!r} and policy {member!r} are not of this family")
     living = np.array(left)
     error, (least, most) = _planning_error(problem), problem.env.reward_range
-    values = family.policy_values(LearnedPolicy(problem.functions, member), living)
-    best = family.optimal_values()[living]
+    policy, alpha = LearnedPolicy(problem.functions, member), _alpha(settings)
+    if alpha:
+        assert isinstance(family, StepwiseFamily), "it was checked"
+        values, best = family.policy_values_within(policy, alpha, living), family.optimal_values_within(alpha, living)
+    else:
+        values, best = family.policy_values(policy, living), family.optimal_values()[living]
     gap = max(0.0, float((best - values).max())) + 2 * error
     upper, lower = min(most, float(best.max()) + error), max(least, float(values.min()) - error)
     certified = gap <= settings.epsilon
-    reason = StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT
+    widened = result["reason"] == StopReason.DOUBTED.value  # a claim that was made wider says less than what was shown
+    reasons = {StopReason.EVERY_MODEL} if certified else {StopReason.EPISODES_SPENT, StopReason.TOLERANCE}
+    if result["remarks"]:  # the episodes were spent before the claim was tested, or speak against it
+        reasons |= {StopReason.EPISODES_SPENT, StopReason.DOUBTED}
     claimed = settings.epsilon if certified else gap
     scale = EXACT * max(1.0, *map(abs, problem.env.reward_range))
     same = all(
-        isinstance(stated, float | int) and abs(stated - again) <= scale
-        for stated, again in (
-            (constants.get("gap"), gap),
-            (result["upper"], upper),
-            (result["lower"], lower),
-            (result["epsilon"], claimed),
+        isinstance(stated, float | int) and (abs(stated - again) <= scale or (widened and wider * (stated - again) > 0))
+        for stated, again, wider in (
+            (constants.get("gap"), gap, 1),
+            (result["upper"], upper, 1),
+            (result["lower"], lower, -1),
+            (result["epsilon"], claimed, 1),
         )
     )
-    agrees = same and result["reason"] == reason.value and constants.get("n_living") == len(left)
+    agrees = same and result["reason"] in {r.value for r in reasons} and constants.get("n_living") == len(left)
     where = "the model that is left" if len(left) == 1 else f"the {len(left):,} models that are left"
     lost, most_earned = number_words(gap, up=True), number_words(upper, up=True)
     return Finding("planning", agrees, f"in {where} the policy loses at most {lost}; V* <= {most_earned}")

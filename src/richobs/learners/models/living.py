@@ -9,17 +9,21 @@ living.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import BrokenPromise, InvalidInput
-from richobs.core.functions import FunctionClass, ModelFamily
+from richobs.core.functions import FunctionClass, ModelFamily, StepLaw, StepwiseFamily
 from richobs.core.types import Floats, Ints, Mask
 from richobs.stats import bets
 from richobs.stats.shares import Spendable
 
+ALARM = 0.1  # money on forecasts that believe in no model
+KAPPAS = (10.0, 100.0, 1000.0)  # samples that the best fit counts as in each of them
+LARGEST_RATIO = 100.0  # of a forecast and a model's probability, where a tolerance is paid for the ratios' span
 ZETA = 1e-9  # declared relative error of a probability that a model states for one step
 SCREEN = 2048  # models in which a policy is planned at first, where more live
 PLAN_ALL = 20  # so many living models or fewer: the policies of all of them are looked at
@@ -33,18 +37,67 @@ class Refuted(NamedTuple):
     outweighed: int  # models whose wealth reached the limit
 
 
+class Cell(NamedTuple):
+    """What came at one place, an observation with an action, in earlier batches."""
+
+    counts: dict[tuple[int, float], int]  # per outcome
+    fitted: dict[tuple[int, float], float]  # what the models that lived said, weighted by their likelihood
+    where: tuple[int, int, int]  # level, observation and action when it was seen last
+
+
+class Alarm:
+    """Forecasts that believe in no model: Dirichlet(counts + kappa p_fit) for every observation and action [C3]."""
+
+    def __init__(self) -> None:
+        self.cells: dict[tuple[int, int, bool], Cell] = {}
+
+    def forecasts(self, step: StepLaw, fit: Floats, last: bool) -> Floats:
+        """Returns `[3, O]` what each forecast says, from earlier batches; each sums to at most 1."""
+        known = self.cells.get((*step.where[1:], last))
+        counts = np.array([0 if known is None else known.counts.get(name, 0) for name in step.names], dtype=np.float64)
+        total = 0 if known is None else sum(known.counts.values())
+        return np.stack([(counts + kappa * fit) / (total + kappa) for kappa in KAPPAS])
+
+    def learn(self, step: StepLaw, fit: Floats, last: bool) -> None:
+        """Counts what happened; forecasts of the same batch must not see it."""
+        key = (*step.where[1:], last)
+        cell = Cell({} if key not in self.cells else self.cells[key].counts, {}, step.where)
+        cell.fitted.update(zip(step.names, fit.tolist(), strict=True))
+        for place in step.happened[step.happened >= 0].tolist():
+            cell.counts[step.names[place]] = cell.counts.get(step.names[place], 0) + 1
+        self.cells[key] = cell
+
+    def strangest(self) -> tuple[Cell, tuple[int, float]] | None:
+        """Returns the place at which counts and best fit differ most, by likelihood, and the outcome that differs most."""
+
+        def excess(cell: Cell, name: tuple[int, float]) -> float:
+            n = sum(cell.counts.values())
+            return cell.counts[name] * math.log(cell.counts[name] / max(n * cell.fitted.get(name, 0.0), 1e-300))
+
+        some = [cell for cell in self.cells.values() if cell.counts]
+        if not some:
+            return None
+        worst = max(some, key=lambda cell: sum(excess(cell, name) for name in cell.counts))
+        return worst, max(worst.counts, key=lambda name: excess(worst, name))
+
+
 class Living:
     """Which models live, and the logarithm of each one's wealth."""
 
-    def __init__(self, n_models: int, share: Spendable):
+    def __init__(self, n_models: int, share: Spendable, alpha: float = 0.0):
         """Takes the whole family, with equal weights.
 
         Args:
             n_models: N.
             share: probability with which the true model may be refuted.
+            alpha: how far the real laws may be from those of a model, in total variation.
         """
         self.models: Ints = np.arange(n_models)  # [m] in order
-        self.log_wealth: Floats = np.zeros(n_models)  # [m]
+        self.log_wealth: Floats = np.zeros(n_models)  # [m] of the mixture's bets; with a tolerance of all bets
+        self.alpha, self.alarm = alpha, Alarm()
+        self._fit = np.zeros(n_models)  # [m] log-likelihood, where there is a tolerance
+        self._against: Floats = np.zeros(len(KAPPAS))  # log of each alarm's forecast over the mixture's, so far
+        self._bets = np.zeros((1 + len(KAPPAS), n_models))  # logarithms of wealth within the tolerance
         self.factors = 0  # probabilities multiplied so far: the first observation and the steps of every episode
         self._log_death = math.log(bets.death(share))
 
@@ -56,26 +109,29 @@ class Living:
     @property
     def weights(self) -> Floats:
         """`[m]` the living models' shares of the forecast, in proportion to their likelihood so far; they sum to 1."""
-        odds = np.exp(self.log_wealth.min() - self.log_wealth)
+        logs = self._fit if self.alpha else -self.log_wealth
+        odds = np.exp(logs - logs.max())
         return odds / odds.sum()
 
     @property
     def leader(self) -> int:
         """Place of the most likely living model."""
-        return int(self.log_wealth.argmin())
+        return int(self._fit.argmax() if self.alpha else self.log_wealth.argmin())
 
-    def absorb(self, log_likelihood: Floats, factors: int) -> Refuted:
+    def absorb(self, log_likelihood: Floats, factors: int, steps: Sequence[StepLaw] = ()) -> Refuted:
         """Settles a batch and drops the models that it refutes.
 
         The mixture conserves the sum of 1 / wealth over the living models, so it never refutes all of them: that happens
-        only where every living model holds something impossible.
+        only where every living model holds something impossible, or by the alarm [C3].
 
         Args:
             log_likelihood: `[m]` of the batch under each living model; -inf where it is impossible.
             factors: probabilities that were multiplied, for each model.
+            steps: what the living models say about every step of the batch; () where they do not say: then there is neither
+                alarm nor tolerance.
 
         Raises:
-            BrokenPromise: every living model holds something in the batch impossible.
+            BrokenPromise: every living model holds something in the batch impossible, or the alarm refutes all.
             InvalidInput: a number that is no logarithm of a likelihood.
         """
         given = np.asarray(log_likelihood, dtype=np.float64)
@@ -93,16 +149,94 @@ class Living:
             )
         possible = given > -np.inf
         if not possible.any():
-            n = len(self.models)
-            left = "the only model that is left holds" if n == 1 else f"each of the {n:,} models that are left holds"
-            raise BrokenPromise(f"{left} something impossible that was seen")
+            raise BrokenPromise(f"{self._all_left()} holds something impossible that was seen")
         self.factors += factors
-        forecast = _log_sum(given - self.log_wealth) - _log_sum(-self.log_wealth)
-        wealth = self.log_wealth + (forecast - given)
-        kept = wealth < self.log_limit
-        self.models, self.log_wealth = self.models[kept], wealth[kept]
+        if self.alpha:
+            self._bet_within(steps)
+            self.log_wealth = _log_sums(self._bets + np.log(_money())[:, None])
+            kept = possible & (self.log_wealth < self.log_limit)
+            self._fit = self._fit + given
+        else:
+            forecast = _log_sum(given - self.log_wealth) - _log_sum(-self.log_wealth)
+            self._listen(steps, forecast)
+            self.log_wealth = self.log_wealth + (forecast - given)
+            kept = self.log_wealth + self.alarmed < self.log_limit
+        if not kept.any():
+            raise BrokenPromise(f"forecasts that know no model beat {self._all_left()}")
+        self.models, self.log_wealth, self._fit = self.models[kept], self.log_wealth[kept], self._fit[kept]
+        self._bets = self._bets[:, kept]
         impossible = int((~possible).sum())
         return Refuted(kept, impossible, int((~kept).sum()) - impossible)
+
+    def _all_left(self) -> str:
+        n = len(self.models)
+        return "the only model that is left" if n == 1 else f"each of the {n:,} models that are left"
+
+    @property
+    def alarmed(self) -> float:
+        """Logarithm of the factor by which the alarm's money changes every wealth: 1 - ALARM where it has lost all [C3]."""
+        if not self.alarm.cells:
+            return 0.0
+        return math.log1p(ALARM * (float(np.exp(np.minimum(self._against, 600.0)).mean()) - 1))
+
+    def _listen(self, steps: Sequence[StepLaw], forecast: float) -> None:
+        """Lets the alarm's forecasts bet on a batch beside the mixture's, and learn from it."""
+        if not steps:
+            return
+        weights, against = self.weights, self._against - forecast
+        last = max(step.where[0] for step in steps)
+        for step in steps:
+            fit = weights @ step.law
+            with np.errstate(divide="ignore"):
+                against = against + np.log(
+                    self.alarm.forecasts(step, fit, step.where[0] == last)[:, step.happened]
+                ).sum(axis=1)
+        self._against = against
+        for step in steps:
+            self.alarm.learn(step, weights @ step.law, step.where[0] == last)
+
+    def _bet_within(self, steps: Sequence[StepLaw]) -> None:
+        """Lets mixture and alarm bet, and pays alpha for the span of the ratios at every step [M1]."""
+        weights, last = self.weights, max(step.where[0] for step in steps)
+        for step in steps:
+            fit = weights @ step.law
+            for k, q in enumerate([fit, *self.alarm.forecasts(step, fit, step.where[0] == last)]):
+                self._bets[k] += robust_growth(q, step.law, step.happened, self.alpha)
+        for step in steps:
+            self.alarm.learn(step, weights @ step.law, step.where[0] == last)
+
+
+def robust_growth(q: Floats, law: Floats, happened: Ints, alpha: float) -> Floats:
+    """Returns `[m]` the logarithm of the product of f / (1 + alpha span(f)) over steps, f = min(q / p, LARGEST_RATIO) [M1].
+
+    The mean of f under p is at most the sum of q, and a law within alpha of p on its outcomes adds alpha span(f) at most.
+
+    Args:
+        q: `[O]` a forecast, fixed before the steps; it sums to at most 1.
+        law: `[m, O]` p of every model.
+        happened: `[n]` outcomes, each possible in some model.
+        alpha: total variation that is allowed.
+    """
+    possible = law > 0
+    ratio = np.minimum(q / np.where(possible, law, 1.0), LARGEST_RATIO)
+    span = np.where(possible, ratio, -np.inf).max(axis=1) - np.where(possible, ratio, np.inf).min(axis=1)
+    paid = np.log1p(alpha * np.where(possible.any(axis=1), span, 0.0))
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.where(possible, ratio, 1.0)[:, happened])
+    return np.asarray((logs - paid[:, None]).sum(axis=1))
+
+
+def _money() -> Floats:
+    """Returns `[1 + 3]` what the mixture and each of the alarm's forecasts begin with."""
+    return np.array([1 - ALARM, *[ALARM / len(KAPPAS)] * len(KAPPAS)])
+
+
+def _log_sums(logs: Floats) -> Floats:
+    """Returns `[m]` the logarithms of the sums of exp over the first axis; -inf where all are."""
+    top = logs.max(axis=0)
+    safe = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(safe + np.log(np.exp(logs - safe).sum(axis=0)))
 
 
 def _log_sum(values: Floats) -> float:
@@ -123,7 +257,7 @@ class Judged(NamedTuple):
 class Regrets:
     """Values of the likely models' optimal policies in every living model, kept while their models live."""
 
-    def __init__(self, functions: FunctionClass, family: ModelFamily, living: Living, look: int):
+    def __init__(self, functions: FunctionClass, family: ModelFamily, living: Living, look: int, alpha: float = 0.0):
         """Takes the family.
 
         Args:
@@ -131,9 +265,14 @@ class Regrets:
             family: the same, as models.
             living: which models live.
             look: how many of the most likely models' policies are looked at.
+            alpha: how far the real laws may be from those of a model: values are then the worst, and V* the best, of all
+                systems within it [M2].
         """
         self._functions, self._family, self._living, self._look = functions, family, living, look
-        self._optimal = np.asarray(family.optimal_values(), dtype=np.float64)  # [N]
+        self._within = family if alpha and isinstance(family, StepwiseFamily) else None
+        self._alpha = alpha
+        best = family.optimal_values() if self._within is None else self._within.optimal_values_within(alpha)
+        self._optimal = np.asarray(best, dtype=np.float64)  # [N]
         self._rows: dict[int, Floats] = {}  # member -> [m] its policy's value in every living model
 
     @property
@@ -192,7 +331,10 @@ class Regrets:
         return row
 
     def _planned(self, member: int, models: Ints) -> Floats:
-        values = self._family.policy_values(LearnedPolicy(self._functions, member), models)
+        policy = LearnedPolicy(self._functions, member)
+        if self._within is not None:
+            return np.asarray(self._within.policy_values_within(policy, self._alpha, models), dtype=np.float64)
+        values = self._family.policy_values(policy, models)
         return np.asarray(values, dtype=np.float64)
 
     def _judged(self, member: int, models: Ints, values: Floats) -> Judged:

@@ -22,15 +22,17 @@ from richobs.classes.model_arrays import REWARD_TOLERANCE
 from richobs.core.environment import Episodes, implied_step_range
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.core.events import Callback, Event, Progress, nobody
-from richobs.core.functions import FunctionClass, ModelFamily
+from richobs.core.functions import FunctionClass, ModelFamily, StepwiseFamily
 from richobs.core.outcome import Outcome, StopReason
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
-from richobs.core.types import Ints, Mask, Observations
+from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.core.words import number_words, probability_words
 from richobs.engines.independence import Watch
+from richobs.learners.doubt import LEAST, ClaimDoubted, Doubt, of_returns
 from richobs.learners.models.events import ModelsWeighed, RegretPlanned
 from richobs.learners.models.living import ZETA, Judged, Living, Regrets
+from richobs.learners.tolerance import Patience
 from richobs.stats.shares import Share
 
 PHASE = "models"
@@ -38,6 +40,7 @@ RECORDED = "played before the run"
 TURNS = ("drawn by its likelihood", "it disputes the best policy", "its policy is the best so far")
 ROUNDING = 1024 * 2.0**-52  # relative error of one level of planning: a few roundings for each outcome of an action
 REFUTED = "likelihood never refutes the true model"
+SPENT = {False: StopReason.EPISODES_SPENT, True: StopReason.TOLERANCE}  # by whether the tolerance ended the search
 LISTED = 10_000  # living models that a certificate lists at most
 
 
@@ -91,6 +94,7 @@ class ModelSearch:
     notify: Callback
     tuning: Tuning
     step_range: tuple[float, float] | None = None  # of one reward; None: what `reward_range` implies
+    alpha: float = 0.0  # how far the real laws may be from those of a model, in total variation
     share: Share = field(init=False)  # the whole of delta, which B4 spends: B5 needs none
     living: Living = field(init=False)
     regrets: Regrets = field(init=False)
@@ -99,18 +103,25 @@ class ModelSearch:
     recorded: int = 0  # episodes that were played before the run
     rounds: int = 0  # batches played
     best: Judged | None = None  # the policy that loses least
+    patience: Patience = field(default_factory=Patience)
+    gave_up: bool = False  # the tolerance keeps the loss where it is
+    returns: dict[int, list[float]] = field(default_factory=dict)  # per model, what its policy earned
+    claimable: int = 0  # episodes when a claim could first be made
+    untested: bool = False  # the episodes were spent before the claim was tested
+    doubt: Doubt | None = None  # what speaks against the claim that is made: it is wider for that
 
     def __post_init__(self) -> None:
         self.share = Share(self.delta)
-        self.living = Living(self.family.n_models, self.share)
-        self.regrets = Regrets(self.functions, self.family, self.living, self.tuning.look)
+        self.living = Living(self.family.n_models, self.share, self.alpha)
+        self.regrets = Regrets(self.functions, self.family, self.living, self.tuning.look, self.alpha)
         self.error = planning_error(self.functions.horizon, self.reward_range, self.step_range)
         self.watch = Watch(self.seed, self.reward_range)
 
     @property
     def upper(self) -> float:
         """U: the largest V* of a living model; no policy earns more than the largest total."""
-        return min(float(self.reward_range[1]), self.regrets.upper + self.error)
+        above = -math.inf if self.doubt is None else self.doubt.above
+        return min(float(self.reward_range[1]), max(self.regrets.upper + self.error, above))
 
     @property
     def lower(self) -> float:
@@ -118,7 +129,8 @@ class ModelSearch:
         low = float(self.reward_range[0])
         if self.best is None or self.best.lowest is None:
             return low
-        return max(low, self.best.lowest - self.error)
+        missing = 0.0 if self.doubt is None else self.doubt.missing
+        return max(low, self.best.lowest - self.error - missing)
 
     @property
     def log_size(self) -> float:
@@ -131,8 +143,14 @@ class ModelSearch:
         return max(self.tuning.batch, self.engine.ledger.total // 16)
 
     def gap(self, judged: Judged) -> float:
-        """Returns V* less the policy's value in the true model, at the most."""
-        return max(0.0, judged.regret) + 2 * self.error
+        """Returns V* less the policy's value in the true model, at the most; U less W where the claim is doubted."""
+        shown = max(0.0, judged.regret) + 2 * self.error
+        return shown if self.doubt is None else max(shown, self.upper - self.lower)
+
+    def played_by(self, member: int) -> tuple[Floats, Floats]:
+        """Returns `[k]` the distinct returns of a model's policy, and how often each came."""
+        values, counts = np.unique(np.array(self.returns.get(member, []), dtype=np.float64), return_counts=True)
+        return values, counts.astype(np.float64)
 
     def tell(self, event: Event) -> None:
         """Tells whoever listens."""
@@ -183,6 +201,7 @@ def models(
     notify: Callback = nobody,
     tuning: Tuning | None = None,
     recorded: Episodes | None = None,
+    alpha: float = 0.0,
 ) -> Outcome:
     """Learns a policy with V* - V(policy) <= epsilon with probability at least 1 - delta, if the truth is in the family.
 
@@ -200,9 +219,10 @@ def models(
         notify: told about every event.
         tuning: how eager the search is.
         recorded: episodes that were played before, by any policies.
+        alpha: how far every law of the real system may be from that of one model, in total variation [M1].
     """
     search = ModelSearch(
-        engine, functions, family, reward_range, epsilon, delta, seed, notify, tuning or Tuning(), step_range
+        engine, functions, family, reward_range, epsilon, delta, seed, notify, tuning or Tuning(), step_range, alpha
     )
     found = run(search, recorded)
     return outcome(search, found)
@@ -214,19 +234,41 @@ def run(search: ModelSearch, recorded: Episodes | None = None) -> Judged:
         search.recorded = recorded.n
         _weigh(search, recorded, None, RECORDED)
     while True:
-        best = _plan(search)
-        if best.lowest is not None and search.gap(best) <= search.epsilon:
-            return best
+        best, doubt, spent = _plan(search), None, search.engine.ledger.total
+        if best.lowest is not None and (search.gap(best) <= search.epsilon or search.gave_up):
+            doubt = doubted(search, best)
+            if doubt is None:
+                return best
+            search.claimable = search.claimable or max(spent, LEAST)
+            if search.played_by(best.member)[1].sum() >= LEAST and spent >= 2 * search.claimable:
+                search.doubt = doubt
+                return best
+            size = search.log_size
+            search.tell(
+                ClaimDoubted(
+                    phase=PHASE,
+                    log_size_before=size,
+                    log_size_after=size,
+                    episodes=int(search.played_by(best.member)[1].sum()),
+                    why=doubt.words,
+                )
+            )
         try:
-            _play(search, best)
+            _play(search, best, doubt is not None)
         except EpisodeLimit:
             search.best = search.regrets.judged(best.member)
+            found = doubted(search, search.best)
+            search.untested = found is not None
+            search.doubt = None if found is None or found.is_lack else found
             return search.best
 
 
 def _plan(search: ModelSearch) -> Judged:
     """Finds the policy that loses least [B5]."""
-    search.best = best = search.regrets.best(search.epsilon - 2 * search.error)
+    enough = search.epsilon - 2 * search.error
+    search.best = best = search.regrets.best(math.inf if search.alpha else enough)
+    if search.alpha:
+        search.gave_up = search.patience.ends(search.gap(best), search.engine.ledger.total)
     size = search.log_size
     search.tell(
         RegretPlanned(
@@ -242,9 +284,22 @@ def _plan(search: ModelSearch) -> Judged:
     return best
 
 
-def _play(search: ModelSearch, best: Judged) -> None:
-    """Plays a batch of one model's optimal policy and weighs it."""
-    turn = search.rounds % len(TURNS)
+def doubted(search: ModelSearch, best: Judged) -> Doubt | None:
+    """Returns what the episodes of the policy itself say against the claim, or that there are too few of them [C]."""
+    values, counts = search.played_by(best.member)
+    n = int(counts.sum())
+    if n < LEAST:
+        return Doubt(f"the policy was played in {n:,} episodes, and {LEAST} are needed")
+    low, high = search.reward_range
+    promised = float(search.regrets.values(best.member)[search.living.leader])
+    allowed = max(search.epsilon, search.gap(best)) / 2
+    upper = search.upper
+    return of_returns(values, counts, upper=upper, promised=promised, allowed=allowed, range_of=float(high - low))
+
+
+def _play(search: ModelSearch, best: Judged, tested: bool = False) -> None:
+    """Plays a batch of one model's optimal policy, of the best one where its claim is tested, and weighs it."""
+    turn = 2 if tested else search.rounds % len(TURNS)
     if turn == 0:
         rng = keyed_generator(search.seed, "model", search.rounds)
         member = int(search.living.models[rng.choice(len(search.living.models), p=search.living.weights)])
@@ -255,6 +310,7 @@ def _play(search: ModelSearch, best: Judged) -> None:
     played = search.engine.ask(Query(policy, n, "play", PHASE, episodes=True)).episodes
     assert played is not None, "the query wants episodes"
     search.watch.look(member, played)
+    search.returns.setdefault(member, []).extend(played.returns.tolist())
     search.rounds += 1
     _weigh(search, played, member, TURNS[turn], policy.unknown and f" The class says: {policy.unknown}")
 
@@ -272,10 +328,12 @@ def _weigh(search: ModelSearch, played: Episodes, member: int | None, why: str, 
     living, size = search.living, search.log_size
     before = len(living.models)
     likelihood = search.family.log_likelihood(played, living.models)
+    laws = search.family.step_laws(played, living.models) if isinstance(search.family, StepwiseFamily) else None
     try:
-        refuted = living.absorb(likelihood, played.n * (played.levels + 1))
+        refuted = living.absorb(likelihood, played.n * (played.levels + 1), [] if laws is None else list(laws))
     except BrokenPromise as broken:
-        where = _first_impossible(search, played)
+        explained = bool((likelihood > -np.inf).any())
+        where = _strangest(search) if explained else _first_impossible(search, played)
         raise BrokenPromise(
             f"{broken}: the real system is none of the {search.family.n_models:,} models. {where}{detail} If it were one of "
             f"them, this would happen with probability at most {search.delta:g}."
@@ -296,6 +354,23 @@ def _weigh(search: ModelSearch, played: Episodes, member: int | None, why: str, 
             outweighed=refuted.outweighed,
         )
     )
+
+
+def _strangest(search: ModelSearch) -> str:
+    """Returns, in words, where what was seen differs most from what the models that fitted best predicted."""
+    found = search.living.alarm.strangest()
+    if found is None:
+        return "What differs is in the last episodes."
+    (counts, fitted, (level, x, action)), name = found
+    n = sum(counts.values())
+    where = "The first observation"
+    if x >= 0:
+        where = f"What differs most is at level {level}, observation {x}, action {action}: it"
+    came = f"observation {name[0]}" if x < 0 else f"a reward of {name[1]:g}, and then "
+    if x >= 0:
+        came += "the end or nothing to be seen" if name[0] < 0 else f"observation {name[0]}"
+    predicted = fitted.get(name, 0.0)
+    return f"{where} gave {came} {counts[name]:,} times of {n:,}, and {predicted:.3g} was predicted as its probability."
 
 
 def _first_impossible(search: ModelSearch, played: Episodes) -> str:
@@ -344,7 +419,7 @@ class ModelsConstants:
     n_living: int
     living: list[int] | None  # the models that are left; None where they are too many to list
     worst: int  # the model in which the policy loses most
-    gap: float  # what it loses there, errors of planning included
+    gap: float  # what it loses there, errors of planning and the tolerance included
 
 
 def outcome(search: ModelSearch, found: Judged) -> Outcome:
@@ -361,9 +436,11 @@ def outcome(search: ModelSearch, found: Judged) -> Outcome:
         learner="models",
         epsilon=claimed,
         delta=search.delta,
-        reason=StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT,
-        value_hat=float(search.regrets.values(found.member)[living.leader]),
-        v_star_hat=search.regrets.optimal(likely),
+        reason=_reason(search, certified),
+        value_hat=float(
+            search.family.policy_values(LearnedPolicy(search.functions, found.member), np.array([likely]))[0]
+        ),
+        v_star_hat=float(search.family.optimal_values()[likely]),
         upper=search.upper,
         lower=search.lower,
         log_size=search.log_size,
@@ -385,10 +462,23 @@ def outcome(search: ModelSearch, found: Judged) -> Outcome:
     )
 
 
+def _reason(search: ModelSearch, certified: bool) -> StopReason:
+    """Returns why the search ended."""
+    if search.doubt is not None:
+        return StopReason.DOUBTED
+    return StopReason.EVERY_MODEL if certified and not search.untested else SPENT[search.gave_up]
+
+
 def claim_words(search: ModelSearch, claimed: float) -> str:
     """Returns the claim: what the policy earns, and what no policy exceeds, both under one assumption."""
     n = search.family.n_models
     one = "the real system is the given model" if n == 1 else f"the real system is one of the {n:,} models"
+    if search.alpha:
+        whose = "the given model's" if n == 1 else f"those of one of the {n:,} models"
+        one = (
+            f"the laws of the real system, at the start and at every observation and action, are within "
+            f"{number_words(search.alpha, up=False)} of {whose} in total variation, on the same outcomes"
+        )
     one = " and that ".join([*search.engine.ledger.assumes, one])
     if search.recorded:
         log = f"the {search.recorded:,} recorded episodes"
@@ -404,7 +494,9 @@ def claim_words(search: ModelSearch, claimed: float) -> str:
 def _remarks(search: ModelSearch, found: Judged) -> tuple[str, ...]:
     """Returns, in words, what is missing where the policy was not certified."""
     gap, left = search.gap(found), len(search.living.models)
+    if search.doubt is not None:
+        return (f"the claim was made wider, because {search.doubt.words}",)
     if gap <= search.epsilon:
-        return ()
+        return (f"the policy itself was played in fewer than {LEAST} episodes",) if search.untested else ()
     lost = number_words(gap, up=True)
     return (f"{left:,} models are left, and in model {found.worst} the best policy found loses up to {lost}",)

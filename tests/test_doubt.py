@@ -1,0 +1,105 @@
+"""A claim is tested by the episodes of the claimed policy itself before it is made."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import richobs
+from richobs.classes import Listed, TableLevel
+from richobs.core.environment import Episodes
+from richobs.core.errors import BrokenPromise
+from richobs.core.outcome import StopReason, estimate_words
+from richobs.learners.doubt import of_returns
+
+
+class Coin:
+    """One level, one observation: action a pays 1 with chance [a]."""
+
+    horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
+
+    def __init__(self, *chances: float):
+        self.chances = np.array(chances)
+
+    def play(self, policy: Any, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
+        x = np.zeros(n, dtype=np.int64)
+        actions = policy.actions(0, x, rng)
+        return Episodes([x], [actions], [(rng.random(n) < self.chances[actions]).astype(float)])
+
+
+def learned(chances: tuple[float, float], *tables: tuple[float, float], **asked: Any) -> richobs.Outcome:
+    functions = Listed([TableLevel(np.array(tables)[:, None, :])])
+    given = {"epsilon": 0.2, "seed": 0, "progress": False, "max_episodes": 5_000}
+    return richobs.learn(Coin(*chances), functions, **{**given, **asked})
+
+
+def test_the_only_function_is_believed_after_16_episodes_of_its_policy() -> None:
+    found = learned((0.5, 0.4), (0.5, 0.4))
+    assert (found.reason, found.episodes) == (StopReason.ONE_SURVIVOR, 16)
+    short = learned((0.5, 0.4), (0.5, 0.4), max_episodes=10)
+    assert short.reason is StopReason.EPISODES_SPENT
+
+
+@pytest.mark.parametrize(("chance", "predicted"), [(0.9, 0.3), (0.1, 0.8)])
+def test_an_absurd_function_is_contradicted_or_its_claim_made_wider(chance: float, predicted: float) -> None:
+    """Its policy earns much more, or much less, than it promises. Nothing false is claimed in 20 runs."""
+    told = []
+    for seed in range(20):
+        try:
+            found = learned((chance, 0.0), (predicted, 0.0), seed=seed)
+        except BrokenPromise as broken:
+            told.append(str(broken))
+            continue
+        assert found.upper is not None
+        assert found.upper >= chance
+        told.append(found.remarks[0] if found.remarks else "")
+    assert sum("no function of the class" in words for words in told) > 10
+
+
+def test_a_policy_that_earns_more_than_u_names_where() -> None:
+    """1 is earned where 0.7 is the most that is promised."""
+    words = ""
+    for seed in range(3):
+        try:
+            found = learned((1.0, 0.0), (0.7, 0.0), epsilon=0.31, delta=1e-6, seed=seed)
+        except BrokenPromise as broken:
+            words = str(broken)
+            continue
+        if found.reason is StopReason.DOUBTED:
+            assert found.upper is not None
+            assert found.upper >= 1.0
+            assert "the claim was made wider, because the policy earned 1" in found.remarks[0]
+            words = words or found.remarks[0]
+    assert words
+
+
+@pytest.mark.parametrize(
+    ("values", "counts", "about"),
+    [
+        ([0.0, 1.0], [50, 50], None),
+        ([1.0], [16], None),  # 3/16 may be unseen
+        ([1.0], [100], "V* should be at most 0.9"),
+        ([0.0], [100], "0.5 was predicted"),
+        ([0.0, 1.0], [66, 34], None),  # 0.16 below, of which 0.1 is allowed and 0.09 may be chance
+    ],
+)
+def test_what_counts_as_doubt(values: list[float], counts: list[int], about: str | None) -> None:
+    found = of_returns(
+        np.array(values), np.array(counts, dtype=float), upper=0.9, promised=0.5, allowed=0.1, range_of=1.0
+    )
+    assert (found is None) if about is None else (found is not None and about in found.words)
+
+
+def test_true_classes_are_seldom_doubted() -> None:
+    """100 runs: the policy is played on in few of them, and nothing is called broken but with delta."""
+    doubted = 0
+    for seed in range(100):
+        found = learned((0.5, 0.7), (0.5, 0.7), (0.9, 0.2), (0.2, 0.3), seed=seed)
+        doubted += any("needed" not in event.sentence for event in found.trace if event.kind == "doubt")
+    assert doubted <= 10
+
+
+def test_an_estimate_outside_of_its_bounds_has_a_word() -> None:
+    assert estimate_words(0.5, 0.4, 0.6) == "0.5 by estimate"
+    for value in (0.3, 0.7):
+        assert "outside of these bounds" in estimate_words(value, 0.4, 0.6)
