@@ -1,3 +1,9 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["richobs[torch,sb3]"]
+# [tool.uv.sources]
+# richobs = { path = ".." }
+# ///
 """CartPole with networks as candidates: which Q networks of a training hold the pole for 400 of 500 steps?
 
 Stable-Baselines3 trains a Q network, and eight states of it are kept. None of them is Q*, so a claim about V* that

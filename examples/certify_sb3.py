@@ -1,3 +1,9 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["richobs[sb3]"]
+# [tool.uv.sources]
+# richobs = { path = ".." }
+# ///
 """Certify what Stable-Baselines3 learned: PPO on CartPole, trained until its policy is certified.
 
 `CertifyCallback` plays fresh episodes of the current policy now and then, and ends the training as soon as it is certain

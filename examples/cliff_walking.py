@@ -1,3 +1,9 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["richobs"]
+# [tool.uv.sources]
+# richobs = { path = ".." }
+# ///
 """CliffWalking: each step costs 1, the cliff costs 100, and nobody knows where the cliff is.
 
 Candidates are 500 cliffs. Each has ten cells, at random places between start and goal, such that the goal can be reached

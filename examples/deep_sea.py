@@ -1,3 +1,9 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["richobs[bsuite]"]
+# [tool.uv.sources]
+# richobs = { path = ".." }
+# ///
 """Deep sea of bsuite, ten deep: in each of 55 cells it is unknown which of the two actions goes right.
 
 Only ten moves to the right in a row reach the treasure, so undirected exploration needs about 2^10 episodes. The class

@@ -1,3 +1,9 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["richobs[minigrid]"]
+# [tool.uv.sources]
+# richobs = { path = ".." }
+# ///
 """MiniGrid DoorKey-5x5 from RGB images: fetch the key, open the door, walk to the goal.
 
 The real grid is one of four layouts. An observation is the whole grid as an image of 40 x 40 pixels. Copies of a

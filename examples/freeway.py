@@ -1,3 +1,9 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["richobs[atari]"]
+# [tool.uv.sources]
+# richobs = { path = ".." }
+# ///
 """Freeway of the Atari 2600 from RAM, sticky actions off: neither the game's mode nor the wiring of the joystick is known.
 
 An observation is the machine's memory, 128 bytes. An episode is the first 180 frames of the game, four decisions of 45

@@ -1,3 +1,9 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["richobs"]
+# [tool.uv.sources]
+# richobs = { path = ".." }
+# ///
 """FrozenLake that is not slippery: the map is unknown, and 16,384 maps are possible.
 
 Any of the 14 cells between start and goal may be a hole. A candidate is a model of the lake, and every candidate is

@@ -1,3 +1,9 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["richobs"]
+# [tool.uv.sources]
+# richobs = { path = ".." }
+# ///
 """FrozenLake on slippery ice: neither the map nor the probability of slipping is known.
 
 The real lake is Gymnasium's: an action leads to either side of its direction with probability 1/3 each. Candidates are

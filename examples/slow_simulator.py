@@ -1,3 +1,9 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["richobs"]
+# [tool.uv.sources]
+# richobs = { path = ".." }
+# ///
 """A slow simulator of one's own: when is a machine to be repaired, if nobody knows how fast it wears?
 
 A machine with wear w earns 5 - 2 w a day. It then wears by one with an unknown probability. A day of repair costs 3 and

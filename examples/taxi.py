@@ -1,3 +1,9 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["richobs"]
+# [tool.uv.sources]
+# richobs = { path = ".." }
+# ///
 """Taxi in the rain: the driver does not know which landmark is where, nor how slippery the streets are.
 
 The landmarks stand at four known places. Any of the 24 ways to name them is possible, and a move succeeds with a

@@ -2,8 +2,9 @@
 
     python -m release.check [--python PYTHON ...] [--out FOLDER] [--tests]
 
-Needs `build` (extra `dev`) and an index that pip can reach. With several Pythons, each gets its own environments. `--tests`
-also unpacks the sdist and runs tests of it there, with the extra `test`. The packages are left in the folder.
+Needs `build`, `uv` and `pipx` (extra `dev`) and an index that pip can reach. With several Pythons, each gets its own
+environments. `--tests` also unpacks the sdist and runs tests of it there, with the extra `test`. The packages are left in
+the folder.
 """
 
 import argparse
@@ -83,6 +84,16 @@ def try_package(python: str, package: Path, version: str) -> None:
         call(inside, folder / "smoke.py", version, cwd=folder / "work")
 
 
+def try_without_installing(package: Path) -> None:
+    """Runs the README's first command as `uvx` and `pipx run` do, with nothing installed before."""
+    with tempfile.TemporaryDirectory(prefix="richobs-release-") as name:
+        folder = Path(name)
+        uvx = ("-m", "uv", "--quiet", "tool", "run", "--python", sys.executable, "--from", package)
+        pipx = ("-m", "pipx", "run", "--quiet", "--python", sys.executable, "--spec", package)
+        for runner, out in ((uvx, "uvx"), (pipx, "pipx")):
+            call(sys.executable, *runner, "richobs", "learn", "lock", "--quiet", "--out", out, cwd=folder)
+
+
 def try_tests(python: str, sdist: Path, tests: Sequence[str]) -> None:
     """Unpacks an sdist, installs it from there with the extra `test`, and runs tests of it."""
     with tempfile.TemporaryDirectory(prefix="richobs-release-") as name:
@@ -117,6 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 try_package(python, package, version)
             if asked.tests:
                 try_tests(python, sdist, TESTS)
+        try_without_installing(wheel)
     except Failed as failed:
         print(failed, file=sys.stderr)
         return 1

@@ -24,6 +24,7 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
+from richobs.learners import learner
 from richobs.learners.betting import Betting, Tuning
 from richobs.learners.betting.candidate import (
     AGREED,
@@ -878,7 +879,7 @@ class TestRuns:
         assert kinds[0] == "candidate"
         assert kinds[-2:] == ["agreement", "claim"]
         assert sum(e.n for e in outcome.trace) == outcome.episodes
-        assert all(e.mark is None and e.sentence and e.verdict for e in outcome.trace)
+        assert all(e.said().mark is None and e.sentence and e.said().verdict for e in outcome.trace)
         assert [from_plain(json.loads(json.dumps(to_plain(e)))) for e in outcome.trace[1:]] == list(outcome.trace[1:])
         assert "agree, at a wealth of exp(" in outcome.trace[-2].sentence
 
@@ -914,7 +915,7 @@ class TestRuns:
             assert e.rests_on == sum(b.n for b in mine[1:])  # the first batch enters no account
             assert (e.n, e.agreed) == (0, e.log_wealth >= e.needed)
             assert 0 <= e.at < 5
-            assert e.level == e.at
+            assert e.said().level == e.at
             opened = list(
                 dict.fromkeys(b.drawn for k, b in enumerate(before) if b.drawn in {c.drawn for c in before[:k]})
             )
@@ -922,7 +923,7 @@ class TestRuns:
             assert e.needed == pytest.approx(
                 math.log(SERIES * (j + 1) * math.log(j + 1) ** 2 / (0.15 * 0.05)), abs=1e-5
             )
-            assert e.verdict in e.sentence
+            assert e.said().verdict in e.sentence
         assert [e.agreed for _, e in tests] == [False] * (len(tests) - 1) + [True]
         assert outcome.trace[-1].by == "agreement"
 
@@ -972,10 +973,11 @@ class TestRuns:
         plan = Betting().plan(problem, Settings(learner="betting"))
         (row,) = (row for row in plan.rows() if row.section == "at the least")
         assert row.value == 32
-        olive = Betting().fallback_constants(problem, Settings(learner="betting"))
-        assert olive is not None
-        assert olive.delta == pytest.approx(0.0005)  # what is kept of delta
-        assert plan.max_episodes == 2 * olive.max_episodes + 8_192  # the largest batch
+        asked = Betting().fallback_settings(problem, Settings(learner="betting"))
+        assert asked is not None
+        assert asked.delta == pytest.approx(0.0005)  # what is kept of delta
+        olives = learner(asked.learner).plan(problem, asked).max_episodes
+        assert plan.max_episodes == 2 * olives + 8_192  # the largest batch
 
     @pytest.mark.parametrize(("epsilon", "least"), [(0.4, 10), (1e-3, 3_245), (5e-6, 1_079_103)])
     def test_the_least_by_agreement_is_found_without_trying_every_number(self, epsilon: float, least: int) -> None:

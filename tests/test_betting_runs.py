@@ -47,7 +47,7 @@ def golden_trace(outcome: Outcome) -> str:
     lines = []
     for e in outcome.trace:
         size = e.log_size_after / math.log(10)
-        line = f"{e.kind:9} {e.verdict:13} {e.statistic:9.4g} {e.threshold:9.4g} {e.n:3} 10^{size:.2f}"
+        line = f"{e.kind:9} {e.said().verdict:13} {e.said().statistic:9.4g} {e.said().threshold:9.4g} {e.n:3} 10^{size:.2f}"
         if e.kind == "batch":
             wealth = f"{max(e.wealth):.2f} of {e.limit:.2f}" if e.wealth else "none"
             line += f"  {e.drawn}: {e.refuted} refuted, living {'-'.join(map(str, e.living))}, wealth {wealth}"

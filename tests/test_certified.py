@@ -188,7 +188,7 @@ class TestWiring:
             term = 0.99 * 0.05 / 2 / (SERIES * (candidate + 1) * math.log(candidate + 1) ** 2)
             shares.append(term / 2**look / 2)
             sizes.append(n)
-            if event.verdict != "open":
+            if event.said().verdict != "open":
                 candidate, look, n = candidate + 1, 0, 0
         assert [args[1] for _, args, _ in lowers] == sizes
         np.testing.assert_allclose([a for a, _, _ in lowers], shares, rtol=1e-9)
@@ -277,7 +277,7 @@ class TestWiring:
         monkeypatch.setattr(probing, "_eliminate", logged_eliminate)
         outcome, _, log = self.run.__wrapped__()
         tests = [e for e in outcome.trace if e.kind == "elimination"]
-        assert [e.level for e in tests] == [h for h, _, _ in judged]
+        assert [e.said().level for e in tests] == [h for h, _, _ in judged]
         np.testing.assert_allclose([e.bar for e in tests], [bar for _, bar, _ in judged], rtol=1e-12)
         assert any(bar > least + 1e-6 for _, bar, least in judged)  # the two do differ
         references = [g.reference for g in guesses]
@@ -425,8 +425,8 @@ def golden_tree(outcome):
     for e in outcome.trace:
         size = e.log_size_after / math.log(10)
         path = "".join(map(str, e.path)) or "root"
-        numbers = f"{e.statistic:11.4g} {e.threshold:11.4g}"
-        lines.append(f"{e.kind:12} {path:5} {e.verdict:12} {numbers} {e.n:5} 10^{size:.2f}")
+        numbers = f"{e.said().statistic:11.4g} {e.said().threshold:11.4g}"
+        lines.append(f"{e.kind:12} {path:5} {e.said().verdict:12} {numbers} {e.n:5} 10^{size:.2f}")
     return "\n".join(lines) + "\n"
 
 
@@ -487,7 +487,7 @@ def test_a_search_that_struggles_says_so():
     functions = Layered([TableLevel([[[0.4, 0.38]], [[0.37, 0.41]]])])
     seen = []
     outcome = learn(env, functions, epsilon=0.02, max_episodes=200_000, callback=seen.append)
-    assert any(p.event.kind == "stage" and p.event.threshold == 2 * p.event.statistic for p in seen)
+    assert any(p.event.kind == "stage" and p.event.said().threshold == 2 * p.event.said().statistic for p in seen)
     assert any("told no survivors apart, so batches grew from 512" in remark for remark in outcome.remarks)
     easy = learn(richobs.make("lock/3"))
     assert easy.remarks == ()

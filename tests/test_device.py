@@ -464,7 +464,11 @@ class TestBounds:
 
 def decisions(outcome):
     """What a run decided, without the numbers that rounding may change."""
-    return [(type(e).__name__, e.path, e.n, e.verdict) for e in outcome.trace], outcome.policy.member, outcome.episodes
+    return (
+        [(type(e).__name__, e.path, e.n, e.said().verdict) for e in outcome.trace],
+        outcome.policy.member,
+        outcome.episodes,
+    )
 
 
 class TestRuns:

@@ -2,7 +2,9 @@
 
 import importlib
 import json
+import re
 import sys
+import tomllib
 from pathlib import Path
 
 import gymnasium
@@ -14,6 +16,18 @@ import richobs
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 NAMES = sorted(file.stem for file in EXAMPLES.glob("*.py") if file.stem != "pictures")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_says_what_it_needs_in_its_header_and_in_words(name):
+    """The header is that of PEP 723, so `uv run examples/NAME.py` works without installing anything."""
+    text = (EXAMPLES / f"{name}.py").read_text()
+    header = re.match(r"# /// script\n((?:#.*\n)+?)# ///\n", text)
+    assert header is not None
+    said = tomllib.loads(header[1].replace("# ", ""))
+    words = re.search(r"pip install '(richobs\[.*\])'", text)
+    assert said["dependencies"] == [words[1] if words else "richobs"]
+    assert said["tool"]["uv"]["sources"]["richobs"] == {"path": ".."}
 
 
 @pytest.fixture

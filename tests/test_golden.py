@@ -59,9 +59,9 @@ def rounded(content: object) -> object:
 def trace(outcome: richobs.Outcome) -> str:
     """Returns a run's events as text, one a line."""
     return "".join(
-        f"{e.phase} {e.kind} {''.join(map(str, e.path)) or 'root'} {e.verdict} {e.statistic:.6g} {e.threshold:.6g} {e.n} "
-        f"{e.log_size_before:.6g} -> {e.log_size_after:.6g}\n"
-        for e in outcome.trace
+        f"{e.phase} {e.kind} {''.join(map(str, e.path)) or 'root'} {said.verdict} {said.statistic:.6g} {said.threshold:.6g} "
+        f"{e.n} {e.log_size_before:.6g} -> {e.log_size_after:.6g}\n"
+        for e, said in ((e, e.said()) for e in outcome.trace)
     )
 
 

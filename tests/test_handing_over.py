@@ -1,6 +1,8 @@
 """OLIVE takes over from a betting search that has not ended."""
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -62,24 +64,30 @@ class TestTakingOver:
         )
         (event,) = [e for e in told if isinstance(e, HandedOver)]
         assert event.sentence == "OLIVE takes over after 4 episodes without an end"
-        assert event.is_trouble
+        assert event.said().is_trouble
+
+
+def test_events_of_the_learner_that_takes_over_can_be_read_in_another_process():
+    told = "import sys; from richobs.learners import learner; assert 'richobs.learners.olive' not in sys.modules; "
+    told += "from richobs.core.events import EVENTS; learner('betting'); assert 'olive evaluation' in EVENTS"
+    subprocess.run([sys.executable, "-c", told], check=True)
 
 
 class TestConstants:
     def test_no_bound_on_states_is_needed(self):
         problem = richobs.make("lock/3,seed=1")
         settings = Settings(learner="betting")
-        known = Betting().fallback_constants(problem, settings)
+        known = Betting().fallback_settings(problem, settings)
         assert known.n_states == problem.n_states == 3
         assert known.delta == 0.01 * 0.05
-        unknown = Betting().fallback_constants(dataclasses.replace(problem, n_states=None), settings)
+        unknown = Betting().fallback_settings(dataclasses.replace(problem, n_states=None), settings)
         sizes = [problem.functions.level_size(h) for h in range(3)] + [1]
         assert unknown.n_states == max(sizes[h] * sizes[h + 1] for h in range(3))
         listed = richobs.make("frozen-lake/4,n_maps=7")
-        assert Betting().fallback_constants(dataclasses.replace(listed, n_states=None), settings).n_states == 7
+        assert Betting().fallback_settings(dataclasses.replace(listed, n_states=None), settings).n_states == 7
 
     def test_there_is_none_where_float64_cannot_hold_its_share(self):
-        assert Betting().fallback_constants(richobs.make("lock/3"), Settings(learner="betting", delta=1e-8)) is None
+        assert Betting().fallback_settings(richobs.make("lock/3"), Settings(learner="betting", delta=1e-8)) is None
 
 
 class TestEarlyEnds:

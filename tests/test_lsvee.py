@@ -185,9 +185,9 @@ def test_a_whole_run_worked_out_by_hand():
     for event, (kind, phase, path, verdict, statistic, threshold, n, before, after) in zip(
         outcome.trace, expected, strict=True
     ):
-        assert (event.kind, event.phase, event.path, event.verdict, event.n) == (kind, phase, path, verdict, n)
-        assert event.statistic == pytest.approx(statistic, **close)
-        assert event.threshold == pytest.approx(threshold, **close)
+        assert (event.kind, event.phase, event.path, event.said().verdict, event.n) == (kind, phase, path, verdict, n)
+        assert event.said().statistic == pytest.approx(statistic, **close)
+        assert event.said().threshold == pytest.approx(threshold, **close)
         assert math.exp(event.log_size_before) == pytest.approx(before)
         assert math.exp(event.log_size_after) == pytest.approx(after)
     assert outcome.v_star_hat == pytest.approx(0.6)
@@ -225,7 +225,7 @@ def tree(outcome):
     for e in outcome.trace:
         before, after = (size / math.log(10) for size in (e.log_size_before, e.log_size_after))
         path = "".join(map(str, e.path)) or "root"
-        lines.append(f"{e.phase:6} {e.kind:11} {path:5} {e.verdict:12} 10^{before:.2f} -> 10^{after:.2f}")
+        lines.append(f"{e.phase:6} {e.kind:11} {path:5} {e.said().verdict:12} 10^{before:.2f} -> 10^{after:.2f}")
     return "\n".join(lines) + "\n"
 
 
@@ -325,9 +325,9 @@ def test_layered_and_listed_classes_give_the_same_run(seed, horizon, n_states, c
     assert one.episodes == two.episodes
     assert one.rounds == two.rounds
     for a, b in zip(one.trace, two.trace, strict=True):
-        assert (a.kind, a.path, a.verdict, a.n) == (b.kind, b.path, b.verdict, b.n)
-        assert a.statistic == pytest.approx(b.statistic, rel=1e-9, abs=1e-15)
-        assert a.threshold == pytest.approx(b.threshold, rel=1e-9, abs=1e-15)
+        assert (a.kind, a.path, a.said().verdict, a.n) == (b.kind, b.path, b.said().verdict, b.n)
+        assert a.said().statistic == pytest.approx(b.said().statistic, rel=1e-9, abs=1e-15)
+        assert a.said().threshold == pytest.approx(b.said().threshold, rel=1e-9, abs=1e-15)
         assert a.log_size_after == pytest.approx(b.log_size_after, abs=1e-9)
     assert two.policy.member == np.ravel_multi_index(one.policy.member, [class_size] * horizon)
 

@@ -358,9 +358,9 @@ class TestWorlds:
         assert trace[0].sentence == "predictions at the root were estimated: the largest is 0.5"
         assert trace[1].sentence == "a policy predicted to earn 0.5 earned 0: failed"
         assert trace[2].sentence.startswith("functions were tested at level ")
-        assert trace[2].level == trace[2].tested
-        assert trace[-1].verdict == "near-optimal"
-        assert all(e.statistic == e.statistic for e in trace)
+        assert trace[2].said().level == trace[2].tested
+        assert trace[-1].said().verdict == "near-optimal"
+        assert all(e.said().statistic == e.said().statistic for e in trace)
 
 
 def binomial_tail(n, p, k):

@@ -155,9 +155,9 @@ class TestTree:
         said = details(page).inner_text()
         last = [s.event for s in certified.steps if s.event.path == (1,)][-1]
         assert "Path 1" in said
-        assert f"elimination: {last.verdict}" in said
+        assert f"elimination: {last.said().verdict}" in said
         assert last.question in said
-        assert f"{last.threshold_name}\n{words.value(last.threshold)}" in said
+        assert f"{last.threshold_name}\n{words.value(last.said().threshold)}" in said
         assert "shared with its path" in said or f"episodes (n)\n{last.n:,}" in said
         assert "survivors\n" in said
         through = sum(e.episodes for e in certified.ledger if e.path[:1] == (1,))
@@ -306,8 +306,8 @@ class TestTables:
     def test_numbers_are_written_as_everywhere_else(self, visit, certified):
         page = visit("certified")
         for column, expected in (
-            (6, [words.value(float(f"{s.event.statistic:.6g}")) for s in certified.steps]),
-            (7, [words.value(float(f"{s.event.threshold:.6g}")) for s in certified.steps]),
+            (6, [words.value(float(f"{s.event.said().statistic:.6g}")) for s in certified.steps]),
+            (7, [words.value(float(f"{s.event.said().threshold:.6g}")) for s in certified.steps]),
             (9, [words.count(s.episodes) for s in certified.steps]),
             (10, [words.functions(s.event.log_size_before) for s in certified.steps]),
         ):
@@ -326,7 +326,7 @@ class TestTables:
         assert head.get_attribute("aria-sort") == "none"
         head.get_by_role("button").click()
         assert head.get_attribute("aria-sort") == "ascending"
-        thresholds = sorted(float(f"{s.event.threshold:.6g}") for s in certified.steps)  # as the page has them
+        thresholds = sorted(float(f"{s.event.said().threshold:.6g}") for s in certified.steps)  # as the page has them
         assert self.cells(page, 7) == [words.value(x) for x in thresholds[:15]]
         head.get_by_role("button").press("Enter")
         assert head.get_attribute("aria-sort") == "descending"

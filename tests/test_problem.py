@@ -186,9 +186,9 @@ def test_events_survive_the_disk_and_speak_for_themselves(learner):
     assert {type(e) for e in outcome.trace} <= set(EVENTS.values())
     for event in outcome.trace:
         assert from_plain(to_plain(event)) == event
-        assert event.verdict
+        assert event.said().verdict
         assert event.sentence
-        assert event.kind in event.sentence or event.is_trouble
+        assert event.kind in event.sentence or event.said().is_trouble
 
 
 def test_the_default_learner_is_betting_from_python_too():

@@ -252,4 +252,4 @@ class TestChecks:
     def test_nothing_takes_over_in_other_units(self):
         process = SignedProcess.random(np.random.default_rng(0))
         problem = richobs.Problem(process, class_around(process, np.random.default_rng(1), 2, True))
-        assert Betting().fallback_constants(problem, Settings(learner="betting")) is None
+        assert Betting().fallback_settings(problem, Settings(learner="betting")) is None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from richobs.core.errors import InvalidInput
-from richobs.core.events import Event, Mark, Progress, event
+from richobs.core.events import Event, Mark, Progress, Said, event
 from richobs.core.ledger import Ledger
 from richobs.core.settings import Settings
 from richobs.learners import LEARNERS, Finding, Learner, Promise
@@ -90,22 +90,14 @@ def elimination(path, after=10.0, phase="search"):
     return NodeEliminated(path=path, least=0.25, cutoff=0.5, **sized(after=after, phase=phase))
 
 
-@event("test")
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@event("test", "guess", "is it this one?")
 class Guessed(Event):
     """An event of a learner that keeps neither functions nor bounds, with a mark of its own."""
 
-    kind = "guess"
-    question = "is it this one?"
     result: str = "maybe"
 
-    @property
-    def verdict(self):
-        return self.result
-
-    @property
-    def mark(self):
-        return Mark("guessed", "somebody guessed here", 9)
+    def said(self):
+        return Said(self.result, mark=Mark("guessed", "somebody guessed here", 9))
 
 
 class Guesser(Learner):

@@ -220,7 +220,9 @@ class TestCertified:
         assert own.lower == pytest.approx(10 * by_hand.lower - 4, abs=1e-11)
         assert own.value_hat == pytest.approx(10 * by_hand.value_hat - 4, abs=1e-11)
         assert [type(e) for e in own.trace] == [UnitsChosen, *(type(e) for e in by_hand.trace)]
-        assert [e.statistic for e in own.trace[1:]] == pytest.approx([e.statistic for e in by_hand.trace], abs=1e-12)
+        assert [e.said().statistic for e in own.trace[1:]] == pytest.approx(
+            [e.said().statistic for e in by_hand.trace], abs=1e-12
+        )
 
     def test_numbers_and_claim_are_in_own_units_and_true(self, own):
         problem = own_problem()
@@ -417,7 +419,7 @@ class TestServing:
     def test_betting_takes_rewards_as_they_are_and_nothing_takes_over(self):
         problem = own_problem()
         assert in_units_of(learner("betting"), problem, Settings(epsilon=1.0)).units is None
-        assert Betting().fallback_constants(problem, Settings(epsilon=1.0)) is None
+        assert Betting().fallback_settings(problem, Settings(epsilon=1.0)) is None
 
     def test_plans_are_made_for_the_rescaled_epsilon(self):
         planned = richobs.plan(own_problem(), epsilon=1.0, n_states=2, learner="lsvee")

@@ -7,11 +7,10 @@ suite (`tests/conformance/test_learners.py`), the command line, certificates and
 import itertools
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import EpisodeLimit, InvalidInput
-from richobs.core.events import Callback, Event, Progress, event
+from richobs.core.events import Callback, Event, Progress, Said, event
 from richobs.core.outcome import REALIZABLE, Outcome, StopReason, claim_words
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine, Query
@@ -29,27 +28,16 @@ def _too_many(problem: Problem, settings: Settings) -> str | None:
 
 
 # Events are what the terminal, the page and the record show. Fields are plain values, so that stored runs can be read.
-@event("tournament")
-@dataclass(frozen=True, kw_only=True)
+@event("tournament", "trial", "what does the policy earn?", "mean return")
 class PolicyTried(Event):
     """The policy of one function was played."""
-
-    kind: ClassVar[str] = "trial"
-    question: ClassVar[str] = "what does the policy earn?"
-    statistic_name: ClassVar[str] = "mean return"
 
     mean: float
     is_best: bool  # so far
 
-    @property
-    def verdict(self) -> str:
-        """Whether it is the best so far."""
-        return "best so far" if self.is_best else "worse"
-
-    @property
-    def statistic(self) -> float:
-        """The mean return."""
-        return self.mean
+    def said(self) -> Said:
+        """Returns whether it is the best so far."""
+        return Said("best so far" if self.is_best else "worse", statistic=self.mean)
 
 
 # What a user may choose: a sentence under each field is its help text. Leave it out where there is nothing to choose.

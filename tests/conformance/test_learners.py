@@ -191,7 +191,7 @@ def check_events(problem, settings, outcome=None, progress=None):
         again = from_plain(json.loads(plain))
         assert type(again) in EVENTS.values()
         assert json.dumps(to_plain(again)) == plain
-        assert (again.sentence, again.verdict) == (told.sentence, told.verdict)
+        assert (again.sentence, repr(again.said())) == (told.sentence, repr(told.said()))
         assert told.sentence
         assert not told.sentence.endswith(".")
     counts = [p.episodes for p in progress]

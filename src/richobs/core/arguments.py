@@ -20,6 +20,7 @@ from richobs.core.errors import InvalidInput, RichObsError
 from richobs.core.types import Floats
 
 LEVELS = 1_000_000  # most levels of a class that is given level by level, of a model, and of a Gymnasium environment
+MOST_WORKERS = 10_000  # of one run
 LARGEST_FACT = 10**9  # most levels or actions that an environment or a policy may declare
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -93,6 +94,11 @@ def whole_number(name: str, value: Any, least: int | None = 0, most: int | None 
         if (least is None or number >= least) and (most is None or number <= most):
             return number
     raise InvalidInput(f"{name} must be a whole number{at_least}{at_most}; got {text:.80}.")
+
+
+def checked_workers(n: int) -> int:
+    """Returns a number of workers; raises `InvalidInput` where it is none, or more than can be started."""
+    return whole_number("workers", n, least=1, most=MOST_WORKERS)
 
 
 def real_number(name: str, value: Any) -> float:

@@ -68,16 +68,30 @@ class CandidateNews(NamedTuple):
     why: str = ""
 
 
+class Said(NamedTuple):
+    """What an event says of itself to whoever shows it."""
+
+    verdict: str  # the outcome in one or two words
+    sentence: str = ""  # what happened, without a full stop; empty: its kind, where, and the verdict
+    statistic: float = math.nan  # the number that was compared; NaN where nothing was
+    threshold: float = math.nan  # what it was compared with; NaN where there was nothing
+    mark: Mark | None = None  # how the node at the event's path is marked; None where this is not about a node
+    level: int | None = None  # the level whose functions were tested; None where none were
+    candidate: CandidateNews | None = None  # what it says of a candidate; None where it is about none
+    readings: tuple[Reading, ...] = ()  # the numbers that it adds to charts of the run
+    outlook: str = ""  # how far the end of the run is, in words; empty where it does not say
+    episodes: str = ""  # how many episodes it took, in words where a number would mislead
+    is_trouble: bool = False  # whether a person who watches the run should see it at once
+
+
 @dataclass(frozen=True, kw_only=True)
 class Event(ABC):
-    """One thing that a learner did or noticed; subclasses say what."""
+    """One thing that a learner did or noticed; subclasses, decorated with `event`, say what."""
 
     kind: ClassVar[str]  # short name, the same in every table
-    question: ClassVar[str] = ""  # what is asked, in words
-    statistic_name: ClassVar[str] = "statistic"
-    threshold_name: ClassVar[str] = "threshold"
-    statistic_field: ClassVar[str] = ""  # which field holds the number that was compared
-    threshold_field: ClassVar[str] = ""  # which one holds what it was compared with
+    question: ClassVar[str]  # what is asked, in words
+    statistic_name: ClassVar[str]  # what was compared
+    threshold_name: ClassVar[str]  # with what
 
     phase: str  # what the learner was doing
     path: Path = ()  # where; () also for what is about a whole policy
@@ -85,76 +99,43 @@ class Event(ABC):
     log_size_before: float = math.nan  # survivors, as natural logarithms; NaN where the learner keeps none
     log_size_after: float = math.nan
 
-    @property
     @abstractmethod
-    def verdict(self) -> str:
-        """The outcome in one or two words."""
-
-    @property
-    def statistic(self) -> float:
-        """The number that was compared; NaN where nothing was."""
-        return float(getattr(self, self.statistic_field)) if self.statistic_field else math.nan
-
-    @property
-    def threshold(self) -> float:
-        """The number that the statistic was compared with; NaN where there was none."""
-        return float(getattr(self, self.threshold_field)) if self.threshold_field else math.nan
-
-    @property
-    def mark(self) -> Mark | None:
-        """How the node at `path` is marked in the search tree; None where this is not about a node."""
-        return None
-
-    @property
-    def level(self) -> int | None:
-        """The level whose functions were tested; None where none were."""
-        return None
-
-    @property
-    def candidate(self) -> CandidateNews | None:
-        """What it says of a candidate; None where it is about none."""
-        return None
-
-    @property
-    def readings(self) -> tuple[Reading, ...]:
-        """The numbers that it adds to charts of the run."""
-        return ()
-
-    @property
-    def outlook(self) -> str:
-        """How far the end of the run is, in words; empty where it does not say."""
-        return ""
-
-    @property
-    def episodes_words(self) -> str:
-        """How many episodes it took, in words where a number would mislead."""
-        return f"{self.n:,}" if self.n < 10**9 else f"{self.n:.3e}"
-
-    @property
-    def is_trouble(self) -> bool:
-        """Whether a person who watches the run should see it at once."""
-        return False
+    def said(self) -> Said:
+        """Returns verdict, numbers, mark and whatever else is shown of it."""
 
     @property
     def sentence(self) -> str:
         """What happened, in a sentence without its full stop."""
-        return f"{self.kind} at {path_words(self.path)}: {self.verdict}"
+        said = self.said()
+        return said.sentence or f"{self.kind} at {path_words(self.path)}: {said.verdict}"
 
 
-Kind = TypeVar("Kind", bound=type[Event])
+E = TypeVar("E", bound=Event)
 EVENTS: dict[str, type[Event]] = {}  # every kind by its full name
 LARGEST = 2**1023  # of a whole number in a stored event: a float holds it
 
 
-def event(learner: str) -> Callable[[Kind], Kind]:
-    """Registers a kind of event, so that stored runs can be read; `learner` says whose it is."""
+@typing.dataclass_transform(kw_only_default=True, frozen_default=True)
+def event(
+    learner: str, kind: str, question: str = "", statistic: str = "statistic", threshold: str = "threshold"
+) -> Callable[[type[E]], type[E]]:
+    """Makes a class a kind of event: a frozen dataclass that stored runs can read.
 
-    def register(kind: Kind) -> Kind:
-        name = f"{learner} {kind.kind}"
+    Args:
+        learner: whose it is.
+        kind: its short name.
+        question: what is asked, in words.
+        statistic: what is compared, in words.
+        threshold: with what.
+    """
+
+    def register(made: type[E]) -> type[E]:
+        name = f"{learner} {kind}"
         if name in EVENTS:
             raise ValueError(f"there are two kinds of event called {name!r}")
-        EVENTS[name] = kind
-        return kind
+        made.kind, made.question, made.statistic_name, made.threshold_name = kind, question, statistic, threshold
+        EVENTS[name] = dataclass(frozen=True, kw_only=True)(made)
+        return made
 
     return register
 

@@ -34,14 +34,13 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from richobs.core.arguments import whole_number
+from richobs.core.arguments import checked_workers
 from richobs.core.errors import CallTooLong, InvalidInput, WorkerFailed
 from richobs.core.version import __version__
 
 AHEAD = 4  # tasks under way for each worker: the number of episodes of a query may be astronomical
 GUESSED = 16  # workers that an executor is taken to have where it does not say how many
 KEPT = 4  # specs that a worker process keeps
-MOST_WORKERS = 10_000  # of one run
 GRACE = 30.0  # seconds beyond the limit of a call that a worker has to start, or to end the call itself
 
 PR_SET_PDEATHSIG = 1  # of prctl(2): the signal that a process gets when the one that started it is gone
@@ -309,11 +308,6 @@ class Threads(Executor):
             self._tasks.put(None)
         while wait and self._threads:
             self._threads.pop().join()
-
-
-def checked_workers(n: int) -> int:
-    """Returns a number of workers; raises `InvalidInput` where it is none, or more than can be started."""
-    return whole_number("workers", n, least=1, most=MOST_WORKERS)
 
 
 class Workers:

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from richobs.core.arguments import real_number, whole_number
+from richobs.core.arguments import checked_workers, real_number, whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.events import fits
-from richobs.core.executors import checked_workers
 from richobs.core.problem import checked_accuracy
 
 LARGEST_COUNT = 2**63 - 1  # of episodes and states: what an integer of NumPy holds

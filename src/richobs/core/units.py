@@ -12,13 +12,13 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from richobs.core.environment import Environment, Episodes, checked_episodes, step_range
 from richobs.core.errors import InvalidInput, Rejected, RewardRangeError
-from richobs.core.events import Event, event
+from richobs.core.events import Event, Said, event
 from richobs.core.functions import FunctionClass, FunctionsAround, ValueFunction
 from richobs.core.moments import Batch, Moments
 from richobs.core.policies import TIE, Policy, greedy_actions
@@ -284,31 +284,15 @@ class UnitFunctions(FunctionsAround):
         return UnitFunction(self.own.member(member), self.units)
 
 
-@event("run")
-@dataclass(frozen=True, kw_only=True)
+@event("run", "units", "in which units are the numbers of the tests?")
 class UnitsChosen(Event):
     """Rewards are rescaled for a learner that needs totals in [0, 1]; the numbers of its tests are in that scale."""
-
-    kind: ClassVar[str] = "units"
-    question: ClassVar[str] = "in which units are the numbers of the tests?"
 
     shift: float
     scale: float
 
-    @property
-    def verdict(self) -> str:
-        """Rewards are rescaled."""
-        return "rescaled"
-
-    @property
-    def is_trouble(self) -> bool:
-        """Whoever reads numbers of tests has to know it."""
-        return True
-
-    @property
-    def sentence(self) -> str:
-        """The event in a sentence."""
-        words = Units(1, self.shift, self.scale).words
-        return (
-            f"this learner sees rewards {words}; numbers of its tests are {LABEL}, all bounds in those of the rewards"
-        )
+    def said(self) -> Said:
+        """Returns the scale; whoever reads numbers of tests has to know it."""
+        seen = f"this learner sees rewards {Units(1, self.shift, self.scale).words}"
+        sentence = f"{seen}; numbers of its tests are {LABEL}, all bounds in those of the rewards"
+        return Said("rescaled", sentence, is_trouble=True)

@@ -43,4 +43,6 @@ def learner(name: str) -> Learner:
     made = LEARNERS.load(name)()
     if not isinstance(made, Learner):
         raise InvalidInput(f"the learner {name!r} is {LEARNERS[name]}, which is no richobs.Learner.")
+    if made.traits.hands_over_to:
+        LEARNERS.load(made.traits.hands_over_to)  # a stored run may hold its events
     return made

@@ -109,13 +109,10 @@ class Traits:
     tests_pairs: bool = False  # whether a path in its events ends with the action that was tested
     knows_threshold: bool = False  # whether it can stop once a policy is worth a threshold, or none can be
     reads_recorded: bool = False  # whether episodes that were played before are evidence for it
-    looks_at_episodes: bool = (
-        False  # whether it has a `Watch` of its own; else calls of an environment are watched for it
-    )
+    looks_at_episodes: bool = False  # whether it has a `Watch` of its own; else an environment's calls are watched
     levels_share_episodes: bool = False  # whether an episode along a path counts at every level it passes
-    purposes: Mapping[str, str] = field(
-        default_factory=dict
-    )  # those of its episodes that no event of the name explains
+    hands_over_to: str = ""  # the learner that takes over from it where it does not end; empty where none does
+    purposes: Mapping[str, str] = field(default_factory=dict)  # of episodes that no event of the name explains
 
 
 class Learner(ABC):

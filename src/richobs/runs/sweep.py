@@ -35,14 +35,13 @@ from multiprocessing.context import BaseContext
 from pathlib import Path as FilePath
 from typing import Any, Literal, NamedTuple
 
-from richobs.core.arguments import absolute_path, file_path, whole_number
+from richobs.core.arguments import absolute_path, checked_workers, file_path, whole_number
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError
 from richobs.core.executors import (
     GUARD,
     LOOK,
     Workers,
     begin_worker,
-    checked_workers,
     interruptions_held_back,
     interruptions_noted,
     leave_unguarded_script,

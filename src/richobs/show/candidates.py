@@ -63,8 +63,8 @@ class Candidates:
 
     def absorb(self, step: Progress) -> None:
         """Takes note of what an event says of a candidate."""
-        self.outlook = step.event.outlook or self.outlook
-        news = step.event.candidate
+        said = step.event.said()
+        self.outlook, news = said.outlook or self.outlook, said.candidate
         if news is None:
             return
         if news.fate and news.fate != CERTIFIED:

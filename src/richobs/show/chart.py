@@ -59,7 +59,7 @@ def series(steps: Iterable[Progress]) -> list[Series]:
     last: dict[str, int] = {}  # per chart, the tenure of its last numbers
     for step in steps:
         candidates.absorb(step)
-        for reading in step.event.readings:
+        for reading in step.event.said().readings:
             kind, at = reading.chart, float(step.episodes)
             one = found.setdefault(kind.name, Series(kind, [[] for _ in reading.logs]))
             if math.isfinite(reading.limit):

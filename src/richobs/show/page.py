@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from richobs.core.errors import InvalidInput
-from richobs.core.events import Event
+from richobs.core.events import Event, Said
 from richobs.core.files import write_atomically
 from richobs.core.types import Path
 from richobs.core.version import __version__
@@ -160,6 +160,7 @@ class RunView:
         self.id = f"run-{number}"
         self.learner = learner(run.settings.learner)
         self.events: list[Event] = [step.event for step in run.steps]
+        self.said: list[Said] = [event.said() for event in self.events]
         self.content: dict[str, Any] | None = run.certificate.content if run.certificate is not None else None
         self.result: dict[str, Any] = self.content["result"] if self.content else {}
         self.tree: SearchTree = search_tree(self.events, run.ledger, run.horizon, run.n_actions)
@@ -398,16 +399,16 @@ class RunView:
     def levels(self) -> list[LevelRow]:
         """What happened level by level; none where no level was tested on paths of its own. Whole policies are left out."""
         H, K = self.run.horizon, self.run.n_actions
-        if self.candidates.known or (self.events and all(event.level is None for event in self.events)):
+        if self.candidates.known or (self.events and all(said.level is None for said in self.said)):
             return []
         visited = [*self.tree.visited(), *([0] * (H + 1))]
         tests, dropped = [0] * H, [0.0] * H
-        for event in self.events:
-            if event.level is None or not 0 <= event.level < H:
+        for event, said in zip(self.events, self.said, strict=True):
+            if said.level is None or not 0 <= said.level < H:
                 continue
-            tests[event.level] += 1
+            tests[said.level] += 1
             shrunk = words.power_of_ten(event.log_size_before - event.log_size_after)
-            dropped[event.level] += shrunk if math.isfinite(shrunk) else 0.0
+            dropped[said.level] += shrunk if math.isfinite(shrunk) else 0.0
         episodes = self._episodes_by_level()
         plan = self.run.plan
         planned = None if plan is None else math.ceil(plan.max_episodes / H)
@@ -434,7 +435,7 @@ class RunView:
         left out.
         """
         episodes = [0] * self.run.horizon
-        of_policies = {event.kind for event in self.events if event.level is None}
+        of_policies = {event.kind for event, said in zip(self.events, self.said, strict=True) if said.level is None}
         for entry in self.run.ledger:
             if not entry.path and entry.purpose in of_policies:
                 continue
@@ -478,22 +479,22 @@ class RunView:
         places = {node.path: i for i, node in enumerate(self.tree.nodes)}
         listed = self.content is None or "paths" not in self.content
         tests = []
-        for i, (step, event) in enumerate(zip(self.run.steps, self.events, strict=True)):
+        for i, (step, event, said) in enumerate(zip(self.run.steps, self.events, self.said, strict=True)):
             names = (event.question, event.statistic_name, event.threshold_name)
             tests.append(
                 [
                     i + 1,
                     event.kind,
                     event.phase,
-                    _where(event, places),
-                    event.verdict,
-                    _plain(event.statistic),
-                    _plain(event.threshold),
+                    _where(event, said, places),
+                    said.verdict,
+                    _plain(said.statistic),
+                    _plain(said.threshold),
                     event.n,
                     step.episodes,
                     _plain(words.power_of_ten(event.log_size_before)),
                     _plain(words.power_of_ten(event.log_size_after)),
-                    words.count(event.n) if event.n else event.episodes_words,
+                    said.episodes or words.count(event.n),
                     texts.setdefault(names, len(texts)),
                 ]
             )
@@ -620,11 +621,11 @@ def _place(path: Path, places: Mapping[Path, int]) -> str | int:
     return places.get(path, words.path(path)) if len(path) > WRITTEN_OUT else words.path(path)
 
 
-def _where(event: Event, places: Mapping[Path, int]) -> str | int:
+def _where(event: Event, said: Said, places: Mapping[Path, int]) -> str | int:
     """Returns where an event happened: at a path, or at a level of whole policies."""
-    if event.path or event.mark is not None:
+    if event.path or said.mark is not None:
         return _place(event.path, places)
-    return words.NONE if event.level is None else f"level {event.level}"
+    return words.NONE if said.level is None else f"level {said.level}"
 
 
 def _log_share(n: int, most: int) -> float:

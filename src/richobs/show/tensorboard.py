@@ -33,9 +33,9 @@ class TensorBoard:
         scalars = {"survivors_log10": words.power_of_ten(event.log_size_after)}
         if progress.upper is not None and progress.lower is not None:
             scalars |= {"value/v_star_at_most": progress.upper, "value/policy_at_least": progress.lower}
-        scalars[f"{event.kind}/statistic"] = event.statistic
-        scalars[f"{event.kind}/threshold"] = event.threshold
-        for reading in event.readings:
+        said = event.said()
+        scalars |= {f"{event.kind}/statistic": said.statistic, f"{event.kind}/threshold": said.threshold}
+        for reading in said.readings:
             logs = {f"{reading.chart.name}_log10/{i}": log for i, log in enumerate(reading.logs)}
             logs |= {f"{reading.chart.name}_log10/limit": reading.limit}
             scalars |= {name: words.power_of_ten(log) for name, log in logs.items()}

@@ -57,9 +57,10 @@ class Watch:
         if not math.isnan(event.log_size_after):
             self._survivors = event.log_size_after
         self._candidates.absorb(progress)
-        if event.is_trouble:
+        is_trouble = event.said().is_trouble
+        if is_trouble:
             self._troubles.append(event.sentence)
-        if self._plain and (event.is_trouble or time.monotonic() - self._printed >= EVERY):
+        if self._plain and (is_trouble or time.monotonic() - self._printed >= EVERY):
             self._printed = time.monotonic()
             self._console.print(f"{self._title}: {self._line(progress)}", markup=False, soft_wrap=True)
 
@@ -89,7 +90,7 @@ class Watch:
         most = f" of at most {words.count(self._expected)}" if self._expected is not None else ""
         rate = (p.episodes - (self._first or 0)) / max(seconds, 1e-3)
         rows = [
-            ("phase", f"{p.event.phase}: {p.event.kind}, {p.event.verdict}"),
+            ("phase", f"{p.event.phase}: {p.event.kind}, {p.event.said().verdict}"),
             ("episodes", f"{words.count(p.episodes)}{most}, {words.count(int(rate))} a second"),
         ]
         candidate = self._candidates.current
@@ -98,7 +99,7 @@ class Watch:
             told += f"{words.value(candidate.earned)} of {words.value(candidate.promised)} promised"
             rows.insert(1, ("candidate", told))
             rows.insert(2, ("candidates", self._candidates.fates))
-        elif p.event.path or p.event.mark is not None:
+        elif p.event.path or p.event.said().mark is not None:
             rows.insert(1, ("path", path_words(p.event.path)))
         if not math.isnan(self._survivors):
             left = max(0.0, self._survivors) / max(self._log_size, 1e-9)

@@ -108,16 +108,14 @@ def search_tree(events: Sequence[Event], ledger: Iterable[Entry], horizon: int, 
         n_actions: K.
     """
     kept = list(ledger)
-    paths_played = {event.path for event in events if event.mark is not None} | {entry.path for entry in kept}
+    marked = [(i, event.path, mark) for i, event in enumerate(events) if (mark := event.said().mark) is not None]
+    paths_played = {path for _, path, _ in marked} | {entry.path for entry in kept}
     deepest = max(map(len, paths_played), default=0)
     depth = _drawn_depth(paths_played, deepest)
     tests: dict[Path, list[int]] = {(): []}
     marks: dict[Path, Mark] = {}
-    for i, event in enumerate(events):
-        mark = event.mark
-        if mark is None:
-            continue
-        path = event.path[:depth]
+    for i, whole, mark in marked:
+        path = whole[:depth]
         tests.setdefault(path, []).append(i)
         if mark.rank >= marks.get(path, PASSED).rank:  # of equal ranks the latest is shown
             marks[path] = mark

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from richobs.core.executors import checked_workers
+from richobs.core.arguments import checked_workers
 from richobs.show.summary import plain_console
 from richobs.show.terminal import EVERY
 from richobs.show.words import number

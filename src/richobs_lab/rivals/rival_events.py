@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
 
 from richobs import Policy, Progress
-from richobs.core.events import Callback, Event, event
+from richobs.core.events import Callback, Event, Said, event
 from richobs.core.queries import Engine
 
 EVERY = 1_000  # episodes after which a round is told at the latest
@@ -14,30 +12,19 @@ GROWTH = 1 / 16  # part of all episodes after which one is told earlier
 SEARCH = "search"  # the only phase of a rival
 
 
-@event("rival")
-@dataclass(frozen=True, kw_only=True)
+@event("rival", "round", "what do the episodes earn while it learns?", "mean return of the round")
 class RoundPlayed(Event):
     """A rival played some episodes."""
-
-    kind: ClassVar[str] = "round"
-    question: ClassVar[str] = "what do the episodes earn while it learns?"
-    statistic_name: ClassVar[str] = "mean return of the round"
-    statistic_field: ClassVar[str] = "mean"
 
     episodes: int  # so far, this round included
     mean: float  # return of the round's episodes; NaN where they earned nothing that is known
     what: str  # what happened, in words
 
-    @property
-    def verdict(self) -> str:
-        """That it was played; a round decides nothing."""
-        return "played"
-
-    @property
-    def sentence(self) -> str:
-        """What happened, in a sentence without its full stop."""
+    def said(self) -> Said:
+        """Returns what was played; a round decides nothing."""
         earned = "" if math.isnan(self.mean) else f", {self.mean:.4f} earned on average"
-        return f"{self.episodes:,} episode{'' if self.episodes == 1 else 's'}{earned}: {self.what}"
+        sentence = f"{self.episodes:,} episode{'' if self.episodes == 1 else 's'}{earned}: {self.what}"
+        return Said("played", sentence, self.mean)
 
 
 def tell_nobody(progress: Progress, /) -> None:

@@ -1,6 +1,7 @@
 """The betting search as a learner: what it needs, promises and costs, and what it may need of episodes."""
 
 import bisect
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,14 +16,13 @@ from richobs.core.problem import SMALLEST, Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.units import has_unit_rewards
+from richobs.learners import learner
 from richobs.learners.base import Finding, Learner, PlanRow, Promise, Traits
 from richobs.learners.betting.candidate import AGREED
 from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets
 from richobs.learners.betting.search import Tuning, betting
 from richobs.learners.betting.values import Ranges
 from richobs.learners.handing_over import Fallback
-from richobs.learners.olive.algorithm import olive
-from richobs.learners.olive.constants import OliveConstants
 from richobs.learners.similar import Measured, similar_rows, similar_worlds
 from richobs.stats import bets
 from richobs.stats.shares import SERIES
@@ -93,10 +93,11 @@ class Betting(Learner):
         reads_recorded=True,
         knows_threshold=True,
         looks_at_episodes=True,
+        hands_over_to="olive",
     )
 
-    def fallback_constants(self, problem: Problem, settings: Settings) -> OliveConstants | None:
-        """Returns the numbers of OLIVE where it takes over from the search; None where it cannot.
+    def fallback_settings(self, problem: Problem, settings: Settings) -> Settings | None:
+        """Returns what OLIVE is asked for where it takes over from the search; None where it cannot.
 
         The Bellman rank is at most the number of pairs of neighbouring members (of functions, where they are listed), so no
         bound on the hidden states is needed; a smaller one only ends the run sooner.
@@ -108,13 +109,9 @@ class Betting(Learner):
         sizes = [functions.level_size(h) for h in range(H)] + [1]
         rank = max(sizes[h] * sizes[h + 1] if functions.is_product else sizes[h] for h in range(H))
         known = problem.n_states if settings.n_states is None else settings.n_states
-        return OliveConstants.of(
-            horizon=H,
-            n_actions=problem.n_actions,
-            n_states=rank if known is None else min(rank, known),
-            log_size=functions.log_size,
-            epsilon=settings.epsilon,
-            delta=delta,
+        n_states = rank if known is None else min(rank, known)
+        return dataclasses.replace(
+            settings, learner=self.traits.hands_over_to, n_states=n_states, delta=delta, tuning=()
         )
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
@@ -144,19 +141,17 @@ class Betting(Learner):
         A search that has spent what OLIVE would cost hands over to it, at most one batch later (docs/betting.md, Theorem 5).
         """
         self._check_epsilon(problem, settings)
-        constants, suffices = self.fallback_constants(problem, settings), None
-        if constants is not None:
-            suffices = 2 * constants.max_episodes + self.tuning(settings).most(constants.max_episodes)
+        asked, suffices = self.fallback_settings(problem, settings), None
+        if asked is not None and (olives := learner(asked.learner).plan(problem, asked).max_episodes) is not None:
+            suffices = 2 * olives + self.tuning(settings).most(olives)
         similar = similar_worlds(__package__, problem, settings.epsilon)
         return BettingPlan(suffices, least_by_agreement(problem, settings), similar)
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches until a candidate is certified or the episodes are spent; OLIVE takes over once that surely pays."""
-        constants, fallback = self.fallback_constants(problem, settings), None
-        if constants is not None:
-            fallback = Fallback(
-                "OLIVE", constants.max_episodes, lambda: olive(engine, problem.functions, constants, notify=notify)
-            )
+        asked, fallback = self.fallback_settings(problem, settings), None
+        if asked is not None:
+            fallback = Fallback.to("OLIVE", problem, engine, asked, notify)
         return betting(
             engine,
             problem.functions,

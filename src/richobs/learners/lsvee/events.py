@@ -1,105 +1,63 @@
 """What happens in a run of LSVEE as printed: consensus tests, eliminations, and policies that are played."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from richobs.core.events import (
-    AGREED,
-    ELIMINATED,
-    ELIMINATED_ON_DEMAND,
-    IDLE,
-    IDLE_ON_DEMAND,
-    OPEN,
-    POLICIES,
-    Event,
-    Mark,
-    event,
-)
+from richobs.core import events
+from richobs.core.events import Event, Said, event
 
 SEARCH, DEMAND = "search", "demand"  # the two phases of Algorithm 1
 
 
-@event("lsvee")
-@dataclass(frozen=True, kw_only=True)
+@event(
+    "lsvee",
+    "consensus",
+    "do survivors agree on the value here?",
+    "widest disagreement",
+    "still counts as agreement",
+)
 class ConsensusTested(Event):
     """Consensus ([KAL16] Algorithm 3) ran at a node."""
-
-    kind: ClassVar[str] = "consensus"
-    question: ClassVar[str] = "do survivors agree on the value here?"
-    statistic_name: ClassVar[str] = "widest disagreement"
-    threshold_name: ClassVar[str] = "still counts as agreement"
-    statistic_field: ClassVar[str] = "spread"
-    threshold_field: ClassVar[str] = "eps_test"
 
     agree: bool
     spread: float
     eps_test: float
 
-    @property
-    def verdict(self) -> str:
-        """Whether survivors agree."""
-        return "agree" if self.agree else "disagree"
-
-    @property
-    def mark(self) -> Mark:
-        """Agreed, or open."""
-        return AGREED if self.agree else OPEN
-
-    @property
-    def level(self) -> int:
-        """The level of the node."""
-        return len(self.path)
+    def said(self) -> Said:
+        """Returns whether survivors agree."""
+        verdict, mark = ("agree", events.AGREED) if self.agree else ("disagree", events.OPEN)
+        return Said(verdict, "", self.spread, self.eps_test, mark, level=len(self.path))
 
 
-@event("lsvee")
-@dataclass(frozen=True, kw_only=True)
+@event(
+    "lsvee",
+    "elimination",
+    "which functions are inconsistent with what was seen?",
+    "smallest risk",
+    "largest risk that survives",
+)
 class NodeEliminated(Event):
     """TD-Elim ([KAL16] Appendix B) ran at a node."""
-
-    kind: ClassVar[str] = "elimination"
-    question: ClassVar[str] = "which functions are inconsistent with what was seen?"
-    statistic_name: ClassVar[str] = "smallest risk"
-    threshold_name: ClassVar[str] = "largest risk that survives"
-    statistic_field: ClassVar[str] = "least"
-    threshold_field: ClassVar[str] = "cutoff"
 
     least: float
     cutoff: float
 
-    @property
-    def dropped(self) -> bool:
-        """Whether any function was eliminated."""
-        return self.log_size_after < self.log_size_before
-
-    @property
-    def verdict(self) -> str:
-        """Whether any function was eliminated."""
-        return "dropped" if self.dropped else "none dropped"
-
-    @property
-    def mark(self) -> Mark:
-        """Eliminated or idle, in the search or on demand."""
-        if self.phase == DEMAND:
-            return ELIMINATED_ON_DEMAND if self.dropped else IDLE_ON_DEMAND
-        return ELIMINATED if self.dropped else IDLE
-
-    @property
-    def level(self) -> int:
-        """The level of the node."""
-        return len(self.path)
+    def said(self) -> Said:
+        """Returns whether any function was eliminated, in the search or on demand."""
+        searching = self.phase != DEMAND
+        if self.log_size_after < self.log_size_before:
+            verdict, mark = "dropped", events.ELIMINATED if searching else events.ELIMINATED_ON_DEMAND
+        else:
+            verdict, mark = "none dropped", events.IDLE if searching else events.IDLE_ON_DEMAND
+        return Said(verdict, "", self.least, self.cutoff, mark, level=len(self.path))
 
 
-@event("lsvee")
-@dataclass(frozen=True, kw_only=True)
+@event(
+    "lsvee",
+    "rollout",
+    "does the policy earn what was promised?",
+    "distance from the estimate of V*",
+    "allowed",
+)
 class PolicyPlayed(Event):
     """A survivor's policy was played (Algorithm 1, lines 5 and 6)."""
-
-    kind: ClassVar[str] = "rollout"
-    question: ClassVar[str] = "does the policy earn what was promised?"
-    statistic_name: ClassVar[str] = "distance from the estimate of V*"
-    threshold_name: ClassVar[str] = "allowed"
-    statistic_field: ClassVar[str] = "gap"
-    threshold_field: ClassVar[str] = "eps_demand"
 
     gap: float
     eps_demand: float
@@ -109,12 +67,6 @@ class PolicyPlayed(Event):
         """Whether the policy is near-optimal."""
         return self.gap <= self.eps_demand
 
-    @property
-    def verdict(self) -> str:
-        """Whether the policy passed."""
-        return "near-optimal" if self.passed else "failed"
-
-    @property
-    def mark(self) -> Mark:
-        """A whole policy."""
-        return POLICIES
+    def said(self) -> Said:
+        """Returns whether the policy passed."""
+        return Said("near-optimal" if self.passed else "failed", "", self.gap, self.eps_demand, events.POLICIES)

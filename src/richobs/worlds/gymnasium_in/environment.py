@@ -11,9 +11,9 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from richobs.core.arguments import MOST_WORKERS
 from richobs.core.environment import Declared, Environment, Episodes, implied_step_range, random_steps_words
 from richobs.core.errors import InvalidInput
-from richobs.core.executors import MOST_WORKERS
 from richobs.core.policies import OpenLoop, Policy, live_actions
 from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
