@@ -25,7 +25,8 @@ EXACT = 1e-7  # relative difference that computing the bound again may show
 def _features_missing(problem: Problem, settings: Settings) -> str | None:
     if isinstance(problem.functions, Linear) and not problem.functions.has_list:
         return None
-    return f"a {type(problem.functions).__name__} lists its functions. Give richobs.Linear(features, ...) without parameters."
+    given = type(problem.functions).__name__
+    return f"a {given} lists its functions. Give richobs.Linear(features, ...) without parameters."
 
 
 class LinearValues(Learner):

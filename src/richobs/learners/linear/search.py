@@ -32,15 +32,17 @@ LINEAR = (
     "features, for the functions that the run froze (every linear MDP has this)"
 )
 LOSS = "V* - V(policy) is at most"
-FINAL, WIDER, AGAIN = 0.6, 0.2, 0.2  # of delta: the first attempt at epsilon, those at 2, 4, ... epsilon, further ones
+FINAL, WIDER, AGAIN = 0.5, 0.1, 0.4  # of delta: the first attempt at epsilon, those at 2, 4, ... epsilon, further ones
 GAP, EACH = 0.9, 0.05  # of an attempt's share: the bound on the loss; W, and the upper bound of V(pi)
 WIDEST = 0.25  # of the range of totals: no attempt is made for a wider bound
 MIX = (("best", 0.4), ("optimistic", 0.3), ("random", 0.3))  # of the episodes of B and C
 SECOND = 0.35  # episodes of C for each one of B
-EXPLORED = 0.6  # episodes to freeze from for each one of B
+EXPLORED = 0.8  # episodes to freeze from for each one of B
 STANDARD_ERRORS = 2.0  # of an optimistic plan
 LEFT_OVER_ERRORS = 1.0  # that F adds
 PER_FEATURE = 8  # episodes of B for each feature, at least
+CORRECTION, STEP = 0.3, 1.7  # power of what an attempt gave over its target that corrects predictions; the most of it
+SAFETY = 1.1  # by which the predicted bound of an attempt at epsilon stays below it
 ROUNDS = 12  # of the search for lambda and the number of episodes
 
 
@@ -137,16 +139,9 @@ class LinearSearch:
         """Ends of V_h: what can be earned from there on; without ends where contexts are not listed [L2]."""
         if not self.known:
             return [(-math.inf, math.inf)] * self.features.horizon
-        low, high = self.step_range
-        total_low, total_high = self.reward_range
-        H = self.features.horizon
-        return [
-            (
-                max(min(low, 0.0) * (H - h), total_low - max(high, 0.0) * h),
-                min(max(high, 0.0) * (H - h), total_high - min(low, 0.0) * h),
-            )
-            for h in range(H)
-        ]
+        (low, high), (least, most) = self.step_range, self.reward_range
+        low, high, H = min(low, 0.0), max(high, 0.0), self.features.horizon
+        return [(max(low * (H - h), least - high * h), min(high * (H - h), most - low * h)) for h in range(H)]
 
     @property
     def next_share(self) -> float:
@@ -171,8 +166,8 @@ class LinearSearch:
         """Tells whoever listens."""
         best = self.best
         policy = None if best is None else best.policy.learned
-        bounds = (None, None) if best is None else (best.upper, best.lower)
-        self.notify(Progress(event, self.engine.ledger.total, *bounds, policy))
+        upper, lower = (None, None) if best is None else (best.upper, best.lower)
+        self.notify(Progress(event, self.engine.ledger.total, upper, lower, policy))
 
 
 def run(search: LinearSearch) -> None:
@@ -231,7 +226,7 @@ def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
     H = features.horizon
     plan = planned(data, cut=search.cut)
     d = search.next_share * GAP
-    target = search.targets[0]
+    target = search.targets[0] / (1 if len(search.targets) > 1 else SAFETY)
     least = PER_FEATURE * max(features.dim(h) for h in range(H))
     n, rate = float(least), 1.0
     gaps = [table - table.max(axis=1, keepdims=True) for table in plan.tables]
@@ -249,7 +244,7 @@ def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
         n = min(n, 1e15)
         rate = math.sqrt(2 * math.log(1 / d) * n / needed)
     first = math.ceil(n)
-    return plan, Sizes(first, max(2, math.ceil(ratio * n)), max(least, math.ceil(SECOND * n)), rate, target)
+    return plan, Sizes(first, max(2, math.ceil(ratio * n)), max(least, math.ceil(SECOND * n)), rate, search.targets[0])
 
 
 def _mixed(search: LinearSearch, policies: dict[str, Policy], n: int, purpose: str) -> Data:
@@ -360,7 +355,7 @@ def _settled(search: LinearSearch, made: Attempt | None, unseen: tuple[int, ...]
         search.targets.pop(0)
     else:
         search.again += 1
-        search.caution *= min(3.0, max(1.1, 1.05 * bound.total / search.epsilon))
+    search.caution *= min(max(bound.total / sizes.scale, 1 / STEP), STEP) ** CORRECTION
     finite = all(map(math.isfinite, bound.excess))
     search.tell(
         Attempted(
@@ -453,8 +448,8 @@ def _nothing(features: Features) -> tuple[list[Floats], list[Floats]]:
 def _remark(search: LinearSearch, best: Attempt) -> str:
     worst = int(np.argmax(best.bound.excess)) if best.bound.excess else 0
     return (
-        f"{search.tried} attempts were made; the best bound on the loss is {number_words(best.bound.total, up=True)}, of which "
-        f"{best.bound.noise + best.bound.deviation:.3g} is chance and {math.fsum(best.bound.excess):.3g} lies between "
+        f"{search.tried} attempts were made; the best bound on the loss is {number_words(best.bound.total, up=True)}, of "
+        f"which {best.bound.noise + best.bound.deviation:.3g} is chance and {math.fsum(best.bound.excess):.3g} lies between "
         f"contexts, most of it at level {worst}"
     )
 
