@@ -318,7 +318,8 @@ def _of_arrays(given: Any, horizon: int | None) -> tuple[_Looked, list[Ints]]:
     lists = isinstance(given, list | tuple) and np.ndim(given[0]) == 3
     tables = [real_array(table) for table in (given if lists else [given] * whole_number("Linear: horizon", horizon))]
     if not tables or any(t.ndim != 3 or 0 in t.shape or t.shape[1:] != tables[0].shape[1:] for t in tables):
-        raise InvalidInput(f"features as arrays are [X, K, d], K and d the same at all levels; got {np.shape(given)}.")
+        shapes = ", ".join(sorted({str(table.shape) for table in tables}))
+        raise InvalidInput(f"features as arrays are [X, K, d], K and d the same at all levels; got {shapes}.")
     return _Looked(tables), [np.arange(len(table)) for table in tables]
 
 

@@ -114,6 +114,10 @@ def _again(
     contexts = features.norm if features.tables is None else features.tables
     low, high = problem.env.reward_range
     earned, start = Mean(*constants["earned"]), Mean(*constants["start"])
+    if features.tables is not None:  # F_0 rests on phase B
+        starts = np.array(constants["starts"], dtype=np.float64)
+        mean = float(starts @ frozen.left_over(0, features.tables[0])) / float(starts.sum())
+        start = start._replace(mean=mean)
     bound = certified(frozen, fits("second"), earned, start, contexts, constants["share"], high - low)
     total = min(bound.total, high - low)
     stated, result = constants["bound"][0], content["result"]

@@ -105,7 +105,7 @@ def _words(search: "LinearSearch", h: int, level: Level, found: tuple[int, float
     elif which:
         where = "along a product of two features"
     return (
-        f"means are not linear in the features: at level {h}, {where}, fresh episodes differ from every linear function by at "
-        f"least {far:.1f} standard deviations. The claim of the learner 'linear' needs linear means; with those a run is stopped "
-        f"like this with probability at most {FALSE_ALARM:g}, which is not part of delta. Give richer features (docs/linear.md)."
+        f"means are not linear in the features: at level {h}, {where}, fresh episodes differ from every linear function by "
+        f"{far:.1f} standard deviations or more. The learner 'linear' needs linear means; with those a run is stopped like "
+        f"this with probability at most {FALSE_ALARM:g}, which is not part of delta. Give richer features (docs/linear.md)."
     )

@@ -18,7 +18,7 @@ from richobs.core.events import Callback, Event, Progress
 from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason, claim_words, number_words
 from richobs.core.policies import Policy, Uniform
 from richobs.core.queries import Engine, Query
-from richobs.core.types import Floats
+from richobs.core.types import Floats, Ints
 from richobs.learners.linear.data import Data, Features, joined
 from richobs.learners.linear.events import Attempted, Explored
 from richobs.learners.linear.fits import Bound, Fit, Frozen, Mean, certified, fitted, fitted_mean, quadratic
@@ -83,6 +83,7 @@ class Attempt:
     second: tuple[Fit, ...]
     earned: Mean
     start: Mean
+    starts: Ints | None  # [X] how often C began at each context, where these are listed
     value: float  # mean return of the policy
     lower: float
     upper: float
@@ -342,7 +343,9 @@ def _bounded(
     low.claim(LOWER, (), own.n, lower)
     high.claim(UPPER, (), n, upper)
     value = float(own.returns.mean())
-    return Attempt(pi, bound._replace(total=total), d, frozen, fits, earned, mean, value, lower, upper, n)
+    began = second.levels[0]
+    starts = np.bincount(began.x, minlength=len(began.phi)) if search.known else None
+    return Attempt(pi, bound._replace(total=total), d, frozen, fits, earned, mean, starts, value, lower, upper, n)
 
 
 def _settled(search: LinearSearch, made: Attempt | None, unseen: tuple[int, ...], sizes: Sizes, n: int) -> None:
@@ -393,6 +396,7 @@ class LinearConstants:
     second: list[list[Any]]
     earned: list[float]
     start: list[float]
+    starts: list[int] | None  # how often phase C began at each context; None where these are not listed
     bound: list[Any]  # its parts
 
 
@@ -471,5 +475,6 @@ def _constants(search: LinearSearch, best: Attempt, tuning: dict[str, Any]) -> L
         second=[[part.tolist() for part in fit] for fit in best.second],
         earned=list(best.earned),
         start=list(best.start),
+        starts=None if best.starts is None else best.starts.tolist(),
         bound=[list(part) if isinstance(part, tuple) else part for part in best.bound],
     )
