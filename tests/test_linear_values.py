@@ -86,7 +86,7 @@ def test_a_direction_that_was_not_seen_gives_no_bound():
     phi = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
     fit = fitted(level_of(phi, [0, 0], [0, 0]), np.zeros(2), np.zeros(2), (0.0, 1.0), 1.0, phi)
     assert fit.solved() is None
-    assert inverse_gram(np.diag([1.0, 1e-10])) is None
+    assert inverse_gram(np.diag([1.0, 1e-8])) is None
     whole = Fit(np.eye(2), np.zeros(2), np.eye(2))
     frozen = Frozen([np.zeros(2)], [EVERYWHERE], 1.0, (whole,), (np.zeros(2),), (np.zeros((2, 2)),))
     assert frozen.excess(0, fit, phi) == math.inf
@@ -107,7 +107,7 @@ def test_the_bound_by_hand():
     assert bound.excess == (pytest.approx(0.1 + 0.1 - 0.05),)  # f~ + lambda/2 N' - f
     assert bound.noise == pytest.approx(0.02)
     assert bound.deviation == pytest.approx(1.5)  # log(1/d) / lambda
-    assert bound.total == pytest.approx(0.01 + 0.75 + 0.15 + 0.02 + 1.5, abs=2e-9)
+    assert bound.total == pytest.approx(0.01 + 0.75 + 0.15 + 0.02 + 1.5, abs=2e-7)
     lucky = second._replace(moment=np.array([-4.0]))  # a bracket below 0 earns nothing: the episode may be over
     assert frozen.excess(0, lucky, ONE) == 0.0
 
@@ -203,7 +203,7 @@ def test_the_learner_is_chosen_by_the_class_and_its_claim_is_true(solved):
     assert math.fsum(claim.share for claim in outcome.claims) <= outcome.delta
     last = outcome.trace[-1]
     parts = last.predicted + last.left_over + math.fsum(last.excess) + last.noise + last.deviation
-    assert last.bound == pytest.approx(parts, abs=2e-9)
+    assert last.bound == pytest.approx(parts, abs=2e-7)
 
 
 def test_the_certificate_holds_the_sums_and_is_checked_by_them(solved):

@@ -13,6 +13,7 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, InvalidInput
 from richobs.core.types import Floats, Ints
 
+TINY = 1e-300  # a feature is divided by its largest value, or by this where it is 0 everywhere
 DEPENDENT = 1e-8  # part of a feature that those before it may leave unexplained, if it counts as linear in them
 
 
@@ -68,7 +69,8 @@ class Features:
         self.tables = []
         for level, book in enumerate(functions.contexts):
             phi = functions.phi(level, book.rows)
-            self.tables.append(phi[:, :, independent(phi.reshape(-1, functions.dim))])
+            kept = phi[:, :, independent(phi.reshape(-1, functions.dim))]
+            self.tables.append(kept / np.maximum(np.abs(kept).max(axis=(0, 1)), TINY))  # so that no unit matters
 
     @property
     def norm(self) -> float:

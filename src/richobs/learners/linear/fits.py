@@ -13,9 +13,9 @@ from richobs.core.types import Floats
 from richobs.learners.linear.data import Level
 
 LARGEST_BET = 0.5  # samples with larger bets are bounded by the range of y, others by the squares that were seen
-LEAST_EIGENVALUE = 1e-9  # of A, relative to its largest: below it a direction counts as not seen
+LEAST_EIGENVALUE = 1e-7  # of A, relative to its largest: below it a direction counts as not seen
 AT_ONCE = 512  # contexts whose reach is computed at once
-SLACK = 1e-9  # of the range of totals that the bound is widened by, against rounding
+SLACK = 1e-7  # of the range of totals that the bound is widened by, against rounding
 
 
 class Fit(NamedTuple):

@@ -424,7 +424,9 @@ def outcome(search: LinearSearch) -> Outcome:
         )
     certified_now = best.bound.total <= search.epsilon
     epsilon = search.epsilon if certified_now else best.bound.total
-    wording = partial(claim_words, search.delta, assumptions=[LINEAR], sampling=search.engine.ledger.assumes)
+    wording = partial(
+        claim_words, search.delta, assumptions=assumptions(search.features), sampling=search.engine.ledger.assumes
+    )
     remarks = () if certified_now else (_remark(search, best),)
     return Outcome(
         policy=best.policy.learned(),
@@ -442,6 +444,15 @@ def outcome(search: LinearSearch) -> Outcome:
         constants=_constants(search, best, tuning),
         wording=wording,
     )
+
+
+def assumptions(features: Features) -> list[str]:
+    """Returns what the bound on V* rests on, in words: linear means, and what the class declares of what was not seen."""
+    known = features.tables is not None
+    reach = (
+        "every observation is one of the contexts" if known else f"no feature vector is longer than {features.norm:g}"
+    )
+    return [LINEAR, reach, *([] if features.functions.may_end else ["no episode ends before the last level"])]
 
 
 def _nothing(features: Features) -> tuple[list[Floats], list[Floats]]:
