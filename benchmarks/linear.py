@@ -14,14 +14,20 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import argparse
 import math
 import time
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 import richobs
 from measure import publish
+from richobs import Episodes, Linear, Problem, TabularProcess
 from richobs.core.errors import BrokenPromise
+from richobs.core.randomness import keyed_generator
+from richobs.core.types import Ints
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.rivals.bpi_ucrl import plan_bounds
+from richobs_lab.rivals.tabular import EmpiricalModel
 from richobs_lab.worlds.linear_mdp import linear_problem
 
 LIMIT = 3_000_000
@@ -124,13 +130,113 @@ def soundness(runs: int) -> None:
     publish("linear_soundness", "False claims of linear values", columns, rows, note)
 
 
+def beside(seeds: int) -> None:
+    """Plays the same problems with LSVI-UCB and with BPI-UCRL, which counts and knows no features."""
+    rows: list[list[Any]] = []
+    for cell in (Cell(3, 8, 0.1), Cell(8, 8, 0.1)):
+        for name, rival in (("LSVI-UCB", lsvi_ucb), ("BPI-UCRL", bpi_ucrl)):
+            good, said = [], []
+            for seed in range(seeds):
+                problem = linear_problem(horizon=cell.horizon, dim=cell.dim, n_contexts=cell.n_contexts, seed=seed)
+                first, claimed = rival(problem, cell.epsilon, 0.05, keyed_generator(seed, "beside"))
+                good.append(first)
+                said.append(claimed)
+            rows.append([name, cell.horizon, cell.dim, cell.epsilon, int(np.median(good)), *_said(said), seeds])
+            print(rows[-1], flush=True)
+    columns = ["method", "H", "d", "epsilon", "good from", "certified", "bound at the end", "runs"]
+    note = (
+        f"Good from: episodes after which the greedy policy stays within epsilon of V* (nobody knows then), {MOST:,} at the "
+        "most. LSVI-UCB (Jin et al. 2020), beta = d sqrt(log(2 d T/delta)) for totals in [0, 1], claims nothing of a policy."
+    )
+    publish("linear_beside", "LSVI-UCB and BPI-UCRL on the same problems", columns, rows, note)
+
+
+def _said(bounds: list[float | None]) -> tuple[int, float | None]:
+    known = [bound for bound in bounds if bound is not None]
+    return sum(bound <= 0.1 for bound in known), round(float(np.median(known)), 3) if known else None
+
+
+MOST = 100_000  # episodes of a rival
+
+
+class Actions:
+    """A policy that looks its action up."""
+
+    def __init__(self, tables: list[Ints]):
+        self.tables = tables
+
+    def actions(self, level: int, x: Ints, rng: np.random.Generator) -> Ints:
+        """Returns `[n]` the actions."""
+        return self.tables[level][x]
+
+
+def lsvi_ucb(problem: Problem, epsilon: float, delta: float, rng: np.random.Generator) -> tuple[int, float | None]:
+    """Returns from which episode on the greedy policy is good; it certifies nothing."""
+    env, functions = problem.env, problem.functions
+    assert isinstance(functions, Linear)
+    H, d = env.horizon, functions.dim
+    phi = [functions.phi(h, np.arange(20)) for h in range(H)]
+    beta = d * math.sqrt(math.log(2 * d * MOST / delta))
+    seen: list[Episodes] = []
+    n = good = 0
+    while n < MOST:
+        batch = max(16, n // 8)
+        plans: list[list[Ints]] = []
+        for bonus in (beta, 0.0):
+            v, tables = np.zeros(20), []
+            for h in reversed(range(H)):
+                rows, y = np.zeros((0, d)), np.zeros(0)
+                if seen:
+                    x, a, r = (
+                        np.concatenate([getattr(e, c)[h] for e in seen]) for c in ("observations", "actions", "rewards")
+                    )
+                    after = v[np.concatenate([e.observations[h + 1] for e in seen])] if h + 1 < H else 0.0
+                    rows, y = phi[h][x, a], r + after
+                inverse = np.linalg.inv(rows.T @ rows + np.eye(d))
+                q = phi[h] @ (inverse @ (rows.T @ y))
+                q = q + bonus * np.sqrt(((phi[h] @ inverse) * phi[h]).sum(axis=2))
+                v = np.minimum(q.max(axis=1), (H - h) / H)
+                tables.append(q.argmax(axis=1))
+            plans.append(tables[::-1])
+        if problem.optimal_value - problem.value(Actions(plans[1])) > epsilon:
+            good = n + batch
+        seen.append(env.play(Actions(plans[0]), batch, rng))
+        n += batch
+    return min(good, MOST), None
+
+
+def bpi_ucrl(problem: Problem, epsilon: float, delta: float, rng: np.random.Generator) -> tuple[int, float | None]:
+    """Returns from which episode on its policy is good, and what it certifies at the end."""
+    env = problem.env
+    H, K = env.horizon, env.n_actions
+    shape = SimpleNamespace(observations=[np.arange(20)] * H, n_actions=K)
+    model = EmpiricalModel(cast("TabularProcess", shape))
+    n = good = 0
+    gap = 1.0
+    while n < MOST and gap > epsilon:
+        batch = max(64, n // 8)
+        bounds = plan_bounds(model, delta)
+        gap = bounds.best - bounds.sure
+        if problem.optimal_value - problem.value(Actions([q.argmax(axis=1) for q in bounds.lower])) > epsilon:
+            good = n + batch
+        played = env.play(Actions([q.argmax(axis=1) for q in bounds.upper]), batch, rng)
+        for h in range(H):
+            x, a = played.observations[h], played.actions[h]
+            np.add.at(model.visits[h], (x, a), 1)
+            np.add.at(model.rewards[h], (x, a), played.rewards[h])
+            if h + 1 < H:
+                np.add.at(model.moves[h], (x, a, played.observations[h + 1]), 1)
+        n += batch
+    return min(good, MOST), gap
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("cost", "soundness"))
+    parser.add_argument("--only", choices=("cost", "soundness", "beside"))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--runs", type=int, default=500)
     asked = parser.parse_args()
-    if asked.only != "soundness":
-        cost(asked.seeds)
-    if asked.only != "cost":
-        soundness(asked.runs)
+    parts = {"cost": lambda: cost(asked.seeds), "beside": lambda: beside(asked.seeds)}
+    parts["soundness"] = lambda: soundness(asked.runs)
+    for part in parts if asked.only is None else [asked.only]:
+        parts[part]()

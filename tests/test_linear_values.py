@@ -227,6 +227,20 @@ def test_the_certificate_holds_the_sums_and_is_checked_by_them(solved):
     assert not check(lowered, problem, outcome.settings)[1].agrees
 
 
+def test_every_phase_is_verified_on_its_own_episodes_alone(solved):
+    """The features of a context add up to 1, so that their sums count the episodes that a bound rests on."""
+    problem, outcome = solved
+    constants = outcome.constants
+    largest = [phi.max(axis=(0, 1)) for phi in problem.functions.levels[0].features.tables]
+    for h in range(problem.horizon):
+        first, second = (
+            float(largest[h] @ np.array(fits[h][0]) @ largest[h]) for fits in (constants.first, constants.second)
+        )
+        assert round(first + constants.earned[2] + second) == constants.episodes
+    assert sum(constants.starts) == constants.start[2] == round(second)
+    assert constants.episodes == outcome.trace[-1].n < outcome.episodes
+
+
 def test_episodes_that_run_out_leave_the_honest_wider_bound():
     problem = linear_problem(horizon=2, dim=3, n_contexts=6, n_actions=2)
     outcome = richobs.learn(problem, epsilon=0.02, seed=1, max_episodes=6_000)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from richobs.classes.linear import Linear
+from richobs import Linear
 from richobs.core.environment import Declared, Episodes
 from richobs.core.policies import Policy, action_law, checked_actions
 from richobs.core.problem import Problem, Truth
