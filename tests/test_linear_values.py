@@ -67,9 +67,9 @@ def test_a_weight_is_chosen_before_the_answer_is_known():
     y = np.array([0.0, 0.5, 1.0])
     large = sample_weights(np.full(3, 2.0), y, np.full(3, 0.5), (0.0, 1.0), 1.0)
     np.testing.assert_array_equal(large, 0.25)  # the range's: width^2 / 4
-    small = sample_weights(np.full(3, 0.2), y, np.full(3, 0.5), (0.0, 1.0), 1.0)
-    g = float(growth(np.array([0.1]))[0])  # 0.2 times the largest distance from the guess
-    np.testing.assert_allclose(small, [0.25 * g, 0.0, 0.25 * g])
+    small = sample_weights(np.full(3, 0.2), y, np.full(3, 0.25), (0.0, 1.0), 1.0)
+    g = float(growth(np.array([0.15]))[0])  # 0.2 times the largest distance from the guess
+    np.testing.assert_allclose(small, [0.0625 * g, 0.0625 * g, 0.5625 * g])
 
 
 def test_least_squares_by_hand():
@@ -126,6 +126,16 @@ def test_without_contexts_the_bound_is_that_of_the_worst_features(seed):
     assert low <= frozen.left_over(0, phi).min() <= frozen.left_over(0, phi).max() <= high
     low, high = frozen.value_ends(0, 2.0)
     assert low <= frozen.value(0, phi).min() <= frozen.value(0, phi).max() <= high
+
+
+def test_without_contexts_the_bound_by_hand():
+    """Features of length 2 at the most, f~ = f: lambda/2 times 4 times the largest eigenvalue of N' is left."""
+    first = Fit(np.eye(2), np.zeros(2), np.eye(2))
+    second = Fit(np.eye(2), np.array([0.1, 0.2]), np.diag([0.25, 0.5]))
+    frozen = Frozen([np.zeros(2)], [EVERYWHERE], 3.0, (first,), (np.array([0.1, 0.2]),), (np.diag([0.01, 0.04]),))
+    assert frozen.excess(0, second, 2.0) == pytest.approx(1.5 * 4 * 0.5)
+    moved = second._replace(moment=np.array([0.4, 0.2]))  # by 0.3, which is 3 in the norm of the bonus
+    assert frozen.excess(0, moved, 2.0) == pytest.approx(3.0 + min(2 * 0.3, (3 - 1) * 2 * 0.2))
 
 
 def test_a_mean_is_least_squares_with_one_feature():
@@ -202,6 +212,7 @@ def test_the_learner_is_chosen_by_the_class_and_its_claim_is_true(solved):
     assert "is linear in the features" in outcome.claim
     assert math.fsum(claim.share for claim in outcome.claims) <= outcome.delta
     last = outcome.trace[-1]
+    assert outcome.upper >= min(1.0, outcome.value_hat + last.bound)
     parts = last.predicted + last.left_over + math.fsum(last.excess) + last.noise + last.deviation
     assert last.bound == pytest.approx(parts, abs=2e-7)
 
@@ -223,7 +234,8 @@ def test_the_certificate_holds_the_sums_and_is_checked_by_them(solved):
         change(broken["constants"][name])
         assert not check(broken, problem, outcome.settings)[1].agrees, name
     lowered = json.loads(certificate.to_json())
-    lowered["constants"]["share"] = 0.9  # more than any claim spent
+    for row in lowered["claims"]:
+        row[3] /= 2  # less than the bound took
     assert not check(lowered, problem, outcome.settings)[1].agrees
 
 
