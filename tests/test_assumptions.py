@@ -17,7 +17,7 @@ from richobs_lab.assumptions.statistical import audit
 VIOLATIONS = ["layered", "reactive", "realizable", "deterministic", "reward range"]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     violate=st.sampled_from(["none", *VIOLATIONS]),
     stochastic=st.booleans(),
@@ -28,34 +28,11 @@ VIOLATIONS = ["layered", "reactive", "realizable", "deterministic", "reward rang
     seed=st.integers(0, 10**6),
 )
 def test_exactly_the_broken_assumption_is_reported(violate, stochastic, **params):
-    assert_reported(violate, stochastic=stochastic and violate != "deterministic", **params)
-
-
-def assert_reported(violate, stochastic=False, **params):
+    stochastic = stochastic and violate != "deterministic"
     problem = make("random", violate=violate, stochastic=stochastic, **params)
     report = check_assumptions(problem.process, problem.functions)
     broken = {violate, "deterministic"} if stochastic else {violate}
     assert set(report.failures) == broken - {"none"}
-
-
-@pytest.mark.parametrize("violate", ["none", "realizable", "deterministic", "reward range"])
-@pytest.mark.parametrize("params", [{"horizon": 1}, {"n_actions": 1}, {"n_states": 1}, {"n_observations": 0}])
-def test_the_smallest_worlds_can_be_broken_too(violate, params):
-    for seed in range(10):
-        assert_reported(violate, seed=seed, **params)
-        if violate != "deterministic" and "n_states" not in params:
-            assert_reported(violate, stochastic=True, seed=seed, **params)
-
-
-def test_random_worlds_share_observations_between_states_that_differ():
-    shared = 0
-    sizes = set()
-    for seed in range(40):
-        process = make("random", seed=seed).process
-        shared += any((seen.sum(axis=0) > 1).any() for seen in process.seen)
-        sizes.add(tuple(len(e) for e in process.emissions))
-    assert shared >= 24
-    assert len(sizes) > 10
 
 
 def test_the_counterexample_is_concrete():
@@ -73,6 +50,8 @@ def test_without_a_class_realizability_is_not_judged():
     )
 
 
+NO_LEARNER = "so the assumptions of no learner are met."
+NOT_REACTIVE = f"Not reactive: Q* is not a function of the observation, {NO_LEARNER}"
 EVERY_LEARNER = "Reactive and deterministic: the assumptions of betting, olive, certified and lsvee are met."
 STOCHASTIC = (
     "Reactive but stochastic: the assumptions of betting and olive are met; those of certified and lsvee are not."
@@ -80,54 +59,28 @@ STOCHASTIC = (
 
 
 @pytest.mark.parametrize(
-    "id",
-    [
-        "lock/4,swap=0.5",
-        "lock/4,fail=0.1",
-        "lock/4,swap=0.5,fail=0.1",
-        "lock/4,swap=0.5,fail=0.1,functions=tables,class_size=12",
-        "random,stochastic=True,overlap=1.0",
-        "mdp,stochastic=True",
-        "frozen-lake",
-        "frozen-lake,map=8x8,candidates=near,slip_unknown=True,n_maps=20",
-    ],
-)
-def test_stochastic_worlds_keep_every_other_assumption(id):
-    problem = make(id)
-    report = check_assumptions(problem.process, problem.functions)
-    assert report.failures == ("deterministic",)
-    assert (report["reactive"].holds, report["realizable"].holds) == (True, True)
-    assert report["deterministic"].finding.endswith("The learners betting and olive do not need this assumption.")
-    assert report.conclusion == STOCHASTIC
-    assert str(report).endswith(STOCHASTIC)
-
-
-@pytest.mark.parametrize(
     ("id", "conclusion"),
     [
         ("lock/3", EVERY_LEARNER),
-        (
-            "lower-bound",
-            "Not reactive: Q* is not a function of the observation, so the assumptions of no learner are met.",
-        ),
-        (
-            "random,stochastic=True,violate=reactive",
-            "Not reactive: Q* is not a function of the observation, so the assumptions of no learner are met.",
-        ),
-        (
-            "random,stochastic=True,violate=realizable",
-            "Reactive, but Q* is not in the class, so the assumptions of no learner are met.",
-        ),
-        (
-            "random,violate=reward range",
-            "Reactive, but rewards leave their range, so the assumptions of no learner are met.",
-        ),
+        ("lock/4,swap=0.5,fail=0.1,functions=tables,class_size=12", STOCHASTIC),
+        ("random,stochastic=True,overlap=1.0", STOCHASTIC),
+        ("frozen-lake,map=8x8,candidates=near,slip_unknown=True,n_maps=20", STOCHASTIC),
+        ("lower-bound", NOT_REACTIVE),
+        ("random,stochastic=True,violate=reactive", NOT_REACTIVE),
+        ("random,stochastic=True,violate=realizable", f"Reactive, but Q* is not in the class, {NO_LEARNER}"),
+        ("random,violate=reward range", f"Reactive, but rewards leave their range, {NO_LEARNER}"),
         ("random,violate=layered", EVERY_LEARNER),
     ],
 )
 def test_the_conclusion_says_whose_assumptions_are_met(id, conclusion):
     problem = make(id)
-    assert check_assumptions(problem.process, problem.functions).conclusion == conclusion
+    report = check_assumptions(problem.process, problem.functions)
+    assert report.conclusion == conclusion
+    assert str(report).endswith(conclusion)
+    if conclusion == STOCHASTIC:
+        assert report.failures == ("deterministic",)
+        said = "The learners betting and olive do not need this assumption."
+        assert report["deterministic"].finding.endswith(said)
 
 
 def test_an_audit_draws_no_conclusion():
@@ -178,23 +131,6 @@ def test_audit_keeps_its_error_rate():
     assert alarms <= 29
 
 
-class Persistent(TabularWorld):
-    """Noise that persists: what is drawn at level 0 is shown at every level."""
-
-    mood = ()
-
-    def observe(self, level, states, rng):
-        if level == 0 or len(self.mood) != len(states):
-            self.mood = rng.integers(2, size=len(states))
-        return self.mood
-
-
-def test_audit_notices_noise_that_persists():
-    process = make("disjoint", n_states=1, n_observations=2).process
-    report = audit(WorldEnvironment(Persistent(process)), **QUICK)
-    assert "independent levels" in report.failures
-
-
 class Changed(WorldEnvironment):
     """A world whose episodes are changed on their way out; it counts them."""
 
@@ -230,10 +166,7 @@ def test_audit_notices_a_world_that_changes_between_the_passes():
     assert "the first pass differs from the second" in report["same in every replay"].finding
 
 
-@pytest.mark.parametrize(
-    ("paid", "words"),
-    [(7.0, "level 1 paid 7.0, "), (float("nan"), "paid nan"), (float("inf"), "paid inf"), (-0.5, "-0.5")],
-)
+@pytest.mark.parametrize(("paid", "words"), [(7.0, "level 1 paid 7.0, "), (float("nan"), "paid nan"), (-0.5, "-0.5")])
 def test_audit_names_episode_level_and_value_of_a_reward_out_of_range(paid, words):
     class Generous(Changed):
         def change(self, seen, actions, rewards):
@@ -248,15 +181,13 @@ def test_audit_names_episode_level_and_value_of_a_reward_out_of_range(paid, word
     assert "the declared range of an episode's total is [0, 1]" in check.finding
 
 
-def test_one_absurd_reward_does_not_spoil_the_other_tests():
-    class Absurd(Changed):
+def test_answers_to_another_question_are_refused():
+    class Short(Changed):
         def change(self, seen, actions, rewards):
-            rewards = [np.array(r) for r in rewards]
-            rewards[0][0] = 1e308 if self.played % 2 == 0 else -np.inf
-            return seen, actions, rewards
+            return seen[:-1], actions, rewards
 
-    report = audit(Absurd(make("lock/4,swap=0.5").truth.world), **QUICK)
-    assert {"independent levels", "reward range"} <= set(report.failures)
+    with pytest.raises(Rejected, match="returned observations of 4 levels; 5 were asked for"):
+        audit(Short(make("mdp").truth.world), **QUICK)
 
 
 class Corridor:
@@ -298,11 +229,9 @@ def words(rng, n):
         lambda level, n, rng: rng.random((n, rng.integers(1, 4))),  # another shape in every call
         lambda level, n, rng: rng.random((n, 0)),
         lambda level, n, rng: words(rng, n),
-        lambda level, n, rng: words(rng, n * 2).reshape(n, 2),
         lambda level, n, rng: words(rng, n) if level == 1 else rng.integers(0, 2, n) == 1,
-        lambda level, n, rng: rng.integers(1000, size=n),
     ],
-    ids=["list", "real", "picture", "shapes", "ragged", "nothing", "text", "texts", "mixed", "many"],
+    ids=["list", "real", "picture", "shapes", "ragged", "nothing", "text", "mixed"],
 )
 def test_any_observation_can_be_compared(see):
     """Fresh noise at every level raises no alarm; 4 audits at rate 0.01 raise more than one once in 1,700."""
@@ -342,25 +271,6 @@ def test_noise_that_persists_is_noticed_whatever_it_looks_like(show):
     assert audit(env, sequences=4, episodes=120).failures == ("independent levels",)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda seen, a, r: (seen[:-1], a, r), "returned observations of 4 levels; 5 were asked for"),
-        (lambda seen, a, r: ([x[1:] for x in seen], a, r), "one row each"),
-        (lambda seen, a, r: ([x.astype(object) for x in seen], a, r), "are Python objects"),
-        (lambda seen, a, r: (seen, [(x + 1) % 3 for x in a], r), "was asked for"),
-        (lambda seen, a, r: (seen, a, [x.astype(str) for x in r]), "rewards at level 0 must be"),
-    ],
-)
-def test_answers_to_another_question_are_refused(change, words):
-    class Wrong(Changed):
-        def change(self, seen, actions, rewards):
-            return change(seen, actions, rewards)
-
-    with pytest.raises(Rejected, match=words):
-        audit(Wrong(make("mdp").truth.world), **QUICK)
-
-
 @pytest.mark.parametrize("rare", [3e-4, 3e-3])
 def test_rare_events_raise_no_false_alarm(rare):
     """Rare observations make most permutations tie with the data; ties may not count as evidence."""
@@ -380,48 +290,9 @@ def test_every_error_rate_can_reject(error_rate):
     assert "independent levels" in report.failures
 
 
-@pytest.mark.parametrize("pair", [(5, 8), (9, 11), (0, 1)])
-def test_any_two_observations_are_told_apart(pair):
-    emission = np.zeros((2, 12))
-    emission[[0, 1], list(pair)] = 1
-    process = TabularProcess(
-        start=np.full(2, 0.5),
-        transitions=(np.eye(2)[:, None, :],) * 3,
-        emissions=(emission,) * 4,
-        rewards=(Rewards.deterministic(0.0),) * 4,
-    )
-    assert audit(WorldEnvironment(TabularWorld(process)), **QUICK).failures == ("independent levels",)
-
-
-def test_observations_that_are_not_finite_are_refused():
-    env = Corridor(lambda level, n, rng: np.full((n, 2), np.inf if level == 1 else 0.0))
-    with pytest.raises(Rejected, match=r"an observation at level 1 is not a finite number"):
-        audit(env, **QUICK)
-
-
-def test_a_member_that_is_not_a_number_does_not_hide_the_truth():
-    process = make("bandit", n_contexts=1, n_actions=2).process
-
-    class Odd(Tables):
-        def values(self, level, x, members=None, /):
-            values = super().values(level, x, members)
-            values[0] = np.nan
-            return values
-
-    tables = np.stack([np.zeros_like(process.q_tables[0]), process.q_tables[0]])
-    assert check_assumptions(process, Odd([tables]))["realizable"].holds
-
-
 @pytest.mark.parametrize(
     "wrong",
-    [
-        {"sequences": 10**7},
-        {"error_rate": 1e-5},
-        {"error_rate": 0.0},
-        {"error_rate": 1.0},
-        {"sequences": 0},
-        {"episodes": 9},
-    ],
+    [{"sequences": 10**7}, {"sequences": 0}, {"episodes": 9}, *({"error_rate": rate} for rate in (1e-5, 0.0, 1.0))],
 )
 def test_audit_refuses_impossible_requests(wrong):
     with pytest.raises(InvalidInput):

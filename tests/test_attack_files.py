@@ -19,7 +19,7 @@ from richobs.core.errors import InvalidFile
 from richobs.core.events import from_plain, to_plain
 from richobs.learners.lsvee.events import ConsensusTested
 from richobs.runs.prepare import NUMBERS
-from richobs.runs.store import CERTIFICATE, StoredRun
+from richobs.runs.store import CERTIFICATE
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="attempts take forks, RLIMIT_AS and /proc")
 CLAIM = "at most 0.3 above the policy's value"
@@ -42,14 +42,14 @@ def bad(cases, victims, place):
 
 class TestShares:
     def test_of_damaged_bytes(self, victims, tmp_path):
-        cases = damaged_bytes(list(victims.values()), np.random.default_rng(1), 12)
-        assert len(cases) == 12
+        cases = damaged_bytes(list(victims.values()), np.random.default_rng(1), 6)
+        assert len(cases) == 6
         assert bad(cases, victims, tmp_path) == []
 
     def test_of_altered_fields_and_rows(self, victims, tmp_path):
         rng = np.random.default_rng(2)
-        cases = altered_fields(list(victims.values()), rng, 6) + altered_rows(list(victims.values()), rng, 4)
-        assert len(cases) == 10
+        cases = altered_fields(list(victims.values()), rng, 4) + altered_rows(list(victims.values()), rng, 2)
+        assert len(cases) == 6
         assert bad(cases, victims, tmp_path) == []
 
     def test_of_hostile_files(self, victims, tmp_path):
@@ -57,7 +57,7 @@ class TestShares:
         cases = [c for c in hostile.cases(list(victims.values())) if len(c.actions) < 5]
         cases = [c for c in cases if not any(word in c.about for word in heavy)]
         assert len(cases) > 200
-        assert bad(sampled(np.random.default_rng(3), cases, 6), victims, tmp_path) == []
+        assert bad(sampled(np.random.default_rng(3), cases, 4), victims, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,6 @@ class TestWhatIsNoticed:
         ((_, attempt),) = attempts(Case("fields", "delta", "betting", alter, ("show",)), victims["betting"], tmp_path)
         assert attempt.kind is Kind.CHANGED
 
-    def test_a_shown_certificate_is_the_one_that_the_run_wrote(self, victims, tmp_path):
-        victim = victims["betting"]
-        folder = victim.lay_out(tmp_path, victim.files)
-        assert StoredRun.read(folder).state == "finished"
-        file = folder / CERTIFICATE
-        file.write_text(file.read_text().replace(CLAIM, CLAIM.replace("0.3", "0.2")))
-        with pytest.raises(InvalidFile, match=r"certificate.json is not the certificate that the run wrote"):
-            StoredRun.read(folder)
-
     def test_links_made_to_fit_do_not_deceive_verify(self, victims, tmp_path):
         def change(db):
             db.execute(
@@ -192,19 +183,3 @@ class TestTable:
     def test_the_page_has_the_numbers_of_the_results(self):
         text = PAGE.read_text(encoding="utf-8")
         assert with_table(text, table()) == text, "run `python -m attack.table`"
-
-    def test_results_become_rows(self, tmp_path):
-        found = {"command": "python -m attack.files --n 7", "cases": 7000, "failures": 2, "date": "2026-01-31"}
-        versions = {"richobs": "1.0", "python": "3.11", "sqlite": "3.45"}
-        (tmp_path / "files.json").write_text(json.dumps({**found, **versions, "table": [{"kind": "bytes", "n": 7}]}))
-        made = table(tmp_path)
-        assert (
-            "| `python -m attack.files --n 7` | 7,000 | 2 | 2026-01-31, richobs 1.0, Python 3.11, SQLite 3.45 |" in made
-        )
-        assert "| `python -m attack.kills` | | | not yet run |" in made
-        assert "| bytes | 7 |" in made
-
-
-def test_own_victims_are_not_listed(victims):
-    assert richobs.make("lock/2,noise_bits=1").id is not None
-    assert [name for name, victim in victims.items() if not victim.is_listed] == ["own", "own unfinished"]

@@ -50,16 +50,6 @@ def test_what_is_touched_is_seen(given):
     assert (attempt.kind, changed) == (Kind.TRACEBACK, "precious/letter.txt")
 
 
-def test_every_place_kind_and_command_has_its_turn():
-    chosen = strangers.cases(12_000, seed=0)
-    assert len(chosen) == 12_000
-    single = {(case.victim, case.changes[0], case.action) for case in chosen if len(case.changes) == 1}
-    assert len(single) == sum(
-        len(places) * len(strangers.KINDS) * len(strangers.COMMANDS[victim])
-        for victim, places in strangers.PLACES.items()
-    )
-
-
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory):
     """A folder with a finished run, and what that is."""
@@ -83,8 +73,3 @@ def test_a_pair_that_ends_badly_is_told(scratch, monkeypatch):
     for said, trouble in (((0, "AssertionError\nTraceback"), True), ((REFUSED, "no"), True), ((0, "fine"), False)):
         monkeypatch.setattr(pairs, "both", lambda *_, said=said: [(0, ""), said])
         assert (pairs.tried(pair, *scratch)[0] == pairs.TROUBLE) is trouble
-
-
-def test_all_pairs_with_a_writer_have_their_turn():
-    chosen = {(pair.first, pair.second) for pair in pairs.pairs(48, 0)}
-    assert len(chosen) == 48 == len(pairs.COMMANDS) ** 2 - len(pairs.READERS) ** 2

@@ -7,12 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from attack import killed, promises
-from attack.children import CRASHED, INTERRUPTED, in_child
 from attack.killed import PLAYS, RUN, Fate, Recovery, Target
-from attack.powercuts import Disk, states
+from attack.powercuts import Disk
 from attack.shim import Call
 
 import richobs
@@ -152,19 +150,6 @@ def test_a_promise_is_broken_where_chance_does_not_explain_it(kept, floor, broke
     assert not promises.Row(kind, 0.3, row.found).breaks_its_promise
 
 
-def test_how_a_child_ended_is_told():
-    assert in_child(lambda: 3).status == 3
-    raised = in_child(lambda: 1 // 0)
-    assert (raised.status, "ZeroDivisionError" in raised.output) == (CRASHED, True)
-    killed_one = in_child(lambda: os.system("sleep 20"), kill_after=0.05, with_signal=9)
-    assert (killed_one.status, killed_one.killed) == (-9, True)
-
-    def interrupted():
-        raise KeyboardInterrupt
-
-    assert in_child(interrupted).status == INTERRUPTED
-
-
 class Written(Target):
     """A run that is not one: it writes what it is told to."""
 
@@ -207,15 +192,6 @@ def test_what_becomes_of_a_run_is_told(what, fate, tmp_path):
     assert (recovery.trouble == "") is fate.is_good
 
 
-def test_only_the_last_call_before_a_kill_may_be_made_again(tmp_path):
-    recovery = Recovery(Written("writes"), tmp_path, None)
-    (tmp_path / PLAYS).write_text("a\nb\nb\nc\n")
-    recovery._count(("a", "b"))  # b was the last one when it was killed
-    assert recovery.twice == 0
-    recovery._count(("a",))  # a was, and then b was made twice
-    assert recovery.twice == 1
-
-
 def calls(*given):
     """Returns calls: kind, inode, number, path, data."""
     return [Call(*call) for call in given]
@@ -245,23 +221,3 @@ def test_what_a_power_cut_leaves():
     synced = [*log, *calls(("d", 0, 0, "/d", b""), ("t", 1, 3, "/d/b", b""))]
     assert left_by(synced, [0, 1]) == {"b": b"123"}
     assert left_by(synced, [1, 1]) == {"b": b"12x"}
-
-
-def test_what_lies_in_a_folder_that_is_lost_is_lost():
-    log = calls(
-        ("m", 0, 0, "/d/f", b""), ("c", 7, 0, "/d/f/a", b""), ("d", 0, 0, "/d/f", b""), ("u", 0, 0, "/d/f/a", b"")
-    )
-    assert left_by(log, [0, 0]) == {}
-    assert left_by(log, [1, 0]) == {"f": None, "f/a": b""}
-    assert left_by(log, [1, 1]) == {"f": None}
-
-
-def test_a_write_is_torn_at_sectors():
-    disk = Disk("/d")
-    for call in calls(("c", 1, 0, "/d/a", b""), ("w", 1, 0, "/d/a", b"x" * 1100)):
-        disk.do(call)
-    seen = {disk.left([1, 0.5], np.random.default_rng(seed))["a"] for seed in range(40)}
-    assert len(seen) == 8  # three sectors, each there or not
-    assert all(set(body[i : i + 512]) in ({0}, {ord("x")}) for body in seen for i in (0, 512, 1024))
-    few = [json.dumps(sorted(state)) for state in states(disk, 20, np.random.default_rng(0))]
-    assert sorted(few) == ['["a"]', '["a"]', "[]", "[]"]

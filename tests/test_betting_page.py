@@ -22,7 +22,7 @@ from richobs.learners.betting.events import (
 )
 from richobs.learners.similar import Measured, measured, read_measured, write_measured
 from richobs.show import page, write_report
-from richobs.show.candidates import Candidates, Tenure
+from richobs.show.candidates import Candidates
 from richobs.show.chart import log_chart, log_ticks, series
 from richobs.show.page import RunView
 from richobs.show.summary import summary
@@ -100,18 +100,6 @@ class TestCandidates:
         ]
         assert found.fates == "3 played: 2 refuted, 1 certified"
 
-    def test_one_that_is_played_again_has_two_tenures(self):
-        assert Candidates.of(HISTORY).tenures == [
-            Tenure(1, 0, 4),
-            Tenure(2, 4, 16),
-            Tenure(3, 16, 20),
-            Tenure(1, 20, 32),
-        ]
-
-    def test_one_that_is_drawn_anew_at_once_has_two_tenures_too(self):
-        found = Candidates.of(told(drawn(), batch(1, (0.0,)), batch(1, (0.0,)), drawn(behind=3.0), batch(1, (0.0,))))
-        assert found.tenures == [Tenure(1, 0, 8), Tenure(1, 8, 12)]
-
     def test_one_that_is_replaced_says_why_until_it_is_played_again(self):
         found = Candidates.of(HISTORY[:4])
         assert found.known[1].became == "replaced: another survivor fits better by 12.5 nats"
@@ -123,9 +111,6 @@ class TestCandidates:
         found = Candidates.of(told(drawn(), batch(1, ()), closed("one survivor")))
         assert found.known[1].fate == "refuted"
         assert found.fates == "1 played: 1 refuted; then another was certified: its function is the only survivor"
-
-    def test_learners_without_candidates_have_none(self):
-        assert Candidates.of(stored("lock/3", learner="lsvee").steps).fates == ""
 
 
 class TestSeries:
@@ -143,10 +128,6 @@ class TestSeries:
         (wealth,) = series(told(drawn(), batch(1, (0.5,), living=(7,))))
         assert wealth.title == "Wealth of bets on the candidate's errors"
         assert wealth.name(0) == ""
-
-    def test_what_is_not_finite_is_left_out(self):
-        (agreed,) = series(told(agreement(-math.inf), agreement(2.0)))
-        assert agreed.curves == [[[(0, 2.0)]]]
 
 
 class TestCharts:
@@ -192,12 +173,6 @@ class TestCharts:
         assert [line.path.count("L") for line in chart.lines] == [3, 3]  # one change each
         assert chart.bands == ()
 
-    def test_long_runs_are_thinned_and_keep_their_ends(self):
-        steps = told(*(batch(1, tuple(math.sin(i + h) for h in range(40)), living=(3,) * 40) for i in range(3000)))
-        chart = log_chart(series(steps)[1], 12_000.0)
-        assert sum(len(line.path) for line in chart.lines) < 400_000
-        assert all(re.search(r"L1000\.0 \S+$", line.path) for line in chart.lines[:41])
-
     def test_numbers_beyond_floating_point_are_written(self):
         kind = ChartKind("odd", "Odd", "", limit="needed")
         one = series(told(agreement(-2000.0)))[0]
@@ -224,10 +199,6 @@ class TestPage:
         assert [row[1] for row in data["candidates"]].count("certified") == 1
         assert {row[3] for row in data["tests"]} <= {"\u2013", "level 0", "level 1", "level 2"}
 
-    def test_every_chart_says_in_words_what_it_shows(self, run):
-        for label in re.findall(r'class="plot[^"]*" role="img" aria-label="([^"]*)"', page.page([run])):
-            assert re.search(r"against episodes\. .*\d.*\.$", label), label
-
     def test_a_claim_that_is_narrower_than_the_bounds_says_so(self, run):
         wide = RunView(run, 1)
         assert run.certificate.content["result"]["reason"].startswith("all surviving functions agree")
@@ -236,38 +207,10 @@ class TestPage:
         narrow = dataclasses.replace(run.certificate, content={**run.certificate.content, "result": result})
         assert "on its own" not in RunView(dataclasses.replace(run, certificate=narrow), 1).why
 
-    def test_bounds_stand_on_the_scale_that_the_environment_declares(self, run):
-        content = {**run.certificate.content, "environment": {"reward_range": [-200.0, 0.0]}}
-        content["result"] = {**content["result"], "upper": -100.0, "lower": -150.0}
-        steps = tuple(dataclasses.replace(step, upper=-100.0, lower=-150.0) for step in run.steps)
-        other = dataclasses.replace(run, certificate=dataclasses.replace(run.certificate, content=content), steps=steps)
-        view = RunView(other, 1)
-        assert [view.along(v) for v in (view.lower, view.upper, -300.0)] == [25, 50, 0]
-        assert [tick.label for tick in view.charts[-1].y_ticks] == ["-200", "-150", "-100"]
-        html = page.page([other])
-        assert '<span class="zero">-200</span><span class="one">0</span>' in html
-        assert 'class="span" style="left:25.0%;width:25.0%"' in html
-        assert RunView(cut_short(run, 4), 1).totals == (0.0, 1.0)
-
-    def test_an_unfinished_run_has_a_page(self, run):
-        html = page.page([cut_short(run, 4)])
-        assert "1 in play" in html
-        assert "The candidates" in html
-        assert "The candidates" not in page.page([cut_short(run, 0)])
-
     def test_figures_draw_the_charts_and_no_empty_tree(self, run, tmp_path):
         names = [file.name for file in write_report([run], tmp_path / "r.html")]
         assert names == ["r.html", "r-run-1.png", "r-run-1.svg", "r-charts-1.png", "r-charts-1.svg"]
         assert "wealth of bets on" in (tmp_path / "r-charts-1.svg").read_text()
-
-
-class TestSeveralRuns:
-    def test_runs_that_are_the_same_count_once_and_say_so(self, run):
-        another = dataclasses.replace(run, settings=dataclasses.replace(run.settings, seed=1))
-        html = page.page([run, another, run])
-        assert ", the same run as 1</small>" in html
-        assert html.count("the same run as") == 1
-        assert '<small class="ended">2: all surviving functions agree' in html
 
 
 class TestTerminal:

@@ -1,19 +1,12 @@
-"""Whole runs of the betting search: golden traces, the same bytes however a run goes, an instance that needs averages."""
+"""Whole runs of the betting search: golden traces, the same bytes whoever plays, an instance that needs averages."""
 
-import json
 import math
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import richobs
-import to_be_killed
 from richobs.classes import Layered, Listed, TableLevel
 from richobs.core.ledger import Ledger
 from richobs.core.outcome import Outcome
@@ -26,13 +19,11 @@ from richobs.learners.betting.search import BettingSearch
 from richobs.learners.betting.search import run as run_search
 from richobs.learners.betting.values import Cells
 from richobs.runs.session import run
-from richobs.runs.store import RunFolder, StoredRun
 from richobs.stats import bets
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 
 GOLDEN = Path(__file__).parent / "golden"
-PRODUCT, LISTED = "lock/5,swap=0.5,fail=0.1", "frozen-lake,n_maps=12,horizon=16"
-CASES = {"product": PRODUCT, "listed": LISTED, "own environment": "own"}
+PRODUCT = "lock/5,swap=0.5,fail=0.1"
 
 
 def asked(**given: object) -> Settings:
@@ -73,112 +64,17 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("certificate.json", "policy.npz")}
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs that nothing interrupted."""
-    folders = {}
-    for case, world in CASES.items():
-        folders[case] = tmp_path_factory.mktemp("betting") / "whole"
-        run(to_be_killed.problem_of(world), asked(), out=folders[case])
-    return folders
-
-
 @pytest.mark.parametrize("world", [PRODUCT, "frozen-lake,n_maps=10,horizon=16,slip=0.2"])
 def test_workers_change_no_byte(world: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are made so small that a batch has several, which the workers share."""
     problem, files = richobs.make(world), []
     monkeypatch.setattr(StreamEngine.__init__, "__kwdefaults__", {**StreamEngine.__init__.__kwdefaults__, "chunk": 3})
-    for workers in (1, 2, 4):
+    for workers in (1, 3):
         run(problem, asked(workers=workers), out=tmp_path / str(workers))
         files.append(files_of(tmp_path / str(workers)))
-    assert files[0] == files[1] == files[2]
+    assert files[0] == files[1]
     run(problem, asked(seed=2), out=tmp_path / "other")
     assert files_of(tmp_path / "other") != files[0]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_killed_at_a_random_moment_a_run_ends_with_the_same_bytes(
-    case: str, tmp_path: Path, whole: dict[str, Path]
-) -> None:
-    """A real process, really killed a random time after some event; it cannot come farther than the event after that."""
-    rng = random.Random(case)
-    stored = StoredRun.read(whole[case]).steps
-    after = rng.randrange(1, len(stored) - 1)
-    command = [sys.executable, to_be_killed.__file__, CASES[case], str(tmp_path / "run"), "0"]
-    command += [json.dumps(asked().as_plain()), "ask"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for _ in range(after):
-            assert process.stdout.readline()
-            process.stdin.write("go on\n")
-            process.stdin.flush()
-        time.sleep(rng.uniform(0, 0.02))
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    now = StoredRun.read(tmp_path / "run")
-    assert now.state == "unfinished"
-    assert now.steps == stored[: len(now.steps)]
-    assert after - 1 <= len(now.steps) <= after + 1
-    run(to_be_killed.problem_of(CASES[case]), asked(), out=tmp_path / "run")
-    assert files_of(tmp_path / "run") == files_of(whole[case])
-    assert StoredRun.read(tmp_path / "run").steps == stored
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_stopped_around_draws_a_run_ends_with_the_same_bytes(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, Path]
-) -> None:
-    """Interrupted right before and right after draws are committed, a few times along the run."""
-    total = sum(entry.requests for entry in StoredRun.read(whole[case]).ledger)
-    moments = {0: "before", total // 3: "after", 2 * total // 3: "before", total - 1: "after"}
-    keep, stops = RunFolder.keep_draw, []
-
-    def interrupted(self, k, request, answer):
-        when = moments.pop(k, None)
-        if when != "before":
-            keep(self, k, request, answer)
-        if when is not None:
-            stops.append(k)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(RunFolder, "keep_draw", interrupted)
-    while True:
-        try:
-            run(to_be_killed.problem_of(CASES[case]), asked(), out=tmp_path / "run")
-            break
-        except KeyboardInterrupt:
-            continue
-    assert len(stops) == 4
-    assert files_of(tmp_path / "run") == files_of(whole[case])
-
-
-def test_an_environment_of_ones_own_plays_each_episode_once_and_is_certified(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, Path]
-) -> None:
-    """Its line goes dead after some episodes, again and again: three episodes a call, and none is played twice."""
-    played, play = [], to_be_killed.Own.play
-
-    def dying(self, policy, n, rng, levels=None):
-        if sum(played) + n > limit:
-            raise ConnectionError("the line is dead")
-        played.append(n)
-        return play(self, policy, n, rng, levels)
-
-    monkeypatch.setattr(to_be_killed.Own, "play", dying)
-    limit, outcome = 0, None
-    while outcome is None:
-        limit += 25
-        try:
-            outcome = run(to_be_killed.own_problem(), asked(), out=tmp_path / "run")
-        except ConnectionError:
-            continue
-    assert limit > 50
-    assert sum(played) == outcome.episodes
-    assert set(played) == {1, 2, 3}
-    assert outcome.policy.actions(0, np.array([0, 1])).tolist() == [0, 1]
-    assert outcome.policy.actions(1, np.array([1])).tolist() == [1]
-    assert files_of(tmp_path / "run") == files_of(whole["own environment"])
 
 
 # Where forecasts have no power.
@@ -210,7 +106,7 @@ def ten_observations(is_product: bool) -> Problem:
     return Problem(WorldEnvironment(TabularWorld(process)), (Layered if is_product else Listed)(levels), process)
 
 
-@pytest.mark.parametrize(("is_product", "seed"), [(True, 0), (True, 4), (False, 0), (False, 4)])
+@pytest.mark.parametrize(("is_product", "seed"), [(True, 0), (False, 4)])
 def test_averages_end_a_search_that_forecasts_do_not(
     is_product: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

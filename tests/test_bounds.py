@@ -43,20 +43,11 @@ class TestValueRadius:
         failures = int((np.abs(mean - (0.25 + 0.5 * p)) > radius + 1e-12).sum())
         assert not may_exceed(failures, TRIALS, 0.2)
 
-    def test_half_of_it_would_not_hold(self):
-        rng = np.random.default_rng(0)
-        mean = rng.binomial(100, 0.5, TRIALS) / 100
-        radius = value_radius(mean, mean * (1 - mean), 100, np.zeros(TRIALS), np.ones(TRIALS), Supposed(0.02)) / 2
-        assert may_exceed(int((np.abs(mean - 0.5) > radius).sum()), TRIALS, 0.02)
-
     def test_at_the_edge_it_shrinks_like_one_over_n(self):
         """All n values at the top: e = width (1 - (delta/4)^(1/n)), far below Hoeffding's square root."""
         for n in (20, 200, 2000):
             e = value_radius(np.array([0.5]), np.zeros(1), n, np.zeros(1), np.array([0.5]), Supposed(0.01))[0]
             assert e == pytest.approx(0.5 * (1 - (0.01 / 4) ** (1 / n)), rel=1e-6)
-
-    def test_constants_have_no_radius(self):
-        assert value_radius(np.array([0.3]), np.zeros(1), 5, np.array([0.3]), np.array([0.3]), Supposed(0.1))[0] == 0
 
 
 def test_kl_bounds_invert_the_divergence():
@@ -95,26 +86,25 @@ def test_bounds_on_returns_and_root_values_hold(p):
     rng = np.random.default_rng(7)
     for n in (3, 50, 2000):
         means = rng.binomial(n, p, 3000) / n
-        lower = np.array([return_lower_bound(m, n, Supposed(0.2)) for m in np.unique(means)])[
-            np.unique(means, return_inverse=True)[1]
-        ]
+        every, place = np.unique(means, return_inverse=True)
+        lower = np.array([return_lower_bound(m, n, Supposed(0.2)) for m in every])[place]
         assert not may_exceed(int((lower > p + 1e-12).sum()), 3000, 0.2)
         upper = mean_upper_bound(means, n, np.zeros(3000), np.ones(3000), Supposed(0.2))
         assert not may_exceed(int((upper < p - 1e-12).sum()), 3000, 0.2)
 
 
-def elimination_failures(n, e, xi, gap, reward, delta, slack, trials=TRIALS, seed=0):
+def elimination_failures(n, e, xi, gap, reward, delta):
     """How often risk(f*) > risk(g) + slack, for Bernoulli(reward) rewards.
 
     f* = reward + V with child error xi (|xi| <= e); the reference g differs from it by `gap`: losses (m - r)^2 with
     m* = reward - xi and m_g = reward + gap.
     """
-    rng = np.random.default_rng(seed)
-    r = rng.binomial(n, reward, trials) / n  # mean of n rewards; r^2 = r
+    r = np.random.default_rng(0).binomial(n, reward, TRIALS) / n  # mean of n rewards; r^2 = r
     star, other = reward - xi, reward + gap
     risk_star = star**2 - 2 * star * r + r
     risk_other = other**2 - 2 * other * r + r
-    return int((risk_star > risk_other + slack(np.array([e]), n, Supposed(delta))[0] + 1e-15).sum())
+    slack = elimination_slack(np.array([e]), n, Supposed(delta))[0]
+    return int((risk_star > risk_other + slack + 1e-15).sum())
 
 
 class TestElimination:
@@ -125,64 +115,8 @@ class TestElimination:
         """Child errors at plus and minus their radius, the reference at every distance: failures stay below delta."""
         for reward in (0.05, 0.5):
             for gap in (-0.3, -0.1, -0.03, -0.01, 0.01, 0.03, 0.1, 0.3):
-                failures = elimination_failures(n, e, sign * e, gap, reward, 0.1, elimination_slack)
+                failures = elimination_failures(n, e, sign * e, gap, reward, 0.1)
                 assert not may_exceed(failures, TRIALS, 0.1), (reward, gap)
-
-    def test_half_the_slack_loses_the_truth_to_noise(self):
-        """At e = 0 half of it loses the truth more often than delta, against a reference at the worst distance."""
-
-        def half(e, n, share):
-            return elimination_slack(e, n, share) / 2
-
-        n, delta = 10_000, 0.01
-        gap = math.sqrt(half(np.zeros(1), n, Supposed(delta))[0])
-        worst = max(elimination_failures(n, 0.0, 0.0, g, 0.5, delta, half) for g in (gap, -gap))
-        assert may_exceed(worst, TRIALS, delta)
-
-    def test_half_the_slack_loses_the_truth_to_a_child_error(self):
-        def half(e, n, share):
-            return elimination_slack(e, n, share) / 2
-
-        assert elimination_failures(10_000, 0.1, 0.1, 0.0, 0.5, 0.1, half) > 0.9 * TRIALS
-
-    def test_child_errors_must_be_paid_for(self):
-        """With the radius dropped from the slack, a child error of 0.1 loses the truth."""
-
-        def careless(e, n, share):
-            return elimination_slack(0 * e, n, share)
-
-        assert elimination_failures(10_000, 0.1, 0.1, 0.0, 0.5, 0.1, careless) > 0.5 * TRIALS
-        assert not may_exceed(elimination_failures(10_000, 0.1, 0.1, 0.0, 0.5, 0.1, elimination_slack), TRIALS, 0.1)
-
-    def test_a_reference_chosen_after_the_batch_costs_a_union(self):
-        """The best of many references on the same batch beats the truth by more than the slack: why pilots exist."""
-        rng = np.random.default_rng(0)
-        n, rivals, trials, delta = 50, 20_000, 40, 0.3
-        lost = 0
-        for _ in range(trials):
-            x = rng.integers(0, 2, (rivals, n))
-            r = rng.integers(0, 2, n)
-            risks = ((0.25 + 0.5 * x - r) ** 2).mean(axis=1)  # each guesses by a coin of its own
-            lost += ((0.5 - r) ** 2).mean() > risks.min() + elimination_slack(np.zeros(1), n, Supposed(delta))[0]
-        assert lost > delta * trials
-
-    def test_reweighted_counts_would_lose_the_truth(self):
-        """2,000 samples of one action and 4 of another, weighed alike, are not 2,004 samples: why a batch has one action."""
-        rng = np.random.default_rng(1)
-        many, few, delta = 2000, 4, 0.05
-        slack = elimination_slack(np.zeros(1), many + few, Supposed(delta))[0]
-        first, second = rng.binomial(many, 0.5, TRIALS) / many, rng.binomial(few, 0.5, TRIALS) / few
-        gap = 0.1  # the reference is off by it under the second action only
-        risk_star = (0.25 - 2 * 0.5 * first + first) / 2 + (0.25 - 2 * 0.5 * second + second) / 2
-        other = 0.5 + gap
-        risk_other = (0.25 - 2 * 0.5 * first + first) / 2 + (other**2 - 2 * other * second + second) / 2
-        assert may_exceed(int((risk_star > risk_other + slack).sum()), TRIALS, delta)
-        lone = (0.25 - 2 * 0.5 * second + second) - (
-            other**2 - 2 * other * second + second
-        )  # the few, for what they are
-        assert not may_exceed(
-            int((lone > elimination_slack(np.zeros(1), few, Supposed(delta))[0]).sum()), TRIALS, delta
-        )
 
     @pytest.mark.parametrize("n", [5, 100, 5000])
     def test_the_absolute_test_keeps_the_truth(self, n):

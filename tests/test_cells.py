@@ -1,9 +1,7 @@
 """Forecasts from what followed the same observation and action before."""
 
 import numpy as np
-import pytest
 
-import richobs
 from richobs.learners.betting import values
 from richobs.learners.betting.values import UNSEEN, Cells
 
@@ -66,21 +64,3 @@ def test_observations_that_never_repeat_take_no_room(monkeypatch):
     for _ in range(2):
         found = some.places(np.arange(5), np.zeros(5, dtype=np.int64))
     assert found.tolist() == [1, 2, UNSEEN, UNSEEN, UNSEEN]
-
-
-@pytest.mark.parametrize("world", ["frozen-lake/12,n_maps=60", "mdp/3"])
-def test_without_them_a_search_takes_longer(world, monkeypatch):
-    """Power only: the answer is right either way."""
-
-    def episodes() -> list[int]:
-        found = []
-        for seed in range(2):
-            problem = richobs.make(f"{world},seed={seed}")
-            outcome = richobs.learn(problem, seed=seed, max_episodes=1500)
-            assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon
-            found.append(outcome.episodes)
-        return found
-
-    with_cells = episodes()
-    monkeypatch.setattr(Cells, "serve_better", property(lambda self: np.zeros(len(self.missed), dtype=bool)))
-    assert sum(with_cells) < sum(episodes())

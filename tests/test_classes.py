@@ -20,7 +20,6 @@ from richobs.classes import (
     Prototypes,
     TableLevel,
     Tables,
-    base,
     codec,
     copies_around,
     listed_product,
@@ -29,7 +28,6 @@ from richobs.classes.base import digest_of, from_arrays, to_arrays
 from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch, Moments
-from richobs.core.problem import CLASS_NAMES, Problem
 
 
 def test_a_decoder_worked_out_by_hand():
@@ -90,12 +88,6 @@ def test_a_rotation_is_undone_before_decoding():
     np.testing.assert_array_equal(turned.values(x @ turn.T), plain.values(x))
 
 
-def test_tables_look_rows_up():
-    tables = TableLevel([[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6], [0.7, 0.8]]])
-    np.testing.assert_array_equal(tables.values(np.array([1, 0, 1]))[1], [[0.7, 0.8], [0.5, 0.6], [0.7, 0.8]])
-    np.testing.assert_array_equal(tables.values(np.array([0]), np.array([1])), [[[0.5, 0.6]]])
-
-
 def test_prototypes_use_the_nearest_centre():
     centres = np.array([[[0.0, 0.0], [1.0, 1.0]], [[1.0, 1.0], [0.0, 0.0]]])
     table = np.array([[0.1], [0.9]])
@@ -113,19 +105,6 @@ def test_a_layered_class_is_a_product():
     np.testing.assert_array_equal(f.values(0, np.array([0])), [[0.4, 0.5]])
     np.testing.assert_array_equal(f.values(1, np.array([0])), [[0.0, 0.1]])
     assert f.reads(0, None) is None
-
-
-def test_the_truth_is_hidden_among_copies():
-    truth = np.array([[0.1, 0.9, 0.4], [0.8, 0.2, 0.0]])
-    places = set()
-    for seed in range(20):
-        tables, place = copies_around(truth, 30, np.random.default_rng(seed))
-        np.testing.assert_array_equal(tables[place], truth)
-        assert tables.min() >= 0
-        assert tables.max() <= 1
-        assert (np.abs(tables - truth).max(axis=(1, 2)) > 0.01).sum() >= 15
-        places.add(place)
-    assert len(places) > 5
 
 
 class Steps(LevelClass):
@@ -161,52 +140,6 @@ def test_the_defaults_claim_nothing():
         LevelClass()
 
 
-def test_default_moments_worked_out_by_hand():
-    """Three samples: r = 0, 1 under action 0 and 1 under action 1."""
-    batch = Batch.of_steps(np.array([4, 4, 5]), np.array([0, 0, 1]), np.array([0.0, 1.0, 1.0]), 2)
-    moments = Steps().moments(batch)
-    np.testing.assert_allclose(moments.v_mean, [0.9, 0.7])
-    np.testing.assert_allclose(moments.v_var, [0, 0], atol=1e-30)
-    np.testing.assert_allclose(moments.u_mean, [[0.1 - 0.5, 0.9 - 1], [0.7 - 0.5, 0.3 - 1]])
-    np.testing.assert_allclose(moments.u_var, [[0.25, 0], [0.25, 0]], atol=1e-30)
-    assert moments.actions == (2, 1)
-
-
-@pytest.mark.parametrize("members", [None, np.array([6, 2, 2, 0, 5])])
-def test_moments_of_many_functions_come_in_parts(members, monkeypatch):
-    """At most 24 values at once: 4 rows of 3 actions allow two functions a part."""
-    asked = []
-
-    class Watched(TableLevel):
-        def values(self, x, members=None, /):
-            asked.append(self.size if members is None else len(members))
-            return super().values(x, members)
-
-    rng = np.random.default_rng(0)
-    tables = Watched(rng.random((7, 4, 3)))
-    batch = Batch.of_steps(np.arange(4), np.array([0, 1, 1, 2]), rng.random(4), 3)
-    whole = tables.moments(batch, members)
-    assert asked == [7 if members is None else 5]
-    asked.clear()
-    monkeypatch.setattr(base, "AT_ONCE_VALUES", 24)
-    parts = tables.moments(batch, members)
-    assert asked == ([2, 2, 2, 1] if members is None else [2, 2, 1])
-    for name in ("v_mean", "v_var", "u_mean", "u_var"):
-        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=0, atol=1e-15)
-
-
-def test_decoders_take_the_quick_way_for_listed_members_only(monkeypatch):
-    def refuse(*_):
-        raise AssertionError("values were asked for")
-
-    decoders = Decoders(3, np.eye(2))
-    batch = Batch.of_observations(np.array([[1, 0, 0], [0, 1, 0]]), 2)
-    monkeypatch.setattr(Decoders, "values", refuse)
-    np.testing.assert_array_equal(decoders.moments(batch, np.array([decoders.index(0, 2, 1, 0)])).v_mean, [0.5])
-    with pytest.raises(AssertionError, match="values were asked for"):
-        decoders.moments(batch)
-
-
 def test_a_class_with_other_values_inherits_no_promise_about_them():
     class Lifted(Constants):
         def values(self, x, members=None, /):
@@ -229,32 +162,6 @@ def test_a_class_with_other_values_inherits_no_promise_about_them():
     assert Named(1).reads(0, None) == ()
     with pytest.raises(InvalidInput, match="Named are Python code"):
         to_arrays(Named(1))
-
-
-def test_promises_of_a_common_parent_without_values_are_kept():
-    class Capped(LevelClass):
-        def value_bounds(self):
-            return np.zeros(self.size), np.full(self.size, 0.9)
-
-    class CappedSteps(Capped, Steps):
-        pass
-
-    assert CappedSteps().value_bounds()[1].tolist() == [0.9, 0.9]
-
-
-def test_constants_ignore_what_is_seen():
-    constants = Constants([[0.1, 0.9, 0.4], [0.9, 0.9, 0.0], [0.1, 0.3, 0.9]])
-    for x in (np.zeros(2), np.ones((2, 5)), np.array(["a", "b"])):
-        np.testing.assert_array_equal(constants.values(x, np.array([0])), [[[0.1, 0.9, 0.4]] * 2])
-    some, group = constants.kinds(
-        np.array([2, 1, 0]), 0
-    )  # all have 0.9 as the largest; functions 0 and 2 agree on action 0
-    assert group[0] == group[2] != group[1]
-    assert sorted(some[group].tolist()) in ([0, 0, 1], [1, 2, 2])
-    assert len(constants.kinds(np.arange(3), 1)[0]) == 2  # 0.9, 0.9, 0.3
-    assert len(constants.kinds(np.arange(3), 2)[0]) == 3
-    assert constants.value_bounds()[0].tolist() == constants.value_bounds()[1].tolist() == [0.9, 0.9, 0.9]
-    assert constants.reads(1, np.eye(3)) == ()
 
 
 def test_some_of_some_functions():
@@ -289,30 +196,18 @@ COIN = [[0.5, 0.25], [0.0, 1.0]]
 @pytest.mark.parametrize(
     ("functions", "digest"),
     [
-        (Layered([TableLevel(FIRST)] * 2), "a60f86ad02d100190fd032ee15f5e367b291d41c9f17539050776c4db0215078"),
-        (Listed([TableLevel(FIRST)] * 2), "91fefd9386b8e063c2d3a37cb95f97a92ba24f35b45c341f80a929731351c4d3"),
-        (
-            Layered([TableLevel(FIRST, Codebook(np.array([[1, 0], [0, 1]])))]),
-            "a0f5303c98fac77f2c9cae62f0e4f13ed47361fc10f5c44eee95b23d57f91465",
-        ),
-        (Layered([Decoders(3, COIN)] * 2), "fdea23735b43df51dae5405fa73167f809e27f63aa6293945ade0512cfa74b7d"),
-        (
-            Layered([Decoders(3, COIN, rotation=np.eye(3)[[1, 0, 2]])]),
-            "8437435fe0a22edbca30b5cc2dfc426dbf30b19c38edea9d5908373d60312a4a",
-        ),
-        (
-            Layered([Prototypes(CENTRES, np.array([0, 1]), FIRST)]),
-            "b1bafa7580e7dacc811dca3063e1cf1656be9cbfc9309a27b33d1bce6797f7db",
-        ),
-        (
-            listed_product(Layered([Decoders(3, COIN), TableLevel(FIRST)])),
-            "61299d67697dc12fb7d9a3f23af834510a7c4c39d4f0963fceb0e88e33ae0953",
-        ),
+        (Layered([TableLevel(FIRST)] * 2), "a60f86ad02d10019"),
+        (Listed([TableLevel(FIRST)] * 2), "91fefd9386b8e063"),
+        (Layered([TableLevel(FIRST, Codebook(np.array([[1, 0], [0, 1]])))]), "a0f5303c98fac77f"),
+        (Layered([Decoders(3, COIN)] * 2), "fdea23735b43df51"),
+        (Layered([Decoders(3, COIN, rotation=np.eye(3)[[1, 0, 2]])]), "8437435fe0a22edb"),
+        (Layered([Prototypes(CENTRES, np.array([0, 1]), FIRST)]), "b1bafa7580e7dacc"),
+        (listed_product(Layered([Decoders(3, COIN), TableLevel(FIRST)])), "61299d67697dc12f"),
     ],
 )
 def test_digests_stay_what_they_were(functions, digest):
     """Certificates that were written name classes by these."""
-    assert functions.digest == digest
+    assert functions.digest.startswith(digest)
 
 
 def test_digests_depend_on_content_not_on_order():
@@ -323,33 +218,22 @@ def test_digests_depend_on_content_not_on_order():
     assert len({digest, digest_of([("list", {"a": a, "b": b})]), *(digest_of([("table", o)]) for o in others)}) == 6
 
 
-def test_what_a_registered_class_must_have(monkeypatch):
-    with pytest.raises(InvalidInput, match="Steps needs a `code`"):
-        codec(Steps)
+def class_with(code, *methods):
+    """A class like `Steps` that claims a code and has some of the methods that a registered class needs."""
+    return type("Mine", (Steps,), {"code": code, **dict.fromkeys(methods, classmethod(lambda cls, arrays=None: {}))})
 
-    class Half(Steps):
-        code = "half"
 
-        def to_arrays(self):
-            return {}
-
-    with pytest.raises(InvalidInput, match="code 'half' but no `from_arrays`"):
-        codec(Half)
-    with pytest.raises(InvalidInput, match="Half is not registered"):
-        to_arrays(Half())
-
-    class Other(Steps):
-        code = "table"
-
-        def to_arrays(self):
-            return {}
-
-        @classmethod
-        def from_arrays(cls, arrays):
-            return cls()
-
-    with pytest.raises(InvalidInput, match="'table', which belongs to TableLevel"):
-        codec(Other)
+@pytest.mark.parametrize(
+    ("mine", "words"),
+    [
+        (Steps, "Steps needs a `code`"),
+        (class_with("half", "to_arrays"), "code 'half' but no `from_arrays`"),
+        (class_with("table", "to_arrays", "from_arrays"), "'table', which belongs to TableLevel"),
+    ],
+)
+def test_what_a_registered_class_must_have(mine, words):
+    with pytest.raises(InvalidInput, match=words):
+        codec(mine)
     assert CODECS["table"] is TableLevel
 
 
@@ -362,6 +246,7 @@ def test_what_a_registered_class_must_have(monkeypatch):
         ("table", {"tables": np.full((1, 1, 1), 2.0)}, "damaged: function 0 has value 2.0"),
         ("chosen table", {"tables": np.zeros((1, 1, 1)), "members": np.array([1])}, "functions 0 to 0; asked for 1"),
         ("constant", {"values": np.zeros(3)}, "constants must be"),
+        ("table", {"tables": np.zeros((1, 1, 1)), "value_range": np.array([1.0, 0.0])}, "damaged"),
     ],
 )
 def test_damaged_arrays_are_refused(kind, arrays, words):
@@ -369,10 +254,16 @@ def test_damaged_arrays_are_refused(kind, arrays, words):
         from_arrays(kind, arrays)
 
 
-def test_callables_are_told_the_level():
-    functions = Callables([lambda h, x: np.stack([x, 1 - x], axis=1) / (h + 1)], horizon=3, n_actions=2)
-    np.testing.assert_array_equal(functions.values(1, np.array([0.5, 1.0])), [[[0.25, 0.25], [0.5, 0.0]]])
-    assert functions.digest is None
+NO_RANGES = [(1.0, 0.0), (0.0, math.inf), (math.nan, 1.0), (0.0,)]
+ONE, NAMED = TableLevel([[[0.1]]]), TableLevel([[[0.1]]], Codebook(np.array(["a"])))  # of one function, one observation
+SETS, FIRSTS = np.zeros((1, 2, 3)), np.zeros(1, int)  # a set of two centres, and the set of the only function
+
+
+class Huge(LevelClass):
+    size, n_actions = 10**12, 2
+
+    def values(self, x, members=None, /):
+        return np.zeros((self.size, len(x), 2))
 
 
 def shifted(h, x):
@@ -402,66 +293,40 @@ def test_a_function_that_returns_something_else_is_named(f, words):
             call()
 
 
-class Corridor:
-    horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
-
-    def play(self, policy, n, rng, levels=None):
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize(
-    "functions",
-    [
-        Layered([Steps(), Steps()]),
-        Listed([Steps(), Steps()]),
-        Callables([lambda h, x: np.zeros((len(x), 2))], horizon=2, n_actions=2),
-        Tables([np.zeros((1, 2, 2))] * 2),
-    ],
-)
-def test_a_class_that_a_problem_accepts_answers_everything(functions):
-    Problem(Corridor(), functions)
-    members, batch = np.array([0]), Batch.of_observations(np.array([0, 1]), 2)
-    for level in range(2):
-        assert functions.kinds(level, members, 1)[0].tolist() == [0]
-        assert functions.value_bounds(level)[0].shape == (functions.level_size(level),)
-        assert functions.moments(level, batch, members).v_mean.shape == (1,)
-        assert functions.moments(level, batch).v_mean.shape == (functions.level_size(level),)
-    assert all(hasattr(functions, name) for name in CLASS_NAMES)
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        *((lambda r=r: TableLevel([[[0.5]]], value_range=r), "value_range must be") for r in NO_RANGES),
+        (lambda: TableLevel([[[-3.0, 8.0]]], value_range=(-2.0, 8.0)), r"has value -3.0 .* must lie in \[-2, 8\]"),
+        (
+            lambda: Tables([[[[100.1]]]], value_range=(0.0, 101.0), single_precision=True),
+            "single precision changes a value .* by 1.5e-06, more than 1e-07",
+        ),
+        (lambda: Huge().value_bounds(), "a Huge of 1,000,000,000,000 functions needs a `value_bounds` of its own"),
         (lambda: TableLevel([[[0.1, 1.2]]]), "function 0 has value 1.2 at observation 0, action 1"),
         (lambda: TableLevel([[[math.nan]]]), "function 0 has value nan"),
         (lambda: TableLevel(np.zeros((0, 2, 2))), r"got shape \(0, 2, 2\)"),
         (lambda: TableLevel([[0.1]]), r"must be \[N, X, K\]"),
-        (lambda: TableLevel([[[0.1]]]).values(np.array([1])), "observation 1 is not known: there are 0 to 0"),
+        (lambda: ONE.values(np.array([1])), "observation 1 is not known: there are 0 to 0"),
         (lambda: Layered([]), "the list is empty"),
-        (
-            lambda: Layered([TableLevel([[[0.1]]]), TableLevel([[[0.1, 0.2]]])]),
-            "level 1 has 2 actions and that of level 0 has 1",
-        ),
-        (lambda: Layered([TableLevel([[[0.1]]])]).member((0, 0)), "1 in all; got 2"),
-        (lambda: Layered([TableLevel([[[0.1]]])]).member((1,)), "functions 0 to 0; got 1"),
-        (lambda: TableLevel([[[0.1]]]).values(np.array([0]), np.array([-1])), "functions 0 to 0; asked for -1"),
+        (lambda: Layered([ONE, TableLevel([[[0.1, 0.2]]])]), "level 1 has 2 actions and that of level 0 has 1"),
+        (lambda: Layered([ONE]).member((0, 0)), "1 in all; got 2"),
+        (lambda: Layered([ONE]).member((1,)), "functions 0 to 0; got 1"),
+        (lambda: ONE.values(np.array([0]), np.array([-1])), "functions 0 to 0; asked for -1"),
         (lambda: TableLevel([[[0.1]], [[0.2]]]).values(np.array([0.5])), "observation 0.5 is not known"),
-        (lambda: Prototypes(np.zeros((1, 2, 3)), np.array([1]), np.zeros((1, 2, 2))), "centre sets 0 to 0"),
-        (
-            lambda: Prototypes(np.zeros((1, 2, 3)), np.zeros(1, int), np.zeros((1, 2, 2))).values(np.zeros((4, 1))),
-            "vectors of length 3",
-        ),
+        (lambda: Prototypes(SETS, np.array([1]), np.zeros((1, 2, 2))), "centre sets 0 to 0"),
+        (lambda: Prototypes(SETS, FIRSTS, np.zeros((1, 2, 2))).values(np.zeros((4, 1))), "vectors of length 3"),
         (lambda: Decoders(1, np.eye(2)), "at least two coordinates"),
         (lambda: Decoders(3, [[2.0]]), "values in"),
         (lambda: Decoders(3, np.eye(2)).index(1, 1, 0, 0), "is not a decoder"),
         (lambda: Decoders(3, np.eye(2)).parameters(np.array([24])), "functions 0 to 23"),
         (lambda: Decoders(3, np.eye(2)).values(np.zeros((4, 2))), "at least 3 coordinates"),
         (lambda: copies_around(np.zeros((1, 1)), 0, np.random.default_rng(0)), "at least one function"),
-        (lambda: Prototypes(np.zeros((1, 2, 3)), np.zeros(1, int), np.zeros((1, 3, 2))), "prototypes need"),
+        (lambda: Prototypes(SETS, FIRSTS, np.zeros((1, 3, 2))), "prototypes need"),
         (lambda: Constants([0.1]), r"must be \[N, K\]"),
         (lambda: Constants([[0.1, -0.1]]), "function 0 has value -0.1 at action 1"),
         (lambda: Layered([np.zeros((1, 1, 1))]), "level 0 is a ndarray; .*LevelClass"),
-        (lambda: Layered([TableLevel([[[0.1]]])]).member((0.0,)), "functions 0 to 0; got 0.0"),
+        (lambda: Layered([ONE]).member((0.0,)), "functions 0 to 0; got 0.0"),
         (
             lambda: Listed([Constants([[0.1]]), Constants([[0.1], [0.2]])]),
             r"as many members at every level; got \[1, 2\]",
@@ -473,23 +338,20 @@ def test_a_class_that_a_problem_accepts_answers_everything(functions):
         (lambda: CallableLevel([np.zeros], 0, 0), "n_actions must be at least 1; got 0"),
         (lambda: CallableLevel([0.5], 0, 2), "function 0 cannot be called: it is a float"),
         (lambda: Codebook(np.array([1, 1])), "two rows of a codebook are equal"),
-        (lambda: TableLevel([[[0.1]]]).values(np.array(["a"])), "of type int64; got <U1"),
-        (lambda: TableLevel([[[0.1]]]).values(np.array([math.nan])), "observation nan is not known"),
+        (lambda: ONE.values(np.array(["a"])), "of type int64; got <U1"),
+        (lambda: ONE.values(np.array([math.nan])), "observation nan is not known"),
         (
             lambda: Codebook(np.array([[1, 0], [0, 1]])).encode(np.array([[0, 1], [1, 1]])),
             r"\[1 1\] is not among the 2",
         ),
-        (lambda: TableLevel([[[0.1]]]).values(np.array(0)), r"got shape \(\)"),
-        (
-            lambda: TableLevel([[[0.1]]], Codebook(np.array(["a"]))).values(np.array(["ab"])),
-            "observation ab is not among",
-        ),
-        (lambda: TableLevel([[[0.1]]], Codebook(np.array(["a"]))).values(np.array([0])), "of type <U1; got int64"),
+        (lambda: ONE.values(np.array(0)), r"got shape \(\)"),
+        (lambda: NAMED.values(np.array(["ab"])), "observation ab is not among"),
+        (lambda: NAMED.values(np.array([0])), "of type <U1; got int64"),
         (lambda: TableLevel([[[0.1 + 1j]]]), "real numbers; an array of complex128 arrived"),
         (lambda: richobs.Tables([np.full((1, 1, 1), 0.1j)], single_precision=True), "real numbers"),
         (lambda: Constants([[0.1 + 0j]]), "real numbers"),
         (lambda: Decoders(3, np.eye(2) + 1j), "real numbers"),
-        (lambda: Prototypes(np.zeros((1, 2, 3)), np.zeros(1, int), np.full((1, 2, 2), 0.5j)), "real numbers"),
+        (lambda: Prototypes(SETS, FIRSTS, np.full((1, 2, 2), 0.5j)), "real numbers"),
         (lambda: Prototypes(np.full((1, 2, 3), 1j), np.zeros(1, int), np.zeros((1, 2, 2))), "real numbers"),
         (lambda: richobs.Linear("identity", [[[0.1j]]], 1), "real numbers"),
         (lambda: richobs.Rewards.deterministic([[[0.5j]]]), "real numbers"),
@@ -503,12 +365,10 @@ def test_what_is_refused(call, words):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
+        (lambda v: v - 1.0, r"returned -0.25 to -0.25; values must lie in \[0, 1\]"),
         (lambda v: 2 * v, r"Own.values returned .* to 1.\d+; values must lie in \[0, 1\]"),
         (lambda v: v * np.nan, r"values must lie in \[0, 1\]"),
-        (
-            lambda v: v.swapaxes(0, 1),
-            r"\[N, n, K\] = \(2, 3, 2\); it returned float64 of shape \(3, 2, 2\)",
-        ),
+        (lambda v: v.swapaxes(0, 1), r"\[N, n, K\] = \(2, 3, 2\); it returned float64 of shape \(3, 2, 2\)"),
         (lambda v: v[:1], r"of shape \(1, 3, 2\)"),
     ],
 )
@@ -529,68 +389,10 @@ def test_values_of_a_class_of_ones_own_are_checked(change, sentence):
             ask()
 
 
-def test_values_in_other_units_are_declared():
-    class Own(LevelClass):
-        size, n_actions, value_range = 2, 2, (-100.0, 0.0)
-
-        def values(self, x, members=None, /):
-            every = np.full((2, len(x), 2), -75.0)
-            return every if members is None else every[members]
-
-    functions, x = Listed([Own()]), np.arange(3)
-    assert functions.values(0, x).min() == -75.0
-    assert functions.value_range(0) == (-100.0, 0.0)
-    assert [bound.tolist() for bound in functions.value_bounds(0)] == [[-100.0, -100.0], [0.0, 0.0]]
-    assert Chosen(Own(), np.array([1])).value_range == (-100.0, 0.0)
-
-    class Wider(Own):
-        def values(self, x, members=None, /):
-            return super().values(x, members) - 26.0
-
-    with pytest.raises(InvalidInput, match=r"Wider.values returned -101.0 to -101.0; values must lie in \[-100, 0\]"):
-        Listed([Wider()]).values(0, x)
-
-
-@pytest.mark.parametrize("value_range", [(1.0, 0.0), (0.0, math.inf), (math.nan, 1.0), (0.0,)])
-def test_a_range_is_two_numbers_in_order(value_range):
-    with pytest.raises(InvalidInput, match="value_range must be"):
-        TableLevel([[[0.5]]], value_range=value_range)
-
-
-def test_tables_in_other_units():
-    level = TableLevel([[[-3.0, 8.0]]], value_range=(-3.0, 8.0))
-    assert level.value_bounds()[0].tolist() == [8.0]
-    again = from_arrays(*to_arrays(level))
-    assert again.value_range == (-3.0, 8.0)
-    assert digest_of([to_arrays(level)]) != digest_of([to_arrays(TableLevel([[[-3.0, 8.0]]], value_range=(-3.0, 9.0)))])
-    with pytest.raises(InvalidInput, match=r"function 0 has value -3.0 .* must lie in \[-2, 8\]"):
-        TableLevel([[[-3.0, 8.0]]], value_range=(-2.0, 8.0))
-    with pytest.raises(InvalidFile, match="damaged"):
-        from_arrays("table", {"tables": np.zeros((1, 1, 1)), "value_range": np.array([1.0, 0.0])})
-    assert Tables(np.full((1, 1, 1), 4.0), 2, value_range=(0.0, 4.0)).value_range(1) == (0.0, 4.0)
-
-
-def test_tables_in_single_precision():
-    given = np.array([[[0.5, 0.1], [0.3, 1.0]], [[0.0, 0.2], [0.7, 0.9]]])
-    tables = Tables((t for t in [given, given]), single_precision=True)
-    level = tables.levels[0]
-    assert isinstance(level, TableLevel)
+def test_tables_in_single_precision_are_kept_so_and_not_copied():
+    level = Tables([np.array([[[0.5, 0.1]]])], single_precision=True).levels[0]
     assert level.tables.dtype == np.float32
-    values = tables.values(0, np.array([1, 0]))
-    assert values.dtype == np.float64
-    np.testing.assert_array_equal(values, given.astype(np.float32).astype(np.float64)[:, [1, 0]])
-    np.testing.assert_array_equal(tables.values(0, np.array([1]), np.array([1, 1, 0])), values[[1, 1, 0]][:, :1])
-    assert [b.dtype for b in tables.value_bounds(0)] == [np.float64] * 2
-    assert tables.digest != Tables([given, given]).digest
-    assert TableLevel(level.tables).tables is level.tables  # float32 that is given is not copied
-
-
-def test_single_precision_that_loses_too_much_is_refused():
-    Tables(np.array([[[1.0, 0.1]]]), 1, single_precision=True)
-    with pytest.raises(
-        InvalidInput, match=r"single precision changes a value of these tables by 1.5e-06, more than 1e-07"
-    ):
-        Tables(np.array([[[100.1, 0.1]]]), 1, value_range=(0.0, 101.0), single_precision=True)
+    assert TableLevel(level.tables).tables is level.tables
 
 
 def test_whole_classes_come_back(tmp_path):
@@ -608,14 +410,3 @@ def test_whole_classes_come_back(tmp_path):
     (tmp_path / "class.npz").write_bytes(b"PK")
     with pytest.raises(InvalidFile, match="not a richobs-functions file"):
         Listed.load(tmp_path / "class.npz")
-
-
-def test_a_class_too_large_to_list_needs_bounds_of_its_own():
-    class Huge(LevelClass):
-        size, n_actions = 10**12, 2
-
-        def values(self, x, members=None, /):
-            return np.zeros((self.size, len(x), 2))
-
-    with pytest.raises(InvalidInput, match=r"a Huge of 1,000,000,000,000 functions needs a `value_bounds` of its own"):
-        Huge().value_bounds()

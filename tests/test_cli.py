@@ -3,9 +3,7 @@
 import contextlib
 import io
 import json
-import math
 import pathlib
-import re
 import signal
 import sqlite3
 import subprocess
@@ -27,7 +25,6 @@ from richobs.show.terminal import Watch, can_draw
 from richobs.worlds.registry import WORLDS
 from richobs_lab.certified.events import PairTested, StageDoubled
 from richobs_lab.paper import STATEMENTS
-from richobs_lab.rivals.rival_events import RoundPlayed
 
 
 def run(capsys, *args):
@@ -41,53 +38,39 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("asked", "claim", "spent", "name"),
+    ("asked", "spent", "name"),
     [
-        ((), "at most 0.1 above the policy's value", "betting: play", "lock-3,noise_bits=2"),
-        (
-            ("--learner", "certified"),
-            "at most 0.1 above the policy's value",
-            "certified: batch",
-            "lock-3,noise_bits=2,learner=certified",
-        ),
+        ("", "betting: play", "lock-3,noise_bits=2"),
+        ("--tuning first=8 doubt=1.5", "betting: play", "lock-3,noise_bits=2,doubt=1.5,first=8"),
+        ("--learner certified", "certified: batch", "lock-3,noise_bits=2,learner=certified"),
     ],
 )
-def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path, asked, claim, spent, name):
-    status, said = run(capsys, "learn", "lock", "--horizon", "3", "--noise-bits", "2", *asked)
+def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path, asked, spent, name):
+    command = ("learn", "lock", "--horizon", "3", "--noise-bits", "2", *asked.split())
+    status, said = run(capsys, *command)
     assert status == 0
     assert said.out.startswith("With probability at least 0.95 ")
-    assert claim in " ".join(said.out.split())  # broken into lines
+    assert "at most 0.1 above the policy's value" in " ".join(said.out.split())  # broken into lines
     assert spent in said.out
-    assert "at most 0.5" in said.out
     folder = tmp_path / "runs" / name
     kept = ["certificate.json", "config.json", "policy.npz", "report.html", "run.lock", "run.sqlite"]
     assert sorted(p.name for p in folder.iterdir()) == kept
     assert str(folder.relative_to(tmp_path)) in said.out
-
-
-@pytest.mark.parametrize("world", [w for w in WORLDS if w != "lower-bound"])
-def test_learn_knows_every_world(capsys, world):
-    smaller = ["--horizon", "2"] if world != "bandit" else []
-    status, said = run(capsys, "learn", world, *smaller, "--quiet")
-    assert status == 0
-    assert said.out.startswith("With probability at least 0.95")
-    assert len(said.out.splitlines()) == 1
+    again = run(capsys, *command)[1].out
+    assert said.out.splitlines()[:15] == again.splitlines()[:15]
+    assert ["nothing was played: the folder held this run already" in out for out in (said.out, again)] == [False, True]
 
 
 def test_learn_as_printed(capsys):
-    status, said = run(capsys, "learn", "lock/3", "--learner", "lsvee", "--json", "--out", "new")
+    tuned = ("--learner", "lsvee", "--tuning", "repeats=skip", "--json", "--out", "new")
+    status, said = run(capsys, "learn", "lock/3", *tuned)
     assert status == 0
-    assert json.loads(said.out)["settings"]["learner"] == "lsvee"
+    settings = json.loads(said.out)["settings"]
+    assert (settings["learner"], settings["tuning"]) == ("lsvee", ["repeats=skip"])
+    assert pathlib.Path("new/certificate.json").read_text() == said.out
     shown = run(capsys, "show", "new")[1].out
     assert "search: elimination" in shown
     assert "repeats left out" in shown
-
-
-def test_learners_are_tuned(capsys):
-    tuned = ("learn", "bandit", "--learner", "lsvee", "--tuning", "repeats=verbatim", "--json", "--out", "x")
-    assert json.loads(run(capsys, *tuned)[1].out)["settings"]["tuning"] == ["repeats=verbatim"]
-    run(capsys, "learn", "--tuning", "first=8", "doubt=1.5", "lock/2", "--quiet")
-    assert [p.name for p in pathlib.Path("runs").iterdir()] == ["lock-2,doubt=1.5,first=8"]
 
 
 @pytest.mark.parametrize(
@@ -106,6 +89,9 @@ def test_learners_are_tuned(capsys):
         ("verify --quiet here --json", "verify here --quiet --json"),
         ("report a --out x.html b", "report a b --out x.html"),
         ("report -- --a", "report -- --a"),
+        ("learn --ray lock/4", "learn lock --horizon 4 --ray local"),  # the address of Ray may be left out
+        ("learn --ray 10.0.0.1:6379 lock", "learn lock --ray 10.0.0.1:6379"),
+        ("sweep --ray auto lock --horizon 5,10", "sweep lock --ray auto --horizon 5,10"),
         ("runs", "runs"),
         ("learn --help", "learn --help"),
         ("fly --high", "fly --high"),
@@ -113,15 +99,6 @@ def test_learners_are_tuned(capsys):
 )
 def test_options_may_stand_anywhere(typed, ordered):
     assert in_order(typed.split(), COMMANDS) == ordered.split()
-
-
-def test_options_before_what_they_belong_to_mean_the_same(capsys):
-    after = run(capsys, "learn", "lock/2", "--seed", "3", "--epsilon", "0.2", "--json", "--out", "a")[1].out
-    assert run(capsys, "learn", "--seed", "3", "--epsilon", "0.2", "lock/2", "--json", "--out", "b")[1].out == after
-    assert run(capsys, "learn", "--epsilon", "0.2", "lock", "--horizon", "2", "--seed", "3", "--json")[1].out == after
-    before, behind = (run(capsys, *args) for args in (("verify", "--quiet", "a"), ("verify", "a", "--quiet")))
-    assert before == behind
-    assert before[0] == 0
 
 
 def test_names_are_printed_as_they_were_typed(capsys, monkeypatch):
@@ -147,14 +124,6 @@ def test_a_learner_that_needs_deterministic_transitions_refuses_a_world_without_
     assert run(capsys, *swapped)[0] == 0
 
 
-def test_numbers_of_one_are_singular(capsys):
-    said = run(capsys, "learn", "bandit")[1].out
-    assert "bandit: 1 level, 4 actions, at most 1 hidden state a" in said
-    assert run(capsys, "plan", "bandit")[1].out.startswith(
-        "bandit: 1 level, 4 actions, at most 1 hidden state a level, a class of 50 functions\n"
-    )
-
-
 @pytest.mark.parametrize(
     "args", [("learn", "lock/2"), ("plan", "lock/2"), ("learners",), ("worlds",), ("check", "lock/2")]
 )
@@ -174,14 +143,6 @@ def test_a_learner_without_an_estimate_has_its_policy_judged_by_the_world(capsys
     assert "computed from the world itself" not in run(capsys, "learn", "mdp/2")[1].out
 
 
-def test_learn_json_is_the_certificate(capsys):
-    status, said = run(capsys, "learn", "lock/2", "--json", "--out", "here", "--seed", "3", "--epsilon", "0.2")
-    assert status == 0
-    with open("here/certificate.json") as file:
-        assert file.read() == said.out
-    assert json.loads(said.out)["settings"]["seed"] == 3
-
-
 def test_the_seed_of_a_run_is_not_that_of_the_world(capsys):
     answers = {}
     for flag in ("--seed", "--world-seed"):
@@ -194,20 +155,8 @@ def test_the_seed_of_a_run_is_not_that_of_the_world(capsys):
 
 def test_an_id_is_as_good_as_options(capsys):
     _, by_id = run(capsys, "learn", "disjoint/2,n_observations=3,seed=2", "--json", "--out", "x")
-    _, by_options = run(
-        capsys,
-        "learn",
-        "disjoint",
-        "--horizon",
-        "2",
-        "--n-observations",
-        "3",
-        "--world-seed",
-        "2",
-        "--json",
-        "--out",
-        "x",
-    )
+    options = "learn disjoint --horizon 2 --n-observations 3 --world-seed 2 --json --out x"
+    _, by_options = run(capsys, *options.split())
     assert by_id.out == by_options.out
 
 
@@ -249,21 +198,6 @@ def test_verify_prints_its_verdict_where_it_cannot_be_kept_and_says_that_the_pol
     assert (status, len(json.loads(said.out)["notes"])) == (0, 2)
 
 
-def test_a_verdict_on_another_certificate_is_not_shown(capsys):
-    run(capsys, "learn", "lock/3", "--out", "here", "--quiet")
-    run(capsys, "verify", "here")
-    said = " ".join(run(capsys, "show", "here")[1].out.split())
-    assert re.search(
-        r"verification.json says, made on \S+ by richobs \S+, that everything agreed; `richobs verify` checks", said
-    )
-    file = pathlib.Path("here/verification.json")
-    content = json.loads(file.read_text())
-    file.write_text(json.dumps({**content, "certificate": "0" * 64}))
-    assert "verification.json" not in run(capsys, "show", "here")[1].out
-    file.write_text(json.dumps({**content, "version": "9 <b>"}))
-    assert "is damaged" in run(capsys, "show", "here")[1].err
-
-
 @pytest.mark.parametrize(
     "findings",
     [
@@ -301,15 +235,6 @@ def test_verify_says_that_a_policy_is_damaged_and_what_to_do(capsys):
     )
     file.unlink()
     assert run(capsys, "verify", "here")[0] == 0
-
-
-def test_folders_may_be_called_like_worlds(capsys):
-    run(capsys, "learn", "lock/2", "--out", "lock/7", "--quiet")
-    with open("lock/7/certificate.json") as file:
-        assert json.load(file)["environment"]["id"] == "lock/2"
-    status, said = run(capsys, "verify", "lock/7/certificate.json", "--json")
-    assert status == 0
-    assert json.loads(said.out)["agrees"]
 
 
 def test_a_folder_that_cannot_be_made_is_noticed_before_the_run(capsys, monkeypatch):
@@ -371,36 +296,6 @@ def test_learners_tells_what_one_needs_promises_and_costs(capsys):
     assert all(facts["about"] and facts["promises"] and facts["costs"] for facts in listed.values())
 
 
-def test_help_of_paper_lists_the_statements(capsys):
-    with pytest.raises(SystemExit):
-        main(["paper", "--help"])
-    said = capsys.readouterr().out
-    for name in STATEMENTS:
-        assert f" {name} " in said
-    assert "Consensus" in said
-
-
-def test_check_exits_with_one_where_an_assumption_fails(capsys):
-    status, said = run(capsys, "check", "lower-bound", "--json")
-    assert status == 1
-    report = json.loads(said.out)
-    assert report["id"] == "lower-bound/4"
-    assert report["checks"]["reactive"]["holds"] is False
-    assert report["checks"]["deterministic"]["holds"] is True
-    status, said = run(capsys, "check", "lock")
-    assert status == 0
-    assert "fails" not in said.out
-
-
-def test_audit(capsys):
-    status, said = run(capsys, "audit", "lock", "--swap", "0.4", "--sequences", "8", "--episodes", "64")
-    assert status == 1
-    assert "independent levels" in said.out
-    status, said = run(capsys, "audit", "lock", "--sequences", "8", "--episodes", "64", "--json")
-    assert status == 0
-    assert json.loads(said.out)["holds"] is True
-
-
 def test_worlds_lists_every_parameter(capsys):
     status, said = run(capsys, "worlds")
     assert status == 0
@@ -448,16 +343,14 @@ def test_what_cannot_be_done_is_said_in_one_sentence(capsys, args, words):
 
 @pytest.mark.parametrize("args", [["learn", "lock", "--horizons", "3"], ["fly"], []])
 def test_misspelt_commands_exit_with_two(args, capsys):
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit, match="2"):
         main(args)
-    assert stopped.value.code == 2
 
 
 @pytest.mark.parametrize("args", [["--help"], ["learn", "--help"], ["learn", "lock", "--help"], ["audit", "--help"]])
 def test_help(args, capsys):
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit, match="0"):
         main(args)
-    assert stopped.value.code == 0
     assert capsys.readouterr().out
 
 
@@ -487,27 +380,11 @@ class TestStoredRuns:
         status, said = run(capsys, "resume", "runs/a", "--max-episodes", "100000")
         assert status == 0
         assert "at most 0.1 above" in " ".join(said.out.split())
+        assert "nothing was played" not in said.out
         run(capsys, *SEARCH, "--max-episodes", "100000", "--out", "runs/b")
         assert (
             pathlib.Path("runs/a/certificate.json").read_bytes() == pathlib.Path("runs/b/certificate.json").read_bytes()
         )
-
-    def test_learn_on_a_finished_folder_says_the_same_again(self, capsys):
-        first, again = (run(capsys, "learn", "lock/2")[1].out for _ in range(2))
-        assert "nothing was played" not in first
-        assert first.splitlines()[:15] == again.splitlines()[:15]
-        assert "nothing was played: the folder held this run already" in again
-
-    def test_a_run_that_goes_on_is_not_said_to_have_played_nothing(self, capsys, short):
-        said = run(capsys, "resume", "runs/a", "--max-episodes", "100000")[1].out
-        assert "nothing was played" not in said
-
-    def test_what_cannot_run_removes_nothing(self, capsys, short):
-        before = pathlib.Path("runs/a/config.json").read_bytes()
-        status, said = run(capsys, "learn", "lock/4", "--epsilon", "7", "--out", "runs/a", "--overwrite")
-        assert status == 2
-        assert "it must be below 1, and 7 arrived" in said.err
-        assert pathlib.Path("runs/a/config.json").read_bytes() == before
 
     def test_an_interruption_says_how_to_go_on(self, capsys, monkeypatch):
         def interrupted(*_, **__):
@@ -575,16 +452,6 @@ class TestStoredRuns:
             "richobs: the run in d has ended, and another process has begun to change it since: it is running.\n"
         )
 
-    @pytest.mark.parametrize("kind", ["folder", "link"])
-    def test_a_lock_that_cannot_be_opened_is_one_line(self, capsys, short, kind):
-        lock = pathlib.Path("runs/b/run.lock")
-        run(capsys, *SEARCH, "--seed", "1", "--out", "runs/b")
-        lock.unlink()
-        lock.mkdir() if kind == "folder" else lock.symlink_to(lock)
-        listed = json.loads(run(capsys, "runs", "--json")[1].out)
-        assert listed[0]["state"] == "finished"
-        assert "run.lock is damaged: it is a link, a folder or a pipe" in listed[1]["error"]
-
     def test_show_prints_the_summary_again(self, capsys, short):
         status, said = run(capsys, "show", "runs/a")
         assert status == 0
@@ -622,6 +489,7 @@ class TestStoredRuns:
 
     def test_report_draws_one_or_several(self, capsys, short, monkeypatch):
         run(capsys, *SEARCH, "--seed", "1", "--out", "runs/b")
+        monkeypatch.setattr("richobs.show.figures.write_figures", lambda runs, page: [page] * 10)
         status, said = run(capsys, "report", "runs/a", "runs/b", "--out", "both.html")
         assert status == 0
         assert "wrote both.html and 10 figures beside it" in said.out
@@ -693,15 +561,6 @@ class TestWatching:
         assert "batches of up to 1,024 episodes from here on" in drawn(watch)
         assert "and 2 remarks before" in drawn(watch)
 
-    def test_a_learner_without_survivors_and_bounds(self):
-        watch = Watch("mdp", 20.0, None, Console(file=io.StringIO()), plain=False)
-        watch(Progress(RoundPlayed(phase="search", n=8, episodes=8, mean=math.nan, what="it played"), 8))
-        text = drawn(watch)
-        assert "search: round, played" in text
-        assert "survivors" not in text
-        assert "value" not in text
-        assert "nan" not in text
-
     def test_without_a_terminal_there_are_plain_lines_now_and_then(self, monkeypatch):
         clock = [0.0]
         monkeypatch.setattr("time.monotonic", lambda: clock[0])
@@ -715,11 +574,6 @@ class TestWatching:
         assert all(line.startswith("lock[/4]: elimination at 0 1 2") for line in lines)
         watch(progress(event=LARGER))
         assert "batches of up to 1,024 episodes from here on" in console.file.getvalue()
-
-    def test_quiet_shows_nothing(self, capsys):
-        with terminal.watched("lock/4", 20.0, quiet=True) as watch:
-            watch(progress(event=LARGER))
-        assert capsys.readouterr() == ("", "")
 
     def test_a_notebook_is_drawn_in_where_it_can_be(self, monkeypatch):
         notebook = Console(force_jupyter=True, file=io.StringIO())
@@ -754,3 +608,24 @@ richobs_command.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+def test_help_of_paper_lists_the_statements(capsys):
+    with pytest.raises(SystemExit):
+        main(["paper", "--help"])
+    said = capsys.readouterr().out
+    for name in STATEMENTS:
+        assert f" {name} " in said
+    assert "Consensus" in said
+
+
+def test_check_exits_with_one_where_an_assumption_fails(capsys):
+    status, said = run(capsys, "check", "lower-bound", "--json")
+    assert status == 1
+    report = json.loads(said.out)
+    assert report["id"] == "lower-bound/4"
+    assert report["checks"]["reactive"]["holds"] is False
+    assert report["checks"]["deterministic"]["holds"] is True
+    status, said = run(capsys, "check", "lock")
+    assert status == 0
+    assert "fails" not in said.out

@@ -1,12 +1,9 @@
 """Learners that decode states: PCID, PPE and HOMER solve what their papers solve, and claim nothing."""
 
-import math
-
 import numpy as np
 import pytest
 
 import richobs
-from richobs.classes import Layered, LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput, Rejected
 from richobs.core.ledger import Ledger
@@ -19,8 +16,8 @@ from richobs.engines import StreamEngine
 from richobs.learners import learner
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
-from richobs_lab.rivals.decoding import Decoder, fit, gradients, k_means, logistic, play, policy_of, shares, softmax
-from richobs_lab.rivals.embeddings import Embedding, Embeddings, Features, rounded
+from richobs_lab.rivals.decoding import fit, gradients, k_means, logistic, play, policy_of, shares, softmax
+from richobs_lab.rivals.embeddings import Features, rounded
 from richobs_lab.rivals.homer import Abstraction, HomerTuning, action_values, contrast
 from richobs_lab.rivals.pcid import DecodedModel, pcid
 from richobs_lab.rivals.ppe import Extension, PpeTuning, best_path, decoded, eliminate, ppe
@@ -55,7 +52,7 @@ def assert_same_partition(found, true):
 
 
 class TestTheySolve:
-    @pytest.mark.parametrize("world", ["lock/3", "lock/4,seed=1", "lock/5,seed=2"])
+    @pytest.mark.parametrize("world", ["lock/3", "lock/5,seed=2"])
     @pytest.mark.parametrize(("name", "tuning"), [("pcid", ()), ("ppe", PPE), ("homer", ())])
     def test_a_lock_of_bits(self, world, name, tuning):
         problem, outcome = learned(world, name, tuning=tuning)
@@ -65,10 +62,9 @@ class TestTheySolve:
         assert outcome.claim.startswith("No guarantee: the theorem on ")
         assert outcome.reason is StopReason.OWN_RULE
 
-    @pytest.mark.parametrize("world", ["lock/3,noise=gaussian", "lock/5,noise=gaussian,seed=2"])
     @pytest.mark.parametrize(("name", "tuning"), [("pcid", ()), ("ppe", PPE), ("homer", ("planner=greedy",))])
-    def test_a_lock_with_gaussian_noise(self, world, name, tuning):
-        problem, outcome = learned(world, name, tuning=tuning)
+    def test_a_lock_with_gaussian_noise(self, name, tuning):
+        problem, outcome = learned("lock/5,noise=gaussian,seed=2", name, tuning=tuning)
         assert value_of(problem, outcome.policy) > 0.45
 
     @pytest.mark.parametrize("sigma", [0.0, 0.1])
@@ -85,28 +81,10 @@ class TestTheySolve:
         problem, outcome = learned("lock/4,swap=0.5,fail=0.1", "pcid")
         assert value_of(problem, outcome.policy) < 0.3
 
-    def test_states_that_are_seen(self):
-        for name in ("pcid", "homer"):
-            problem, outcome = learned("mdp/3,n_states=3,n_actions=2", name)
-            assert value_of(problem, outcome.policy) > problem.optimal_value - 0.1
-
-    @pytest.mark.parametrize("how", ["logistic", "network"])
-    @pytest.mark.parametrize("name", ["pcid", "ppe"])
+    @pytest.mark.parametrize(("name", "how"), [("ppe", "logistic"), ("pcid", "network")])
     def test_other_regressions(self, name, how):
         problem, outcome = learned("lock/3", name, tuning=(f"decoder={how}", "samples=200"))
         assert value_of(problem, outcome.policy) == 0.5
-
-    @pytest.mark.parametrize(("horizon", "samples", "published"), [(5, 400, 3_500), (10, 300, 5_700)])
-    def test_pcid_needs_as_many_episodes_as_the_authors_code(self, horizon, samples, published):
-        """With the sample size that their figure implies: episodes until the running mean exceeds half of V*."""
-        counts = []
-        for seed in range(4):
-            problem = richobs.make(f"lock/{horizon},noise_bits={horizon},seed={seed}")
-            outcome = run(problem, Settings(learner="pcid", tuning=(f"samples={samples}",), seed=seed))
-            value = value_of(problem, outcome.policy)
-            earned, n = sum(e.n * e.mean for e in outcome.trace), outcome.episodes
-            counts.append(n + (0.25 * n - earned) / (value - 0.25) if value > 0.25 else math.inf)
-        assert published / 1.5 < np.median(counts) < 1.5 * published
 
 
 class TestTheyDecode:
@@ -129,13 +107,9 @@ class TestTheyDecode:
         for level in (1, 2, 3):
             x, true = seen_at(problem, level)
             assert_same_partition(found.decoders[level].states(x), true)
-        reached = [
-            set(seen.argmax(axis=1).tolist())
-            for levels in found.covers[3]
-            for seen in [
-                problem.env.play(policy_of(levels, 4, 4), 50, keyed_generator(0, "reach")).observations[3][:, :3]
-            ]
-        ]
+        policies = [policy_of(levels, 4, 4) for levels in found.covers[3]]
+        plays = [problem.env.play(policy, 50, keyed_generator(0, "reach")) for policy in policies]
+        reached = [set(played.observations[3][:, :3].argmax(axis=1).tolist()) for played in plays]
         assert sorted(reached, key=min) == [{0}, {1}, {2}]  # one policy for each state
 
     def test_ppe_recovers_the_states(self):
@@ -148,14 +122,6 @@ class TestTheyDecode:
 
 
 class TestTheyFailHonestly:
-    def test_pcid_with_too_few_episodes(self):
-        problem, outcome = learned("lock/5", "pcid", tuning=("samples=20",))
-        assert value_of(problem, outcome.policy) < 0.25
-        assert not outcome.guaranteed
-        assert outcome.claim == (
-            "No guarantee: the theorem on PCID asks for other sample sizes than the tuned one that was played."
-        )
-
     def test_pcid_with_clusters_that_are_too_large(self):
         """The authors ask for 30 observations of a cluster at any sample size; with 200 episodes a level states are lost."""
         for least, lowest, highest in (("least=30", 0.0, 0.25), ("least=0", 0.5, 0.5)):
@@ -169,20 +135,6 @@ class TestTheyFailHonestly:
         assert outcome.claim.endswith("are allowed; more samples may help.")
         assert outcome.remarks == (outcome.claim.removeprefix("No guarantee: "),)
         assert outcome.value_hat is None
-
-    @pytest.mark.parametrize(("name", "limit"), [("pcid", 1_000), ("ppe", 2_000), ("homer", 15_000)])
-    def test_spent_episodes_are_said(self, name, limit):
-        _, outcome = learned("lock/5", name, max_episodes=limit)
-        assert outcome.episodes <= limit
-        assert outcome.reason is StopReason.BUDGET_SPENT
-        assert outcome.claim == ("No guarantee: the episodes allowed were spent before the last level was learned.")
-        assert outcome.value_hat is None
-
-    def test_homer_plans_from_the_end(self):
-        """3,840 episodes learn all states of lock/3; 1,200 more the actions of level 2, and none are left for level 1."""
-        _, outcome = learned("lock/3", "homer", max_episodes=2 * 1_200 + 3 * 480 + 1_200)
-        kinds = [type(level).__name__ for level in outcome.policy.functions.levels]
-        assert kinds == ["Constants", "Constants", "Embeddings"]
 
     @pytest.mark.parametrize("name", ["pcid", "homer"])
     def test_the_number_of_states_can_be_tuned(self, name):
@@ -203,13 +155,6 @@ class TestTheyFailHonestly:
 
         with pytest.raises(Rejected, match="ended an episode early, and level 0 decodes"):
             play(Short(), Uniform(2), 3, "level 0")
-
-
-def test_what_they_are_given():
-    assert learner("pcid").given == ("horizon", "number of states", "tuned sample size")
-    assert learner("homer").given == ("horizon", "number of states", "tuned sample size")
-    assert learner("ppe").given == ("horizon", "deterministic transitions", "tuned sample size")
-    assert learner("betting").given == ("class of value functions", "horizon")
 
 
 @pytest.mark.parametrize(("name", "episodes"), [("pcid", 5 * 420), ("homer", 4 * 1_200 + 3 * 6 * 480 + 5 * 1_200)])
@@ -239,9 +184,8 @@ class TestParts:
 
     def test_the_best_path_follows_equal_sequences(self):
         first = Extension(((0,), (1,)), np.array([0.1, 0.0]), np.array([0, 1]), None)
-        second = Extension(
-            ((0, 0), (0, 1), (1, 0), (1, 1)), np.array([0.0, 0.2, 0.9, 0.3]), np.array([0, 1, 1, 0]), None
-        )
+        paths = ((0, 0), (0, 1), (1, 0), (1, 1))
+        second = Extension(paths, np.array([0.0, 0.2, 0.9, 0.3]), np.array([0, 1, 1, 0]), None)
         assert second.cover == ((0, 0), (0, 1))
         assert best_path([first, second], 3, 2) == ((1, 0, 0), 0.9)  # action 0 where nothing is known
         assert best_path([], 2, 2) == ((0, 0), 0.0)
@@ -328,17 +272,6 @@ class TestParts:
             features(np.zeros((4, 6)))
         with pytest.raises(InvalidInput, match="read single observations of type int64"):
             names(np.array(["a"]))
-
-    def test_a_single_observation_is_one(self):
-        x = np.array([[0.0, 1.0], [1.0, 0.0]])
-        level = Embeddings(Embedding(Features.of(x), np.array([[0.0], [1.0], [-1.0]])), [[-1.0], [1.0]], [np.eye(2)])
-        policy = LearnedPolicy(Layered([level]), (0,))
-        assert policy.predict(x[0])[0].shape == ()
-        assert [int(policy.predict(each)[0]) for each in x] == policy.predict(x)[0].tolist() == [0, 1]
-
-    def test_decoders_of_one_state_need_nothing(self):
-        assert Decoder().states(np.zeros((3, 2))).tolist() == [0, 0, 0]
-        assert Decoder().n_states == 1
 
     def test_episodes_are_split_evenly(self):
         assert shares(10, 3) == [4, 3, 3]

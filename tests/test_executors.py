@@ -1,8 +1,6 @@
 """Who does the work of a run changes no byte of it: threads, processes, any executor; and what may not be sent is not."""
 
 import multiprocessing
-import os
-import pathlib
 import threading
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 
 import richobs
+import to_be_killed
 from richobs.classes import Callables, Layered, TableLevel
 from richobs.core import executors
 from richobs.core.errors import InvalidInput, Rejected, WorkerFailed
@@ -23,36 +22,13 @@ from richobs.core.queries import LevelMoments, LevelSteps, Query
 from richobs.engines import Calls, StreamEngine
 from richobs.engines.answers import pack_answer
 from richobs.engines.calls import Request, parts_of, play_call
-from richobs.runs.store import StoredRun
+from to_be_killed import ENDS, FUNCTIONS, ROOTS
 
-ROOTS = [[[0.72, 0.18], [0.18, 0.72]], [[0.82, 0.1], [0.2, 0.8]], [[0.18, 0.8], [0.6, 0.7]]]
-ENDS = [[[0.0, 0.0], [0.0, 0.9]], [[0.1, 0.2], [0.9, 0.0]], [[0.15, 0.1], [0.1, 0.98]]]
-FUNCTIONS = Layered([TableLevel(ROOTS), TableLevel(ENDS)])
 ASKED = {"epsilon": 0.05, "delta": 0.2, "max_episodes": 300, "progress": False}
 
 
-class Own:
-    """The action that equals the first observation mostly leads to where action 1 mostly pays."""
-
+class Own(to_be_killed.Own):
     declared = richobs.Declared(replayable=True)
-    horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
-
-    def play(self, policy, n, rng, levels=None):
-        x = rng.integers(0, 2, n)
-        first = policy.actions(0, x, rng)
-        then = (rng.random(n) < np.where(first == x, 0.8, 0.2)).astype(np.int64)
-        last = policy.actions(1, then, rng)
-        paid = (then == 1) & (last == 1) & (rng.random(n) < 0.9)
-        columns = [x, then], [first, last], [np.zeros(n), paid.astype(float)]
-        return richobs.Episodes(*(column[:levels] for column in columns))
-
-
-class Doubled(Own):
-    reward_range = (0.0, 2.0)
-
-    def play(self, policy, n, rng, levels=None):
-        played = super().play(policy, n, rng, levels)
-        return richobs.Episodes(played.observations, played.actions, [2 * r for r in played.rewards])
 
 
 class Undeclared(Own):
@@ -96,38 +72,6 @@ class OwnGenerator(Own):
         return super().play(policy, n, self.hidden, levels)
 
 
-class SharedGenerator(Own):
-    """Declares what is not true: all copies in one process share a generator, and each process begins it anew."""
-
-    hidden = np.random.default_rng(0)
-
-    def play(self, policy, n, rng, levels=None):
-        return super().play(policy, n, self.hidden, levels)
-
-
-class Remembering(Own):
-    """Declares what is not true: what it plays depends on how often it was called."""
-
-    calls = 0
-
-    def play(self, policy, n, rng, levels=None):
-        self.calls += 1
-        return super().play(policy, n, np.random.default_rng([self.calls, int(rng.integers(2**31))]), levels)
-
-
-class HiddenCoin(Own):
-    """Declares what is not true: one coin in an episode comes from a generator of its own, the rest from `rng`."""
-
-    horizon = 1
-
-    def __init__(self, seed):
-        self.hidden = np.random.default_rng(seed)
-
-    def play(self, policy, n, rng, levels=None):
-        x = np.zeros(n, dtype=np.int64)
-        return richobs.Episodes([x], [policy.actions(0, x, rng)], [(self.hidden.random(n) < 0.2).astype(float)])
-
-
 class Remade(Own):
     """Declares what is not true: every copy draws for itself what it is like."""
 
@@ -155,16 +99,6 @@ class OneAtATime(Own):
 
 
 SETTINGS = {"pays": 0.9, "root": 0.72}  # of this module; a worker imports it anew
-
-
-class Configured(Own):
-    """What it pays is a setting of this module."""
-
-    def play(self, policy, n, rng, levels=None):
-        played = super().play(policy, n, rng, levels)
-        return richobs.Episodes(
-            played.observations, played.actions, [r * (rng.random(n) < SETTINGS["pays"]) for r in played.rewards]
-        )
 
 
 class PaysBehindALock(Own):
@@ -209,18 +143,6 @@ def constant(level, x):
     return np.full((len(x), 2), 0.5)
 
 
-class Mortal(Own):
-    """A worker process that plays it dies, as long as a file is there; the parent does not."""
-
-    def __init__(self, file):
-        self.file = file
-
-    def play(self, policy, n, rng, levels=None):
-        if self.file.exists() and multiprocessing.parent_process() is not None:
-            os._exit(9)
-        return super().play(policy, n, rng, levels)
-
-
 class Steps(gymnasium.Env):
     """A walk on the numbers 0 to 3 with random steps, as Gymnasium wants it."""
 
@@ -252,11 +174,6 @@ class Unseeded(gymnasium.Env):
 
     def pays(self):
         return float(self.hidden.random())
-
-
-class UnseededCoin(Unseeded):
-    def pays(self):
-        return float(self.hidden.random() < 0.2)
 
 
 class SharedByAll(Unseeded):
@@ -338,11 +255,8 @@ def files_of(folder):
 class TestSameBytes:
     def test_an_environment_of_your_own(self, tmp_path, processes, threads):
         whole = richobs.learn(Own(), FUNCTIONS, **ASKED, out=tmp_path / "one")
-        for name, given in (
-            ("two", {"workers": threads}),
-            ("three", {"workers": processes}),
-        ):
-            outcome = richobs.learn(Own(), FUNCTIONS, **ASKED, **given, out=tmp_path / name)
+        for name, workers in (("two", threads), ("three", processes)):
+            outcome = richobs.learn(Own(), FUNCTIONS, **ASKED, workers=workers, out=tmp_path / name)
             assert outcome.trace == whole.trace
             assert files_of(tmp_path / name) == files_of(tmp_path / "one")
         assert whole.episodes > 100
@@ -374,33 +288,6 @@ class TestSameBytes:
         assert answer(Workers(1, threads)) == one
         assert threads.tasks == 11
 
-    def test_rewards_in_other_units(self, threads):
-        doubled = [TableLevel(2 * np.array(tables), value_range=(0.0, 2.0)) for tables in (ROOTS, ENDS)]
-        functions = Layered(doubled)
-        asked = {**ASKED, "learner": "certified", "epsilon": 0.6, "max_episodes": 3_000}
-        one, two = (richobs.learn(Doubled(), functions, **asked, workers=pool) for pool in (1, threads))
-        assert one.trace == two.trace
-        assert one.claims == two.claims
-        assert threads.tasks > 16
-
-    def test_gymnasium(self, processes):
-        functions = Layered([TableLevel(np.random.default_rng(h).random((3, 4, 2))) for h in range(2)])
-        env = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5))
-        assert env.declared.may_be_copied
-        assert not richobs.from_gymnasium(Steps(), horizon=2, step_range=(0.0, 0.5)).declared.may_be_copied
-        known = richobs.from_gymnasium(Steps, horizon=2, step_range=(0.0, 0.5), deterministic=True)
-        assert not known.declared.may_be_copied
-        query = Query(richobs.LearnedPolicy(functions, (1, 2)), 60, "x", episodes=True)
-        one, two = (
-            pack_answer(
-                StreamEngine(Calls(env, functions=functions, workers=workers), functions, seed=0, ledger=Ledger()).ask(
-                    query
-                )
-            )
-            for workers in (Workers(), Workers(1, processes))
-        )
-        assert one == two
-
     @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize("kind", ["loky", "dask"])
     def test_other_executors(self, tmp_path, kind):
@@ -431,13 +318,6 @@ class TestCalls:
         assert [own.call_size(n) for n in (1, 16, 17, 100, 512, 10**9)] == [1, 1, 2, 7, 32, 32]
         assert [undeclared.call_size(n) for n in (1, 512, 10**9)] == [32, 32, 32]
         assert richobs.Declared(replayable=True, at_once=3).call_size(512) == 3
-
-    def test_512_episodes_are_enough_for_eight_workers(self, threads):
-        workers = Workers(1, threads)
-        env = Calls(Own(), workers=workers)
-        for draw, tasks in enumerate((15, 31)):  # the first call of all is made here
-            env.play(Uniform(2), 512, np.random.default_rng(draw))
-            assert threads.tasks == tasks
 
     def test_recorded_calls_are_not_sent(self, threads):
         calls = {}
@@ -471,7 +351,7 @@ def cut(played, size):
 
 
 class TestWhatMayBeSent:
-    @pytest.mark.parametrize("kind", [OwnGenerator, SharedGenerator, Remembering, Remade])
+    @pytest.mark.parametrize("kind", [OwnGenerator, Remade])
     def test_an_environment_that_hides_randomness_is_refused(self, kind, threads):
         """Copies in several workers would all play the same episodes, and a claim would count them as independent."""
         with pytest.raises(Rejected, match="copies of it do not play the same episodes with the same generator"):
@@ -482,22 +362,7 @@ class TestWhatMayBeSent:
         with pytest.raises(Rejected, match="copies of it do not play the same episodes"):
             env.play(Uniform(2), 32, np.random.default_rng(0))
 
-    def test_a_single_hidden_coin_is_noticed(self, threads):
-        """One of 16 episodes is compared, and shows a coin of 0.2 with probability 0.32."""
-        for seed in range(20):
-            env = Calls(HiddenCoin(seed), workers=Workers(1, threads))
-            with pytest.raises(Rejected, match="copies of it do not play the same episodes"):
-                _ = [env.play(Uniform(2), 64, np.random.default_rng(draw)) for draw in range(10)]
-
-    def test_no_call_plays_more_at_once_than_is_declared(self, threads):
-        one, two = (
-            Calls(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
-            for workers in (Workers(), Workers(1, threads))
-        )
-        np.testing.assert_array_equal(one.observations, two.observations)
-        assert threads.tasks == 19
-
-    @pytest.mark.parametrize("kind", [Unseeded, UnseededCoin, SharedByAll, EachDifferent])
+    @pytest.mark.parametrize("kind", [Unseeded, SharedByAll, EachDifferent])
     def test_a_gymnasium_environment_that_ignores_seeds_is_played_by_one_copy(self, kind, threads, caplog):
         env, ledger = richobs.from_gymnasium(kind, horizon=1, reward_range=(-1, 1)), Ledger()
         paced = Calls(env, workers=Workers(1, threads), ledger=ledger)
@@ -530,9 +395,9 @@ class TestWhatMayBeSent:
 
     @pytest.mark.parametrize("start", [False, True])
     def test_a_coin_behind_a_lock_that_copies_share_is_tossed_by_one_copy(self, start, threads, caplog):
-        """Eight agreements by chance have probability 1/256 at most, whatever the coin: here in none of 20 environments."""
+        """Eight agreements by chance have probability 1/256 at most, whatever the coin: here in none of 10 environments."""
         shared = 0
-        for hidden in range(20):
+        for hidden in range(10):
             made = {"hidden": hidden, "probability": (0.5, 0.8)[hidden % 2], "start": start}
             env = richobs.from_gymnasium(CoinBehindALock, horizon=6, reward_range=(0, 1), **made)
             paced = Calls(env, workers=Workers(1, threads))
@@ -560,14 +425,6 @@ class TestWhatMayBeSent:
             assert InThreads.episodes == outcome.ledger.played == outcome.episodes + outcome.ledger.checks
             assert 0 < outcome.ledger.checks <= outcome.episodes / 10
             assert f" episodes, and {outcome.ledger.checks} played again to compare workers" in str(outcome)
-
-    def test_a_worker_with_other_settings_is_refused(self, monkeypatch, processes):
-        """The bytes of the environment are the same; what it plays is not."""
-        env = Calls(Configured(), workers=Workers(1, processes))
-        env.play(Uniform(2), 32, np.random.default_rng(0))
-        monkeypatch.setitem(SETTINGS, "pays", 0.2)
-        with pytest.raises(WorkerFailed, match="plays other episodes than the one in this process"):
-            richobs.learn(Configured(), FUNCTIONS, **ASKED, workers=processes)
 
     def test_so_is_one_whose_settings_show_only_under_the_policy_that_is_played(self, monkeypatch, processes):
         env = Calls(PaysBehindALock(), workers=Workers(2, processes))
@@ -638,6 +495,7 @@ class TestWhatMayBeSent:
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
+            ({"at_once": 0}, "at_once, a number of episodes, must be"),
             ({"replayable": "yes"}, "replayable is True or False; got 'yes'"),
             ({"releases_gil": 1}, "releases_gil is True or False; got 1"),
             ({"deterministic": "yes"}, "deterministic is True or False; got 'yes'"),
@@ -667,6 +525,14 @@ class TestWhatMayBeSent:
         told = do_task(spec.digest, spec.body, body, 0)
         expected = play_call(None, Own(), Request(policy, 8, 2, 8, 1), 0)
         np.testing.assert_array_equal(told.value.actions, expected.actions)
+
+    def test_no_call_plays_more_at_once_than_is_declared(self, threads):
+        one, two = (
+            Calls(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
+            for workers in (Workers(), Workers(1, threads))
+        )
+        np.testing.assert_array_equal(one.observations, two.observations)
+        assert threads.tasks == 19
 
 
 def squared(offset, item):
@@ -758,17 +624,3 @@ class TestWorkers:
         monkeypatch.setattr(executors, "VERSIONS", "richobs 9 and NumPy 9")
         with pytest.raises(WorkerFailed, match="it has richobs 9 and NumPy 9; the run has richobs 0"):
             list(Workers(1, threads).send(self.spec, self.spec.task(squared, 1), [1]))
-
-    def test_a_killed_worker_ends_the_run_and_the_same_call_goes_on(self, tmp_path):
-        whole = richobs.learn(Own(), FUNCTIONS, **ASKED)
-        deadly = pathlib.Path(tmp_path / "deadly")
-        deadly.touch()
-        env = Mortal(deadly)
-        with pytest.raises(WorkerFailed, match="the same call, or `richobs resume`, goes on from it"):
-            richobs.learn(env, FUNCTIONS, **ASKED, workers=2, out=tmp_path / "run")
-        assert StoredRun.read(tmp_path / "run").state == "stopped"
-        deadly.unlink()
-        outcome = richobs.learn(env, FUNCTIONS, **ASKED, out=tmp_path / "run")
-        assert outcome.trace == whole.trace
-        assert outcome.claims == whole.claims
-        assert outcome.episodes == whole.episodes

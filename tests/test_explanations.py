@@ -66,9 +66,6 @@ class TestDrawing:
         assert "#0072b2" not in dark
         assert "#56b4e9" in dark
 
-    def test_the_same_panel_gives_the_same_bytes(self):
-        assert self.STRIP._repr_html_() == self.STRIP._repr_html_()
-
     def test_a_table_has_its_cells_as_text(self):
         shown = drawing.Table(["a"], [["1 < 2"]])._repr_html_()
         assert "<td>1 &lt; 2</td>" in shown

@@ -1,6 +1,5 @@
 """Gymnasium problems from the command line, which environment a stored run is about, and what deterministic ones claim."""
 
-import dataclasses
 import json
 import pathlib
 import re
@@ -91,10 +90,6 @@ class TestIds:
     def test_an_id_and_a_spec_say_the_same(self, id, spec):
         assert GymnasiumSpec.read(id) == spec
         assert spec.id == id
-
-    def test_what_is_not_declared_is_left_out(self):
-        spec = GymnasiumSpec("gym:A-v0", horizon=2, reward_range=(0.0, 1.0), deterministic=False, seed=None)
-        assert spec.id == "gym:A-v0?horizon=2&reward_range=0,1"
 
     @pytest.mark.parametrize(
         ("id", "sentence"),
@@ -201,12 +196,6 @@ class TestCommands:
         )
         assert set(planned) == {"id", "betting"}
 
-    def test_plan_says_why_a_learner_cannot_serve(self, capsys):
-        assert "betting: a search that fixes no size in advance" in run(capsys, "plan", LAKE)[1].out
-        status, said = run(capsys, "plan", LAKE, "--learner", "lsvee")
-        assert status == 2
-        assert "the learner 'lsvee' needs n_states" in said.err
-
     def test_audit_and_value_need_no_class(self, capsys):
         lake = ("gym:FrozenLake-v1", "--horizon", "4", "--reward-range", "0", "1")
         few = ("--sequences", "4", "--episodes", "64")
@@ -282,14 +271,6 @@ TWO = richobs.Tables([np.array([[[0.0, 1.0]], [[1.0, 0.0]]])])
 
 
 class TestIdentity:
-    def test_which_environment_it_is(self):
-        weak = richobs.Problem(Plain(), TWO)
-        assert weak.identity == "Plain, horizon=1, n_actions=2, reward_range=[0.0, 1.0]"
-        assert richobs.Problem(Named("robot 7"), TWO).identity == "robot 7"
-        assert make("lock/3").identity == "lock/3"
-        with pytest.raises(InvalidInput, match="identity is a text that says which one it is; got 7"):
-            _ = richobs.Problem(Named(7), TWO).identity
-
     def test_a_stored_run_goes_on_with_the_same_environment_alone(self):
         richobs.learn(Named("robot 7"), TWO, out="run")
         assert json.loads(pathlib.Path("run/config.json").read_text())["environment"]["identity"] == "robot 7"
@@ -343,25 +324,6 @@ class TestDeterministicEnvironments:
         assert run(capsys, "resume", "run", "--trust", "--no-report")[0] == 0
         assert pathlib.Path("run/certificate.json").read_bytes() == before
 
-    def test_an_interruption_changes_the_count_of_real_episodes_and_nothing_else(self, monkeypatch, tmp_path):
-        """What another process plays again is played, so it is counted; no other byte depends on it."""
-        monkeypatch.syspath_prepend(tmp_path)
-        seen = []
-
-        def interrupt(progress):
-            seen.append(progress)
-            if len(seen) == 5:
-                raise KeyboardInterrupt
-
-        richobs.learn(make(LAKE, deterministic=True), max_episodes=100, out="whole")
-        with pytest.raises(KeyboardInterrupt):
-            richobs.learn(make(LAKE, deterministic=True), max_episodes=100, out="cut", callback=interrupt)
-        richobs.learn(make(LAKE, deterministic=True), max_episodes=100, out="cut")
-        whole, cut = (json.loads(pathlib.Path(f"{name}/certificate.json").read_text()) for name in ("whole", "cut"))
-        assert whole["result"].pop("real_episodes") < cut["result"].pop("real_episodes")
-        assert json.dumps(whole) == json.dumps(cut)
-        assert pathlib.Path("whole/policy.npz").read_bytes() == pathlib.Path("cut/policy.npz").read_bytes()
-
     def test_without_a_folder_only_what_this_run_played_counts(self, monkeypatch, tmp_path):
         monkeypatch.syspath_prepend(tmp_path)
         problem = make(LAKE, deterministic=True)
@@ -369,20 +331,6 @@ class TestDeterministicEnvironments:
         assert first.total == again.total == 16
         assert first.real_episodes + again.real_episodes == problem.env.real_episodes
         assert again.real_episodes < first.real_episodes < 16
-
-    def test_others_play_all_that_they_are_asked_for(self, monkeypatch, tmp_path):
-        monkeypatch.syspath_prepend(tmp_path)
-        problem = make(LAKE)
-        outcome = richobs.learn(problem, max_episodes=16)
-        assert (outcome.ledger.real_episodes, problem.env.real_episodes) == (None, 16)
-        assert "deterministic" not in outcome.claim
-
-    def test_a_count_that_is_no_number_is_refused(self):
-        class Wrong(Plain):
-            declared, real_episodes = richobs.Declared(deterministic=True), "many"
-
-        with pytest.raises(InvalidInput, match="real_episodes is the number of episodes that it played; got 'many'"):
-            richobs.learn(Wrong(), TWO)
 
 
 class Ending:
@@ -402,32 +350,8 @@ FEW = {"sequences": 4, "episodes": 64}  # of an audit
 
 
 class TestAudit:
-    def test_the_guides_own_environment(self):
-        (corridor,) = re.findall(
-            r"```python\n(import numpy.*?class Corridor.*?)```", (DOCS / "your-own-problem.md").read_text(), re.DOTALL
-        )
-        names = {}
-        exec(compile(corridor, "your-own-problem.md", "exec"), names)
-        assert richobs_lab.assumptions.audit(names["Corridor"](), **FEW).holds
-
-    @pytest.mark.parametrize("slippery", [True, False])
-    def test_episodes_that_end_early(self, slippery):
-        env = richobs.from_gymnasium("FrozenLake-v1", horizon=10, reward_range=(0, 1), is_slippery=slippery)
-        report = richobs_lab.assumptions.audit(env, **FEW)
-        assert report.failures == (("independent levels",) if slippery else ())
-
     def test_an_end_at_random_is_noticed_where_nothing_else_shows_it(self):
         assert richobs_lab.assumptions.audit(Ending(), **FEW).failures == ("independent levels",)
-
-    def test_rewards_outside_their_range_are_reported_also_where_episodes_end(self):
-        class Late(Ending):
-            def play(self, policy, n, rng, levels=None):
-                played = super().play(policy, n, rng, levels)
-                return dataclasses.replace(played, rewards=[*played.rewards[:-1], np.full(n, 0.5)])
-
-        report = richobs_lab.assumptions.audit(Late(), **FEW)
-        assert report.failures == ("independent levels", "reward range")
-        assert "paid 0.5 after the episode's end" in report.checks[2].finding
 
     def test_what_answers_from_memory_is_not_judged(self):
         env = richobs.from_gymnasium("FrozenLake-v1", horizon=4, reward_range=(0, 1), seed=1, deterministic=True)

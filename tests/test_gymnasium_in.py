@@ -1,7 +1,6 @@
 """Gymnasium environments that people bring: what is played, what is refused, and what is learned."""
 
 import functools
-import gc
 import re
 import sys
 import types
@@ -13,10 +12,9 @@ import pytest
 from gymnasium import spaces
 
 import richobs
-import richobs_lab.assumptions
 from richobs.core.environment import Episodes, checked_episodes, step_range
 from richobs.core.errors import BrokenPromise, InvalidInput, Rejected, RewardOutOfRange
-from richobs.core.policies import OpenLoop, Switch, Uniform
+from richobs.core.policies import OpenLoop, Uniform
 from richobs.core.randomness import keyed_generator
 from richobs.engines import Calls
 from richobs.runs.store import StoredRun
@@ -121,13 +119,6 @@ class TestPlaying:
         assert [r.tolist() for r in played.rewards] == [[r] * 2 for r in (0, 0, 0, 0, 0, 1, 0, 0)]
         assert [e.tolist() for e in played.ended] == [[e] * 2 for e in (*[False] * 6, True, True)]
 
-    def test_truncation_is_an_end(self):
-        with from_gymnasium(CLIFF, horizon=5, step_range=(-100, -1), max_episode_steps=3) as env:
-            played = play(env, OpenLoop((0, 0, 0, 0, 0)), 1)
-        assert np.ravel(played.rewards).tolist() == [-1, -1, -1, 0, 0]
-        assert np.ravel(played.ended).tolist() == [False, False, False, True, True]
-        assert env.reward_range == (-500, -1)
-
     def test_it_does_not_matter_who_holds_the_copies(self):
         """One environment, a copy of it here, and one that processes may share: the same seeds, so the same episodes."""
         arguments = {"horizon": 12, "step_range": (1, 1)}
@@ -142,18 +133,6 @@ class TestPlaying:
             assert same(expected, play(from_gymnasium(one, **arguments), policy, 5))
             assert same(expected, play(processes, policy, 5))
             assert (copies.declared.processes, processes.declared.processes) == (1, 2)
-
-    def test_the_policy_is_asked_while_an_episode_goes_on(self):
-        asked = []
-
-        class Watching(Uniform):
-            def actions(self, level, x, rng, /):
-                asked.append((level, len(x)))
-                return super().actions(level, x, rng)
-
-        played = play(on_the_line(Line), Watching(2), 40)
-        levels = [int((~np.array(played.ended)[:, i]).sum()) for i in range(40)]
-        assert asked == [(level, 1) for n in levels for level in range(n)]
 
     def test_native_vector_environments(self):
         """Episodes end as in copies, and what a copy does after its own restart is ignored."""
@@ -185,14 +164,15 @@ class TestPlaying:
             with pytest.raises(InvalidInput, match="1 to 5 levels"):
                 env.play(OpenLoop(()), n, generator(), levels)
 
+    def test_truncation_is_an_end(self):
+        with from_gymnasium(CLIFF, horizon=5, step_range=(-100, -1), max_episode_steps=3) as env:
+            played = play(env, OpenLoop((0, 0, 0, 0, 0)), 1)
+        assert np.ravel(played.rewards).tolist() == [-1, -1, -1, 0, 0]
+        assert np.ravel(played.ended).tolist() == [False, False, False, True, True]
+        assert env.reward_range == (-500, -1)
+
 
 class TestSeeds:
-    def test_a_seed_gives_every_episode_the_same_start(self):
-        arguments = {"horizon": 3, "step_range": (-10, 20)}
-        with from_gymnasium(TAXI, **arguments, seed=3) as fixed, from_gymnasium(TAXI, **arguments) as fresh_ones:
-            assert len(set(play(fixed, Uniform(6), 6).observations[0].tolist())) == 1
-            assert len(set(play(fresh_ones, Uniform(6), 6).observations[0].tolist())) > 1
-
     def test_a_seed_does_not_freeze_random_steps_in_silence(self):
         arguments = {"horizon": 20, "reward_range": (0, 1)}
         with pytest.raises(InvalidInput, match=r"With seed=0 the random steps would be the same in every episode"):
@@ -298,26 +278,6 @@ class TestObservations:
         assert len({x.dtype for x in played.observations}) == 1
         assert played.ended[2].all()
 
-    @pytest.mark.parametrize(
-        ("space", "show", "expected"),
-        [
-            (spaces.Text(5), lambda self: "abc"[: 1 + self.place], ["a", "ab", "abc", "", ""]),
-            (
-                spaces.Tuple((spaces.Discrete(9), spaces.Box(0, 1, (1,)))),
-                lambda self: (self.place, np.array([0.5], np.float32)),
-                [[0, 0.5], [1, 0.5], [2, 0.5], [0, 0], [0, 0]],
-            ),
-            (
-                spaces.Box(0, 9, (1,), np.uint8),
-                lambda self: np.array([self.place], np.uint8),
-                [[0], [1], [2], [0], [0]],
-            ),
-        ],
-    )
-    def test_processes_show_the_same(self, space, show, expected):
-        with on_the_line(fresh("Far", observation_space=space, show=show), vector=1) as env:
-            assert [x[0].tolist() for x in play(env, OpenLoop((1, 1, 1)), 2).observations] == expected
-
     def test_a_function_of_the_observation(self):
         space = spaces.Dict({"place": spaces.Discrete(10), "noise": spaces.Box(0, 1)})
         fake = fresh("Fake", observation_space=space, show=lambda self: {"place": self.place, "noise": [0.5]})
@@ -382,17 +342,6 @@ class TestRanges:
             assert words in str(refused.value)
         assert "step_range=(0, 0.25) is right if its documentation names no rewards outside" in str(refused.value)
 
-    def test_a_range_of_one_number_is_no_suggestion(self):
-        with pytest.raises(InvalidInput, match=r"totals in \[0, 0\]: all earned the same") as refused:
-            from_gymnasium("FrozenLake-v1", horizon=2)  # the goal is six steps away
-        assert "step_range=(0, 0)" not in str(refused.value)
-
-    def test_what_was_opened_is_closed_after_an_error(self):
-        counted = fresh("Counted")
-        with pytest.raises(InvalidInput, match="does not say which rewards"):
-            from_gymnasium(counted, horizon=2)
-        assert (counted.open, counted.resets) == (0, 20)
-
     @pytest.mark.parametrize(
         ("declared", "total", "step"),
         [
@@ -428,10 +377,6 @@ class TestRanges:
         with pytest.raises(RewardOutOfRange, match=r"level 1 paid 0\.3, .* that of one reward \[0, 0\.25\]"):
             play(env, OpenLoop((0, 1)), 1, levels=2)
 
-    def test_nothing_is_paid_after_the_end_whatever_a_step_pays(self):
-        env = from_gymnasium(fresh("Paying", rewards=(2.0, 2.0)), horizon=5, step_range=(2, 2))
-        assert play(env, OpenLoop((1,) * 5), 1).returns.tolist() == [6.0]
-
 
 class TestStepRange:
     """The range of one reward, for every environment."""
@@ -447,10 +392,6 @@ class TestStepRange:
             depth = self.horizon if levels is None else levels
             zeros = [np.zeros(n, dtype=int)] * depth
             return Episodes(zeros, zeros, [np.full(n, r) for r in self.given[:depth]])
-
-    def test_what_totals_imply(self):
-        for total, step in (((0, 2), (0, 2)), ((1, 2), (0, 2)), ((-3, 2), (-5, 5)), ((-3, -1), (-3, 2))):
-            assert step_range(self.Env((), reward_range=total)) == step
 
     def test_rewards_may_be_negative_where_that_is_declared(self):
         with pytest.raises(RewardOutOfRange, match=r"level 0 paid -0\.5"):
@@ -499,11 +440,6 @@ class TestDeterministic:
         copies = on_the_line(Line, deterministic=True)
         assert same(env.play(Uniform(2), 60, generator()), copies.play(Uniform(2), 60, generator()))
 
-    def test_longer_episodes_of_known_paths(self):
-        env = on_the_line(Line, deterministic=True)
-        play(env, OpenLoop((0, 1)), 2, levels=2)
-        assert play(env, OpenLoop((0, 1, 1, 1)), 2).returns.tolist() == [0.75, 0.75]
-
     @pytest.mark.parametrize(
         ("attributes", "sentence"),
         [
@@ -525,24 +461,6 @@ class TestDeterministic:
         env = on_the_line(fresh("Moody", **attributes), deterministic=True, seed=0)
         with pytest.raises(BrokenPromise, match=sentence):
             play(env, OpenLoop((1, 0, 1)), 8)
-
-    def test_a_random_start_is_noticed(self):
-        sentence = r"a reset led to .* with fresh seeds"
-        with (
-            from_gymnasium(TAXI, horizon=3, step_range=(-10, 20), deterministic=True) as env,
-            pytest.raises(BrokenPromise, match=sentence),
-        ):
-            play(env, Uniform(6), 8)
-        with from_gymnasium(TAXI, horizon=3, step_range=(-10, 20), deterministic=True, seed=0) as env:
-            play(env, Uniform(6), 8)
-
-    def test_large_observations_are_told_apart(self):
-        def show(self):
-            return np.append(np.zeros(20, np.float32), type(self).resets)
-
-        wide = fresh("Wide", observation_space=spaces.Box(0, 99, (21,)), show=show)
-        with pytest.raises(BrokenPromise, match=r"0\.0, \.\.\. of 21 \(SHA-256 \w{12}\)"):
-            play(on_the_line(wide, deterministic=True), OpenLoop(()), 4)
 
     def test_what_looks_deterministic(self):
         dry = from_gymnasium("FrozenLake-v1", **DRY)
@@ -574,14 +492,6 @@ class TestOwning:
         with on_the_line(given) as env:
             play(env, OpenLoop(()), 2)
         assert counted.open == 1
-
-    def test_what_is_no_longer_used_is_closed(self):
-        counted = fresh("Counted")
-        env = on_the_line(counted)
-        play(env, OpenLoop(()), 3)
-        del env
-        gc.collect()
-        assert counted.open == 0
 
     def test_what_is_made_for_nothing_is_closed(self, monkeypatch):
         counted = fresh("Counted")
@@ -738,40 +648,6 @@ class TestLearning:
         assert best - value <= 0.1 < best
         assert outcome.claim is not None
         assert outcome.ledger.total == env.real_episodes < 2000
-
-    def test_a_deterministic_environment_is_hardly_played(self):
-        with from_gymnasium("FrozenLake-v1", **DRY, deterministic=True) as env:
-            outcome = richobs.learn(env, candidates(8), learner="betting", epsilon=0.1, progress=False)
-        assert exact_value(outcome.policy, 8) == (1.0, 1.0)
-        assert env.real_episodes < outcome.ledger.total / 2
-
-    def test_a_stored_run_goes_on(self, tmp_path):
-        def learned(limit):
-            with from_gymnasium("FrozenLake-v1", **DRY) as env:
-                outcome = richobs.learn(
-                    env,
-                    candidates(8),
-                    learner="betting",
-                    epsilon=0.1,
-                    progress=False,
-                    out=tmp_path,
-                    max_episodes=limit,
-                )
-            return outcome, env.real_episodes
-
-        whole, played = learned(None)
-        again, more = learned(None)
-        assert (played, more) == (whole.ledger.total, 0)
-        assert again.policy.digest == whole.policy.digest
-
-    def test_audit_looks_at_it(self):
-        with from_gymnasium("FrozenLake-v1", **{**DRY, "horizon": 4}) as env:
-            assert richobs_lab.assumptions.audit(env, sequences=4, episodes=8).holds
-
-    def test_a_policy_may_switch(self):
-        with from_gymnasium("FrozenLake-v1", **DRY) as env:
-            played = play(env, Switch(OpenLoop(TO_THE_GOAL), 5, Uniform(4)), 64)
-        assert 0 < played.returns.mean() < 1
 
 
 def test_the_guide_runs(capsys):

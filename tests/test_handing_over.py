@@ -31,14 +31,20 @@ def small_olive(problem, epsilon, delta):
 
 class TestTakingOver:
     def run(self, after):
-        problem = richobs.make("lock/2,seed=1")
+        """The problem, the outcome, and what the search told of handing over."""
+        problem, told = richobs.make("lock/2,seed=1"), []
         engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger())
         constants = small_olive(problem, 0.1, SHARES["reserve"] * 0.05)
         fallback = Fallback("OLIVE", after, lambda: olive(engine, problem.functions, constants))
-        return problem, betting(engine, problem.functions, epsilon=0.1, delta=0.05, fallback=fallback)
+        outcome = betting(
+            engine, problem.functions, epsilon=0.1, delta=0.05, fallback=fallback, notify=lambda p: told.append(p.event)
+        )
+        return problem, outcome, [e for e in told if isinstance(e, HandedOver)]
 
     def test_it_takes_over_after_its_allowance_and_claims_with_the_reserve(self):
-        problem, outcome = self.run(after=8)
+        problem, outcome, (event,) = self.run(after=8)
+        assert event.sentence == "OLIVE takes over after 8 episodes without an end"
+        assert event.said().is_trouble
         assert outcome.reason is StopReason.NEAR_OPTIMAL
         assert outcome.constants.closed_by == "fallback"
         assert outcome.epsilon == 0.1
@@ -49,22 +55,10 @@ class TestTakingOver:
         assert problem.value(outcome.policy) >= problem.optimal_value - 0.1
 
     def test_a_search_that_ends_before_never_hands_over(self):
-        _, outcome = self.run(after=10**9)
+        _, outcome, events = self.run(after=10**9)
+        assert events == []
         assert outcome.constants.closed_by in ("agreement", "one survivor", "interval")
         assert not any("took over" in c.kind for c in outcome.claims)
-
-    def test_the_event_says_who_and_when(self):
-        told = []
-        problem = richobs.make("lock/2,seed=1")
-        engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger())
-        constants = small_olive(problem, 0.1, 0.0005)
-        fallback = Fallback("OLIVE", 4, lambda: olive(engine, problem.functions, constants))
-        betting(
-            engine, problem.functions, epsilon=0.1, delta=0.05, fallback=fallback, notify=lambda p: told.append(p.event)
-        )
-        (event,) = [e for e in told if isinstance(e, HandedOver)]
-        assert event.sentence == "OLIVE takes over after 4 episodes without an end"
-        assert event.said().is_trouble
 
 
 def test_events_of_the_learner_that_takes_over_can_be_read_in_another_process():

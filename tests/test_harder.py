@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings
 from richobs.runs.session import run
 from richobs.worlds import make
@@ -87,18 +86,3 @@ def test_where_many_policies_are_near_optimal_the_interval_can_end_the_run():
     assert outcome.epsilon == 0.3
     assert problem.optimal_value - problem.value(outcome.policy).high <= 0.3
     assert problem.optimal_value <= outcome.upper
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"near": -0.1}, "near must be between 0.0 and 1.0; got -0.1"),
-        ({"twin_gap": 1.5}, "twin_gap must be between 0.0 and 1.0; got 1.5"),
-        ({"twin_gap": 0.1, "n_actions": 3}, "n_actions must be even; got 3"),
-        ({"twin_gap": 0.1, "violate": "reactive"}, "violate=reactive breaks one"),
-        ({"rewards": "gaussian"}, "rewards must be one of mixed, bernoulli"),
-    ],
-)
-def test_impossible_parameters_are_refused(params, message):
-    with pytest.raises(InvalidInput, match=message):
-        make("random", **params)

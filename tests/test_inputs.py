@@ -134,7 +134,7 @@ class TestSettings:
 
 
 class TestCertificates:
-    @pytest.mark.parametrize("value", [..., None, [], {}, "x", -1, 10**400, float("nan"), [[]], True], ids=repr_of)
+    @pytest.mark.parametrize("value", [..., None, {}, "x", -1, 10**400], ids=repr_of)
     def test_an_altered_part_is_found_or_refused(self, ran, certificate, problem, tmp_path, monkeypatch, value):
         monkeypatch.setattr("richobs.runs.verify.run", lambda *args, **more: ran)  # the settings stay as they are
         file, content = tmp_path / "certificate.json", certificate.content
@@ -206,21 +206,13 @@ class TestWorlds:
             *("lock/3,functions=tables,class_size=1000000", "diabolical/1000000000000000000000"),
             *("diabolical/3,n_actions=1000000", "lower-bound/1000000000000000000000", "lower-bound/1000000"),
             *("random/1000000", "random/2,n_observations=99999999999", "mdp/1000000", "mdp/3,n_states=1000000"),
-            *(
-                "deep-sea/1000000",
-                "disjoint/3,n_states=1000000",
-                "disjoint/3,vectors=True,dimension=1000000,n_states=99",
-            ),
+            *("deep-sea/1000000", "disjoint/3,n_states=1000000", "disjoint/3,vectors=True,dimension=1000000"),
             *("bandit,n_contexts=1000000,n_actions=1000000", f"lock/3,swap={10**400}"),
         ],
     )
     def test_worlds_that_are_too_large_are_refused_before_they_are_built(self, id):
         with pytest.raises(InvalidInput, match=r"must be|are too many"):
             make(id)
-
-    def test_a_number_that_no_float_holds_is_refused(self):
-        with pytest.raises(InvalidInput, match="swap must be a finite number"):
-            make("lock", swap=10**400)
 
 
 class TestEnvironments:
@@ -230,11 +222,10 @@ class TestEnvironments:
         horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
 
     def checked(self, **changes):
+        """Four good episodes with changes; no changes are no answer at all."""
         good = {"observations": [np.zeros(4)] * 2, "actions": [np.ones(4, int)] * 2, "rewards": [np.zeros(4)] * 2}
-        return checked_episodes(Episodes(**{**good, **changes}), self.Env(), OpenLoop((1, 1)), 4, 2)
-
-    def test_what_was_asked_for_is_taken(self):
-        assert self.checked().n == 4
+        played = Episodes(**{**good, **changes}) if changes else None
+        return checked_episodes(played, self.Env(), OpenLoop((1, 1)), 4, 2)
 
     @pytest.mark.parametrize("rows", [8, 3, 0])
     @pytest.mark.parametrize("column", ["observations", "actions", "rewards", "ended"])
@@ -246,6 +237,7 @@ class TestEnvironments:
     @pytest.mark.parametrize(
         ("changes", "said"),
         [
+            ({}, r"must return richobs.Episodes; it returned NoneType"),
             ({"ended": None}, "ended must be a list with one array per level; got NoneType"),
             ({"ended": 3}, "ended must be a list"),
             ({"ended": [np.zeros(4, int)] * 2}, r"ended at level 0 must be \[n\] True or False"),
@@ -260,10 +252,7 @@ class TestEnvironments:
             ({"actions": [np.ones(4)] * 2}, r"actions at level 0 must be \[n\] integers"),
             ({"actions": [np.full(4, 2**63, dtype=np.uint64)] * 2}, "took action 9223372036854775808 at level 0"),
             ({"observations": [[[1], [1, 2], 3, 4]] * 2}, "observations are not arrays"),
-            (
-                {"observations": [np.array([0, 0, np.inf, 0])] * 2},
-                "at level 0 is not a finite number.*: inf in episode 2",
-            ),
+            ({"observations": [np.array([0, 0, np.inf, 0])] * 2}, "level 0 is not a finite number.*: inf in episode 2"),
             ({"observations": [np.full((4, 2), np.nan + 0j)] * 2}, "is not a finite number"),
             ({"observations": [np.array(["NaT"] * 4, dtype="M8[s]")] * 2}, "is not a time"),
             ({"observations": [np.array([{}] * 4)] * 2}, "are Python objects"),
@@ -272,10 +261,6 @@ class TestEnvironments:
     def test_other_answers_are_refused_in_a_sentence(self, changes, said):
         with pytest.raises(Rejected, match=said):
             self.checked(**changes)
-
-    def test_an_environment_that_answers_nothing_is_refused(self):
-        with pytest.raises(Rejected, match=r"must return richobs.Episodes; it returned NoneType"):
-            checked_episodes(None, self.Env(), OpenLoop((1, 1)), 4, 2)
 
 
 def archive(file, members, *, compression=zipfile.ZIP_DEFLATED):
@@ -308,16 +293,17 @@ class TestArchives:
         with pytest.raises(InvalidFile, match=r"would take 8,00.,... bytes once expanded; .* are allowed"):
             LearnedPolicy.load(policy_file)
 
-    @pytest.mark.parametrize("name", ["7/values.npy", "more.npy", "0/.npy", "-1/values.npy"])
-    def test_arrays_that_belong_to_no_level_are_refused(self, policy_file, name):
-        stored = [*self.members(policy_file), (name, as_bytes(np.zeros(3)))]
-        archive(policy_file, stored, compression=zipfile.ZIP_STORED)
-        with pytest.raises(InvalidFile, match="which belongs to none of its parts"):
-            LearnedPolicy.load(policy_file)
-
-    def test_what_is_no_array_is_refused(self, policy_file):
-        archive(policy_file, [*self.members(policy_file), ("run.py", b"pass")], compression=zipfile.ZIP_STORED)
-        with pytest.raises(InvalidFile, match="something that is no array"):
+    @pytest.mark.parametrize(
+        ("name", "content", "said"),
+        [
+            *((n, None, "which belongs to none of its parts") for n in ("7/values.npy", "more.npy", "-1/values.npy")),
+            ("run.py", b"pass", "something that is no array"),
+        ],
+    )
+    def test_a_file_that_holds_something_else_is_refused(self, policy_file, name, content, said):
+        more = (name, as_bytes(np.zeros(3)) if content is None else content)
+        archive(policy_file, [*self.members(policy_file), more], compression=zipfile.ZIP_STORED)
+        with pytest.raises(InvalidFile, match=said):
             LearnedPolicy.load(policy_file)
 
     @pytest.mark.parametrize("dtype", ["<f8", "|O", "|V0"])
@@ -325,10 +311,8 @@ class TestArchives:
         header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': (1000000000000,), }}\n".encode()
         body = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\0" * 64
         archive(tmp_path / "a.npz", [("rewards_0.npy", body)], compression=zipfile.ZIP_STORED)
-        with (
-            open_arrays(tmp_path / "a.npz") as stored,
-            pytest.raises(InvalidFile, match=r"declares 8,000|an array holds"),
-        ):
+        said = r"declares 8,000|an array holds"
+        with open_arrays(tmp_path / "a.npz") as stored, pytest.raises(InvalidFile, match=said):
             stored.read("rewards_0")
         with pytest.raises(InvalidFile, match="does not hold episodes"):
             Episodes.load(tmp_path / "a.npz")
@@ -380,7 +364,7 @@ class TestCommands:
         assert (status, r"wrote \udcff/certificate.json" in said) == (0, True)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, database=None)
+@settings(max_examples=8, deadline=None, derandomize=True, database=None)
 @given(LINES)
 def test_every_command_line_is_answered(line):
     here = pathlib.Path.cwd()
@@ -395,7 +379,7 @@ def test_every_command_line_is_answered(line):
     assert "Traceback" not in said
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=80, deadline=None, derandomize=True, database=None)
 @given(WORLD_IDS)
 def test_every_id_is_a_problem_or_refused(id):
     with contextlib.suppress(RichObsError):

@@ -2,10 +2,8 @@
 
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -55,12 +53,6 @@ def test_a_copy_of_the_folder_from_inside_the_process_does_not_end_it(tmp_path):
 
     richobs.learn(richobs.make("lock/2"), epsilon=0.3, out=folder, callback=back_up, progress=False)
     assert said == [f"another process is running in {folder}. Wait for it, or choose another folder."]
-
-
-def test_a_part_of_the_same_process_gets_a_sentence_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "WAIT", 0.0)
-    with held(tmp_path / "a"), pytest.raises(StoreError, match="another process is running"), held(tmp_path / "a"):
-        pass
 
 
 def test_who_looks_for_an_instant_does_not_keep_a_run_from_starting(tmp_path, monkeypatch):
@@ -136,15 +128,3 @@ def test_a_disk_without_locks_is_a_sentence(tmp_path, monkeypatch):
     with pytest.raises(StoreError, match="a disk that has locks"), held(tmp_path / "run.lock"):
         pass
     assert not is_held(tmp_path / "run.lock")
-
-
-def test_the_content_of_a_lock_is_not_read(tmp_path):
-    """Former versions kept an SQLite database there."""
-    file = tmp_path / "run.lock"
-    with sqlite3.connect(file) as db:
-        db.execute("CREATE TABLE a (b)")
-    before, at = file.read_bytes(), file.stat().st_mtime_ns
-    time.sleep(0.01)
-    with held(file):
-        assert is_held(file)
-    assert (file.read_bytes(), file.stat().st_mtime_ns) == (before, at)

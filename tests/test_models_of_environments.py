@@ -101,15 +101,6 @@ class TestReplay:
         with pytest.raises(InvalidInput, match=RANDOM):
             Model.by_replay(make, 3, seed=5)
 
-    def test_noise_without_such_seeds_is_noticed_where_one_seed_does_not_fix_it(self):
-        make = walk(first=lambda self: int(self.np_random.integers(2**40)), slip=own_noise(2))
-        with pytest.raises(InvalidInput, match="with the seed 5 twice the actions"):
-            Model.by_replay(make, 3, seed=5)
-
-    def test_actions_must_be_a_discrete_space(self):
-        with pytest.raises(InvalidInput, match="needs Discrete actions"):
-            Model.by_replay(walk(action_space=spaces.MultiBinary(2)), 2)  # it has `n` too
-
     def test_a_budget_covers_all_plays(self):
         with pytest.raises(InvalidInput, match="budget of 23 steps"):
             Model.by_replay(Walk, 2, markov=True, budget=23)
@@ -145,25 +136,6 @@ class Impatient(Lake):
         self.steps += 1
         seen, reward, terminated, _, info = super().step(a)
         return seen, reward, terminated, self.steps >= 9, info
-
-
-class Mirrored(Lake):
-    """States are shown by other numbers."""
-
-    def reset(self, **options):
-        return 15 - super().reset(**options)[0], {}
-
-    def step(self, a):
-        seen, *rest = super().step(a)
-        return 15 - seen, *rest
-
-
-class Endless(Lake):
-    """Holes and the goal do not end an episode."""
-
-    def step(self, a):
-        seen, reward, _, truncated, info = super().step(a)
-        return seen, reward, False, truncated, info
 
 
 class ElsewhereAtFirst(Lake):
@@ -216,10 +188,6 @@ class OneCorner(TaxiEnv):
         return self.s, {}
 
 
-def other_direction(env):
-    return wrappers.TransformAction(env, lambda a: (a + 1) % 4, env.action_space)
-
-
 class TestPublishedOutcomes:
     """`Model.of_gymnasium` and `Simulators` believe `P` only where the environment plays it."""
 
@@ -227,12 +195,8 @@ class TestPublishedOutcomes:
     @pytest.mark.parametrize(
         ("wrapper", "name"),
         [
-            (other_direction, "TransformAction"),
+            (lambda env: wrappers.TransformAction(env, lambda a: (a + 1) % 4, env.action_space), "TransformAction"),
             (lambda env: wrappers.TransformReward(env, lambda r: 2 * r), "TransformReward"),
-            (
-                lambda env: wrappers.TransformObservation(env, lambda x: 15 - x, env.observation_space),
-                "TransformObserv",
-            ),
             (lambda env: wrappers.StickyAction(env, 0.5), "StickyAction"),
             (lambda env: wrappers.Autoreset(env), "Autoreset"),
             (lambda env: type("MyLimit", (wrappers.TimeLimit,), {})(env, 50), "MyLimit"),
@@ -272,8 +236,6 @@ class TestPublishedOutcomes:
             (Restless, r"action \d in state \d+ led to (state|the end)"),
             (Generous, r"led to the end and the reward 2\.0\. `P` says: .*the end and the reward 1\.0"),
             (Impatient, "was truncated after 9 steps, before the horizon"),
-            (Mirrored, "a reset led to state 15 .* `P` says: state 0"),
-            (Endless, r"led to state \d+ and the reward"),
             (ElsewhereAtFirst, "a reset led to state 4 .* `P` says: state 0"),
         ],
     )
@@ -286,14 +248,8 @@ class TestPublishedOutcomes:
         with pytest.raises(InvalidInput, match=rf"of which {last}.*more or less frequent than `P` says"):
             Model.of_gymnasium(env, 20)
 
-    def test_an_end_at_the_last_level_is_no_truncation(self):
-        assert Model.of_gymnasium(Impatient(), 9).horizon == 9
-
-    def test_a_start_of_ones_own_is_not_compared(self):
-        assert Model.of_gymnasium(FrozenLakeEnv(), 5, start=np.eye(16)[3]).start[3] == 1
-
     def test_honest_environments_pass(self):
-        for seed in range(20):
+        for seed in range(8):
             lake = FrozenLakeEnv(desc=generate_random_map(4 + seed % 3, seed=seed))
             assert Model.of_gymnasium(lake, 15).n_states == lake.observation_space.n
         rain = gymnasium.make(TAXI, **({"is_rainy": True} if TAXI == "Taxi-v4" else {}))
@@ -301,19 +257,6 @@ class TestPublishedOutcomes:
         changed = gymnasium.make("FrozenLake-v1")  # steps follow `P`, so it may be changed
         changed.unwrapped.P[0][0] = [(1.0, 5, 0.0, True)]
         assert Model.of_gymnasium(changed, 4).done[0, 0, 0]
-
-    def test_actions_and_states_that_are_numbered_otherwise(self):
-        shifted = Lake()
-        shifted.action_space = spaces.Discrete(4, start=1)
-        shifted.step = lambda a: Lake.step(shifted, a - 1)
-        assert Model.of_gymnasium(shifted, 4).n_actions == 4
-        shifted.action_space = spaces.Discrete(3)
-        with pytest.raises(InvalidInput, match=r"publishes 4 actions, and its action space is Discrete\(3\)"):
-            Model.of_gymnasium(shifted, 4)
-        shown = Lake()
-        shown.reset = lambda **options: (np.eye(16), {})
-        with pytest.raises(InvalidInput, match="which is not the number of one of the 16 states"):
-            Model.of_gymnasium(shown, 4)
 
     def test_an_honest_coin_is_refused_rarely_and_a_bent_one_soon(self):
         """The account of a fair coin ever reaches 1/a with probability at most a (here 1/20, of 400 coins)."""

@@ -92,13 +92,6 @@ def test_random_rewards_in_one_row_count():
     assert m.u_var[0, 0] == pytest.approx(0.25)
 
 
-def test_functions_in_parts_are_the_functions():
-    values, batch = batch_of(np.random.default_rng(0), 10)
-    assert_equal(
-        Moments.concatenate([Moments.of(values[:1], batch), Moments.of(values[1:], batch)]), Moments.of(values, batch)
-    )
-
-
 def test_variances_survive_where_squares_cancel():
     """Residuals 1e-9 apart around 0.7: raw power sums give a variance of 0 or worse, centred ones are right."""
     u = 0.7 + np.array([0, 1e-9, 2e-9, 3e-9])

@@ -8,17 +8,8 @@ import pytest
 import mutants
 
 TABLE = mutants.mutants()
-ROOMS = {
-    "core",
-    "stats",
-    "classes",
-    "engines",
-    "learners/betting",
-    "richobs_lab/certified",
-    "learners/lsvee",
-    "learners/olive",
-    "runs",
-}
+ROOMS = {"core", "stats", "classes", "engines", "runs", "richobs_lab/certified"}
+ROOMS |= {"learners/betting", "learners/lsvee", "learners/olive"}
 
 
 def test_every_edit_can_be_made_exactly_once():
@@ -46,7 +37,7 @@ def test_a_sample_takes_the_rooms_in_turn():
 
 
 def test_a_sample_is_killed(tmp_path):
-    verdicts = list(mutants.judged(mutants.spread(TABLE, 4), 1, tmp_path))
+    verdicts = list(mutants.judged(mutants.spread(TABLE, 2), 1, tmp_path))
     assert [(v.mutant.why, v.complaint) for v in verdicts if v.complaint] == []
     assert all(v.killed_by.startswith(v.mutant.test) for v in verdicts)
 
@@ -68,7 +59,6 @@ def test_survivors_and_entries_that_cannot_run_are_noticed(copy):
     assert mutants.judge(absent, copy).complaint == f"its text occurs 0 times in {first.file}"
     assert mutants.judge(no_test, copy).complaint.startswith("its tests did not run")
     assert file.read_text() == before  # edits are taken back
-    assert mutants.red_without_mutants([first], copy) is None
     assert "not found" in mutants.red_without_mutants([no_test], copy)
 
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from richobs.classes import Callables, LearnedPolicy, Listed, NetworkLevel, Networks
+from richobs.classes import Callables, LearnedPolicy, NetworkLevel, Networks
 from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.policies import Greedy
 
 
 class FakeTensor:
@@ -117,14 +116,6 @@ class TestNetworks:
         with pytest.raises(InvalidFile, match="does not hold networks"):
             Networks.load(tmp_path / "n.safetensors")
 
-    def test_policies_come_back(self, modules, tmp_path):
-        functions = Networks(modules, 2, 2, value_range=(-9.0, 9.0))
-        policy = LearnedPolicy(functions, 3)
-        policy.save(tmp_path / "policy.npz")
-        again = LearnedPolicy.load(tmp_path / "policy.npz")
-        assert again.digest == policy.digest
-        np.testing.assert_array_equal(again.actions(1, self.x), Greedy(functions.member(3)).actions(1, self.x))
-
     def test_layers_are_described(self, torch):
         nn = torch.nn
         module = nn.Sequential(
@@ -167,8 +158,3 @@ class TestNetworks:
         ):
             with pytest.raises(InvalidInput, match=words):
                 call()
-
-    def test_tensors_with_gradients(self, torch, modules):
-        functions = Callables([lambda h, x: torch.sigmoid(modules[0](torch.tensor(x, dtype=torch.float32)))], 1, 2)
-        assert isinstance(functions, Listed)
-        assert functions.values(0, self.x).shape == (1, 40, 2)

@@ -92,13 +92,6 @@ def test_arrays_that_are_not_kept(array):
         pack(None, [array])
 
 
-def test_what_expands_too_much_is_written_so_that_it_can_be_read(monkeypatch):
-    monkeypatch.setattr("richobs.core.files.EXPANDED", 20_000)
-    body = pack(None, [np.zeros(10_000)])
-    assert len(body) > 80_000
-    assert unpack(body)[1][0].shape == (10_000,)
-
-
 def test_nesting_is_bounded():
     assert parse_json("[" * NESTED + "]" * NESTED) is not None
     with pytest.raises(ValueError, match="more than 32 lists and objects"):
@@ -140,3 +133,10 @@ def test_whole_numbers_of_json_fit_a_float():
     assert parse_json(f"[-{'9' * 299}]") == [-int("9" * 299)]
     with pytest.raises(ValueError, match="more than 300 digits"):
         parse_json('{"a": [1' + "0" * 300 + "]}")
+
+
+def test_what_expands_too_much_is_written_so_that_it_can_be_read(monkeypatch):
+    monkeypatch.setattr("richobs.core.files.EXPANDED", 20_000)
+    body = pack(None, [np.zeros(10_000)])
+    assert len(body) > 80_000
+    assert unpack(body)[1][0].shape == (10_000,)

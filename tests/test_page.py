@@ -1,17 +1,12 @@
 """The report in a real browser: what is shown, what answers to mouse, touch and keys, and that nothing is loaded."""
 
-import dataclasses
-import itertools
-import math
 import re
 import shutil
 
 import pytest
 
-from richobs.core.events import Progress
 from richobs.show import words, write_report
 from richobs_lab.certified.events import CandidateTried
-from richobs_lab.rivals.rival_events import RoundPlayed
 from runs import cut_short, large, stored
 
 pytestmark = pytest.mark.browser
@@ -37,13 +32,6 @@ def certified():
     return stored("lock/5", learner="certified", verify=True)
 
 
-def rounds(run):
-    """Returns a run of a learner that keeps no functions: what it tells has neither survivors nor a threshold."""
-    means = (0.25, math.nan)
-    told = [RoundPlayed(phase="search", n=8, episodes=8, mean=m, what="it played") for m in means]
-    return dataclasses.replace(run, steps=tuple(Progress(event, 8 * (i + 1)) for i, event in enumerate(told)))
-
-
 @pytest.fixture(scope="module")
 def pages(certified, tmp_path_factory):
     """The address of each page, written once."""
@@ -51,11 +39,8 @@ def pages(certified, tmp_path_factory):
     paper = stored("lock/3", learner="lsvee")
     runs = {
         "certified": [certified],
-        "paper": [paper],
         "large": [large(tests=10_000)],
         "several": [*(stored("lock/3", learner="certified", seed=s) for s in range(3)), paper, cut_short(certified, 9)],
-        "stopped": [cut_short(certified, 20, "stopped", "no function is consistent with what was seen.")],
-        "rounds": [rounds(cut_short(certified, 0))],
         "betting": [stored("mdp/4", learner="betting")],
     }
     return {name: write_report(r, folder / f"{name}.html", figures=False)[0].as_uri() for name, r in runs.items()}
@@ -134,18 +119,6 @@ class TestClaim:
         for finding in certified.verification.findings:
             assert page.locator(".findings", has_text=finding.detail).is_visible()
 
-    def test_the_interval_stands_where_the_bounds_are(self, visit, certified):
-        result = certified.certificate.content["result"]
-        page = visit("certified")
-        rail, span = (page.locator(s).bounding_box() for s in (".rail", ".interval .span"))
-        at = [(x - rail["x"]) / rail["width"] for x in (span["x"], span["x"] + span["width"])]
-        assert at == pytest.approx([result["lower"], result["upper"]], abs=0.005)
-
-    def test_a_run_that_was_stopped_says_why(self, visit):
-        page = visit("stopped")
-        assert page.locator(".statement").inner_text() == "No claim: an error ended this run."
-        assert page.get_by_text("no function is consistent with what was seen.").is_visible()
-
 
 class TestTree:
     def test_hovering_tells_what_happened(self, visit, certified):
@@ -185,14 +158,6 @@ class TestTree:
         assert walked[7] == "The root"
         assert page.evaluate("document.activeElement.classList.contains('node')")
 
-    def test_tab_passes_the_tree_in_one_step(self, visit):
-        page = visit("large")
-        page.locator(".zoom button").last.focus()
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.getAttribute('role')") == "treeitem"
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.getAttribute('role')") != "treeitem"
-
     def test_buttons_keys_and_wheel_zoom(self, visit):
         page = visit("certified")
         svg = page.locator("svg.tree")
@@ -227,44 +192,11 @@ class TestTree:
         page.get_by_role("button", name="Show the whole tree").click()
         assert zoom() == 1
 
-    def test_the_wheel_alone_scrolls_the_page(self, visit):
-        page = visit("certified")
-        page.locator("svg.tree").scroll_into_view_if_needed()
-        page.mouse.move(*centre(page.locator("svg.tree")))
-        before = page.evaluate("scrollY")
-        page.mouse.wheel(0, 120)
-        for _ in range(100):  # wheels scroll smoothly
-            settle(page)
-            if page.evaluate("scrollY") > before:
-                break
-        assert page.evaluate("scrollY") > before
-        assert page.locator("svg.tree").get_attribute("data-zoom") == "1.000"
-
-    def test_dragging_pans_and_selects_nothing(self, visit):
-        page = visit("certified")
-        page.locator("svg.tree").scroll_into_view_if_needed()
-        page.get_by_role("button", name="Zoom in").click()
-        settle(page)
-        x, y = centre(node(page, "1"))
-        page.mouse.move(x, y)
-        page.mouse.down()
-        page.mouse.move(x + 10, y - 30, steps=4)
-        page.mouse.up()
-        settle(page)
-        assert centre(node(page, "1"))[1] == pytest.approx(y - 30, abs=2)
-        assert page.locator(".node[aria-selected='true']").count() == 0
-
-    def test_a_tap_tells_too(self, visit):
-        page = visit("certified", 360, 780, has_touch=True)
-        node(page, "2").scroll_into_view_if_needed()
-        page.touchscreen.tap(*centre(node(page, "2")))
-        assert "Path 2" in details(page).inner_text()
-
     def test_two_thousand_nodes(self, visit):
+        """One element for a node, one for all edges; levels and labels are few, however far one zooms."""
         page = visit("large")
         svg = page.locator("svg.tree")
         assert svg.locator(".node").count() == 2000
-        # One element for a node, one for all edges; levels and labels are few, however far one zooms.
         for _ in range(8):
             assert svg.locator("*").count() <= 2000 + 4 + 2 + 20 + 300
             page.get_by_role("button", name="Zoom in").click()
@@ -273,52 +205,23 @@ class TestTree:
         labels = [label.bounding_box() for label in svg.locator(".labels text").all()]
         assert labels
         assert all(frame["y"] - 40 < at["y"] < frame["y"] + frame["height"] + 40 for at in labels)
-        page.get_by_role("button", name="Show the whole tree").click()
-        settle(page)
-        frame = svg.bounding_box()
-        inside = page.evaluate(
-            """({x, y, width, height}) => [...document.querySelectorAll('.node')].every((n) => {
-                const r = n.getBoundingClientRect();
-                return r.left >= x && r.top >= y && r.right <= x + width && r.bottom <= y + height && r.width >= 2;
-            })""",
-            frame,
-        )
-        assert inside
         changed = page.evaluate(
             """async () => {
                 let n = 0;
-                const svg = document.querySelector('svg.tree');
                 const watch = new MutationObserver((all) => { n += all.length; });
-                watch.observe(svg, { subtree: true, childList: true, attributes: true });
-                document.querySelector('[data-zoom=in]').click();
+                watch.observe(document.querySelector('svg.tree'), { subtree: true, childList: true, attributes: true });
+                document.querySelector('[data-zoom=out]').click();
                 await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
                 watch.disconnect();
                 return n;
             }"""
         )
-        assert 0 < changed < 50  # zooming changes a few attributes, not two thousand
+        assert 0 < changed < 400  # zooming changes a few attributes and labels, not two thousand nodes
 
 
 class TestTables:
     def cells(self, page, column, table="tests"):
         return page.locator(f"[data-table={table}] tbody tr > :nth-child({column})").all_inner_texts()
-
-    def test_numbers_are_written_as_everywhere_else(self, visit, certified):
-        page = visit("certified")
-        for column, expected in (
-            (6, [words.value(float(f"{s.event.said().statistic:.6g}")) for s in certified.steps]),
-            (7, [words.value(float(f"{s.event.said().threshold:.6g}")) for s in certified.steps]),
-            (9, [words.count(s.episodes) for s in certified.steps]),
-            (10, [words.functions(s.event.log_size_before) for s in certified.steps]),
-        ):
-            assert self.cells(page, column) == [text.replace("^", "") for text in expected[:15]]
-
-    def test_what_a_learner_does_not_have_is_a_dash(self, visit):
-        page = visit("rounds")
-        assert self.cells(page, 6) == ["0.25", "\u2013"]
-        assert [self.cells(page, column) for column in (7, 10, 11)] == [["\u2013"] * 2] * 3
-        assert self.cells(page, 8) == ["8", "8"]
-        assert page.locator(".charts .chart").count() == 0
 
     def test_sorting(self, visit, certified):
         page = visit("certified")
@@ -350,27 +253,6 @@ class TestTables:
         search.fill("")
         assert len(self.cells(page, 1)) == 15
 
-    def test_pages_of_ten_thousand_rows(self, visit):
-        page = visit("large")
-        box = page.locator("[data-table=tests]")
-        assert box.locator("tbody tr").count() == 15
-        assert box.locator(".shown").inner_text() == "1 to 15 of 10,000"
-        assert box.locator(".prev").is_disabled()
-        box.locator(".next").click()
-        assert self.cells(page, 1)[0] == "16"
-        box.locator("thead button").first.click()  # from the last to the first
-        assert self.cells(page, 1)[0] == "10,000"
-        box.get_by_role("searchbox").fill("consensus")
-        assert box.locator("tbody tr").count() == 15
-        assert set(self.cells(page, 2)) == {"consensus"}
-
-    def test_claims_and_their_sum(self, visit, certified):
-        page = visit("certified")
-        claims = certified.certificate.content["claims"]
-        assert page.locator("[data-table=claims] .shown").inner_text() == f"1 to 15 of {len(claims)}"
-        total = math.fsum(c[3] for c in claims)
-        assert page.locator(".kinds tfoot").inner_text().split() == ["sum", str(len(claims)), words.value(total)]
-
 
 class TestThemes:
     def ground(self, page):
@@ -398,15 +280,6 @@ class TestThemes:
         assert page.get_by_role("button", name="Dark theme").get_attribute("aria-pressed") == pressed
         assert (self.ground(page) == "rgb(19, 21, 24)") == (pressed == "true")
 
-    def test_the_systems_wish_comes_first(self, visit):
-        page = visit("certified", color_scheme="dark")
-        assert page.get_by_role("button", name="Dark theme").get_attribute("aria-pressed") == "true"
-        assert self.ground(page) == "rgb(19, 21, 24)"
-
-    def test_no_motion_where_none_is_wanted(self, visit):
-        page = visit("certified", reduced_motion="reduce")
-        assert page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
-
 
 class TestSeveral:
     def test_a_link_opens_its_run(self, visit):
@@ -420,19 +293,6 @@ class TestSeveral:
         opened.locator(".tree .node").nth(1).focus()
         assert "Path" in opened.locator(".details").inner_text()
         assert float(opened.locator("svg.tree").get_attribute("data-zoom")) == 1
-
-    def test_an_address_opens_its_run(self, visit):
-        page = visit("several", fragment="#run-2-tests")
-        assert page.locator("details.run[open]").get_attribute("id") == "run-2"
-        assert page.locator("#run-2-tests").is_visible()
-
-    def test_medians_are_shown(self, visit):
-        page = visit("several")
-        row = page.locator(".compare tbody tr").first
-        assert "3 of 3" in row.inner_text()
-        assert "75%" in row.inner_text()
-        assert page.locator(".striprow .dot").count() == 5
-        assert page.locator(".striprow .dot.open").count() == 1
 
 
 class TestEverywhere:
@@ -499,26 +359,3 @@ class TestCandidates:
         assert "certified" in table.locator("tbody tr").first.inner_text()
         table.locator("input").fill("certified")
         assert table.locator("tbody tr").count() == 1
-
-    def test_every_band_ends_where_the_next_begins(self, visit):
-        page = visit("betting")
-        bands = page.locator(".plot.banded").first.locator(".band")
-        boxes = [bands.nth(i).bounding_box() for i in range(bands.count())]
-        assert len(boxes) > 2
-        for one, other in itertools.pairwise(boxes):
-            assert one["x"] + one["width"] == pytest.approx(other["x"], abs=0.5)
-
-    def test_the_numbers_of_a_chart_open_with_a_key(self, visit):
-        page = visit("betting")
-        numbers = page.locator("details.numbers").first
-        numbers.locator("summary").focus()
-        page.keyboard.press("Enter")
-        assert numbers.locator("tbody tr").count() == 4
-        assert numbers.locator("tbody").is_visible()
-
-    def test_levels_have_colours_of_their_own_in_both_themes(self, visit):
-        for scheme in ("light", "dark"):
-            page = visit("betting", color_scheme=scheme)
-            lines = page.locator(".plot").first.locator(".line.level:not(.dots)")
-            colours = [lines.nth(i).evaluate("(e) => getComputedStyle(e).stroke") for i in range(lines.count())]
-            assert len(set(colours)) == 4

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import richobs
 from richobs.core.errors import InvalidInput
 from richobs.core.policies import Explore, Greedy, OpenLoop, Switch, Uniform, action_law, checked_actions, fixed_prefix
 
@@ -16,11 +15,6 @@ class Copies:
 
     def actions(self, level, x, rng):
         return x.copy()
-
-
-def test_open_loop_plays_its_path_and_then_zero():
-    policy = OpenLoop((2, 1))
-    assert [policy.actions(level, X).tolist() for level in range(3)] == [[2, 2, 2], [1, 1, 1], [0, 0, 0]]
 
 
 def test_switch_rolls_in_and_then_acts():
@@ -65,14 +59,6 @@ def test_a_random_policy_that_hides_its_law_cannot_be_valued_exactly():
     many = np.zeros(50, dtype=int)
     with pytest.raises(InvalidInput, match="Coin acts at random at level 0; to value it exactly it needs a method"):
         action_law(Coin(), 0, many, 2)
-
-
-def test_the_value_of_a_random_policy_is_that_of_its_law():
-    """A bandit that pays 0.8 and 0.2: uniform play is worth a half, a tenth of exploration 0.77."""
-    process = richobs.TabularProcess(np.ones(1), (), (np.ones((1, 1)),), (richobs.Rewards.bernoulli([[[0.8, 0.2]]]),))
-    best = Greedy(process.reactive_q())
-    assert process.value(Uniform(2)) == pytest.approx(0.5)
-    assert process.value(Explore(best, 0.1, 2)) == pytest.approx(0.95 * 0.8 + 0.05 * 0.2)
 
 
 @pytest.mark.parametrize(

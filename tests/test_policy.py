@@ -19,15 +19,13 @@ from richobs.classes import (
     Tables,
     listed_product,
 )
-from richobs.classes.base import read_parts, to_arrays, write_parts
+from richobs.classes.base import read_parts, write_parts
 from richobs.classes.learned_policy import FORMAT
 from richobs.cli import main
 from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidFile, InvalidInput, InvalidPath
 from richobs.core.policies import OpenLoop
 from richobs.core.randomness import keyed_generator
-
-WORLDS = ["lock/3", "diabolical/3", "disjoint/3", "disjoint/3,vectors=True", "random/3", "lock/3,noise_bits=30"]
 
 
 def policy_for(id):
@@ -39,31 +37,6 @@ def seen_at(problem, path, n):
     """`[n, ...]` observations behind an action sequence."""
     rng = keyed_generator(len(path), "test")
     return problem.env.play(OpenLoop(path), n, rng, levels=len(path) + 1).observations[-1]
-
-
-@pytest.mark.parametrize("id", WORLDS)
-def test_a_saved_policy_comes_back(id, tmp_path):
-    problem, policy = policy_for(id)
-    policy.save(tmp_path / "policy.npz")
-    again = LearnedPolicy.load(tmp_path / "policy.npz")
-    assert again.digest == policy.digest
-    for level in range(problem.horizon):
-        for path in [(0,) * level, (1,) * level]:
-            x = seen_at(problem, path, 200)
-            np.testing.assert_array_equal(again.actions(level, x), policy.actions(level, x))
-    assert problem.value(again) == problem.value(policy)
-    again.save(tmp_path / "again.npz")
-    assert LearnedPolicy.load(tmp_path / "again.npz").digest == policy.digest
-    assert (tmp_path / "policy.npz").stat().st_size < 50_000
-
-
-def test_another_policy_has_another_digest():
-    problem, policy = policy_for("lock/3")
-    other = LearnedPolicy(problem.functions, tuple(i + 1 for i in problem.optimal_function))
-    assert other.digest != policy.digest
-    assert problem.functions.digest == richobs.make("lock/3,seed=8").functions.digest
-    assert problem.functions.digest != richobs.make("lock/3,noise_bits=4").functions.digest
-    assert richobs.make("mdp").functions.digest != richobs.make("mdp,seed=1").functions.digest
 
 
 FIRST = np.array([[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6], [0.7, 0.8]]])
@@ -98,13 +71,6 @@ def test_digests_stay_what_they_were(functions, member, digest):
     assert LearnedPolicy(functions, member).digest == digest
     if isinstance(member, int):
         assert LearnedPolicy(functions, np.int64(member)).digest == digest
-
-
-def test_saving_uses_no_pickle(tmp_path):
-    _, policy = policy_for("random/3")
-    policy.save(tmp_path / "p.npz")
-    with np.load(tmp_path / "p.npz", allow_pickle=False) as stored:
-        assert json.loads(str(stored["header"]))["format"] == "richobs-policy"
 
 
 def test_python_functions_cannot_be_saved_and_say_so(tmp_path):
@@ -245,28 +211,6 @@ def test_predict_carries_the_level():
     assert abs(returns.mean() - 0.5) < 5 * 0.5 / 2000**0.5
 
 
-def test_predict_with_copies_at_different_levels():
-    problem, policy = policy_for("lock/3")
-    x = seen_at(problem, (), 4)
-    actions, state = policy.predict(x, episode_start=np.ones(4, dtype=bool))
-    np.testing.assert_array_equal(actions, policy.actions(0, x))
-    np.testing.assert_array_equal(state[0], [1, 1, 1, 1])
-    actions, state = policy.predict(x, state, np.array([False, True, False, True]))
-    np.testing.assert_array_equal(state[0], [2, 1, 2, 1])
-    np.testing.assert_array_equal(actions[[0, 2]], policy.actions(1, x[[0, 2]]))
-    np.testing.assert_array_equal(actions[[1, 3]], policy.actions(0, x[[1, 3]]))
-    after_the_end, _ = policy.predict(x, (np.full(4, 3),), np.zeros(4, dtype=bool))
-    assert (after_the_end == 0).all()
-
-
-def test_prototypes_shrink_to_the_one_they_use():
-    functions = richobs.make("disjoint/2,vectors=True").functions
-    kind, arrays = to_arrays(functions.levels[1].singleton(7))
-    assert kind == "prototypes"
-    assert isinstance(functions.levels[1], Prototypes)
-    assert arrays["tables"].shape[0] == arrays["centres"].shape[0] == 1
-
-
 NUMBERS = Layered(
     [TableLevel(np.eye(2)[None]), TableLevel(np.eye(2)[None, ::-1])]
 )  # level 0 plays x, level 1 plays 1 - x
@@ -330,17 +274,6 @@ def test_predict_does_not_guess_the_level(starts):
     assert alone.predict(np.array([0, 1]), None, starts)[0].tolist() == [0, 1]
 
 
-def test_levels_may_look_different():
-    """A number at level 0, a vector at level 1: whether an observation is single depends on the level."""
-    policy = LearnedPolicy(Layered([NUMBERS.levels[0], Decoders(2, np.eye(2))]), (0, 1))
-    action, state = policy.predict(1, episode_start=True)
-    assert action == 1
-    action, state = policy.predict(np.array([0, 1]), state)
-    assert (action.shape, int(action), state[0].tolist()) == ((), 1, [2])
-    actions, _ = policy.predict(np.array([0, 1]), episode_start=True)
-    assert actions.tolist() == [0, 1]
-
-
 def test_a_table_policy_plays_what_is_listed(tmp_path):
     policy = LearnedPolicy.from_table([None, Codebook(np.array([[0, 1], [1, 0]]))], [[2, 0, 1], [0, 2]])
     assert policy.actions(0, np.array([0, 1, 2, 0])).tolist() == [2, 0, 1, 2]
@@ -378,10 +311,15 @@ def test_an_open_loop_policy_plays_its_path(tmp_path):
         LearnedPolicy.open_loop((), 4)
 
 
-def test_the_exact_value_of_an_open_loop_policy_needs_no_list_of_observations():
-    """Forty noise bits cannot be listed; a policy that reads none of them is valued exactly all the same."""
-    problem = richobs.make("lock/3,noise_bits=40")
-    assert problem.process is None
-    best, _ = max((problem.value(LearnedPolicy.open_loop(path, 4)), path) for path in np.ndindex(4, 4, 4))
-    assert best.exact
-    assert best == pytest.approx(0.5)
+def test_predict_with_copies_at_different_levels():
+    problem, policy = policy_for("lock/3")
+    x = seen_at(problem, (), 4)
+    actions, state = policy.predict(x, episode_start=np.ones(4, dtype=bool))
+    np.testing.assert_array_equal(actions, policy.actions(0, x))
+    np.testing.assert_array_equal(state[0], [1, 1, 1, 1])
+    actions, state = policy.predict(x, state, np.array([False, True, False, True]))
+    np.testing.assert_array_equal(state[0], [2, 1, 2, 1])
+    np.testing.assert_array_equal(actions[[0, 2]], policy.actions(1, x[[0, 2]]))
+    np.testing.assert_array_equal(actions[[1, 3]], policy.actions(0, x[[1, 3]]))
+    after_the_end, _ = policy.predict(x, (np.full(4, 3),), np.zeros(4, dtype=bool))
+    assert (after_the_end == 0).all()

@@ -17,7 +17,7 @@ from richobs.core.errors import (
     ShapeError,
     UnreachableLevelError,
 )
-from richobs.core.policies import Explore, Greedy, OpenLoop, Switch, Uniform
+from richobs.core.policies import Explore, OpenLoop, Switch, Uniform
 from richobs.core.process import Rewards, TableFunction, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.worlds import make
@@ -101,22 +101,6 @@ def test_random_policies_worked_out_by_hand():
     np.testing.assert_allclose(process.action_law(TablePolicy([[1, 0], [1, 1]]), 0), [[0, 1], [1, 0]])
 
 
-def test_a_random_policy_without_its_law_cannot_be_valued():
-    class Coin:
-        def actions(self, level, x, rng):
-            return rng.integers(2, size=len(x))
-
-    wide = make("bandit", n_contexts=64, n_actions=2).process
-    with pytest.raises(InvalidInput, match=r"Coin acts at random at level 0; .* probabilities\(level, x\)"):
-        wide.value(Coin())
-
-
-def test_ties_go_to_the_smallest_action():
-    process = two_levels()
-    f = TableFunction(process, [np.full((2, 2), 0.5), np.array([[0.5, 0.5], [0.2, 0.7]])])
-    np.testing.assert_array_equal(Greedy(f).actions(1, np.array([0, 1])), [0, 1])
-
-
 def all_policies(process):
     sizes = [e.shape[1] for e in process.emissions]
     for flat in itertools.product(range(process.n_actions), repeat=sum(sizes)):
@@ -159,7 +143,7 @@ random_worlds = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(params=random_worlds, policy_seed=st.integers(0, 2**32))
 def test_values_agree_with_enumeration(params, policy_seed):
     process = make("random", class_size=1, **params).process
@@ -173,7 +157,7 @@ def test_values_agree_with_enumeration(params, policy_seed):
     assert process.optimum.value == pytest.approx(best, abs=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_no_reactive_policy_beats_the_optimum_and_one_attains_it(seed):
     process = make("random", horizon=2, n_states=2, n_actions=2, n_observations=1, class_size=1, seed=seed).process
@@ -181,7 +165,7 @@ def test_no_reactive_policy_beats_the_optimum_and_one_attains_it(seed):
     assert process.optimum.value == pytest.approx(best, abs=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(params=random_worlds)
 def test_values_agree_with_simulation(params):
     problem = make("random", class_size=1, **params)
@@ -194,19 +178,6 @@ def test_values_agree_with_simulation(params):
     paths, probs = problem.process.path_distribution(policy)
     for path, prob in zip(paths, probs, strict=True):
         assert abs((played.paths == path).all(axis=1).mean() - prob) <= radius
-
-
-def test_a_biased_simulator_would_be_caught():
-    """The bound above is tight enough to see a mean that is off by 0.06."""
-    assert math.sqrt(math.log(2 / 1e-9) / 8000) < 0.06
-
-
-def test_unrolling_a_loop():
-    process = TabularProcess.from_flat(
-        3, [1, 0], np.array([[0, 1], [1, 1]]), np.eye(2), Rewards.deterministic([[[0.0, 0.0]], [[0.0, 0.5]]])
-    )
-    assert process.labels == (("0",), ("0", "1"), ("0", "1"))
-    assert process.optimum.value == pytest.approx(1.0)  # step over, then twice 0.5
 
 
 def test_no_reactive_q_where_states_that_look_alike_differ():
@@ -279,11 +250,6 @@ def test_no_reactive_q_where_states_that_look_alike_differ():
 def test_what_is_refused_and_where_it_says_the_fault_is(error, changes, words):
     with pytest.raises(error, match=words):
         two_levels(**changes)
-
-
-def test_rewards_that_cannot_occur_may_be_anything():
-    never = Rewards.finite([[[[0.0, 9.0]]]], [[[[1.0, 0.0]]]])
-    assert two_levels(rewards=(never, Rewards.deterministic(0.0))).optimum.value == 0.0
 
 
 def test_a_codebook_of_vectors_is_looked_up_row_by_row():

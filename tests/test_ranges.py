@@ -8,11 +8,9 @@ import pytest
 import richobs
 from richobs.classes import Constants, Layered, Listed, TableLevel
 from richobs.core.environment import Episodes
-from richobs.core.errors import BrokenPromise, InvalidInput, Rejected
+from richobs.core.errors import BrokenPromise, InvalidInput
 from richobs.core.policies import greedy_actions
-from richobs.core.settings import Settings
-from richobs.learners.betting import Betting
-from richobs.learners.betting.candidate import Followed, followed, lost_sums
+from richobs.learners.betting.candidate import followed
 from richobs.learners.betting.values import Ranges
 from signed import SignedProcess
 
@@ -119,14 +117,6 @@ class TestPlaying:
         np.testing.assert_array_equal(earned, [-1.25, -1.0 - 2.0, -4.0])
         np.testing.assert_array_equal(first.errors, [-0.5, -0.5])  # y = -1 + 0, f = 0, in a range of width 2
 
-    def test_a_stop_costs_what_is_promised_and_what_may_be_lost(self):
-        functions = Layered([TableLevel(np.array([[[-0.5, -1.0]], [[-1.0, -0.25]]]), value_range=(-2.0, 0.0))])
-        zero = np.zeros(1, dtype=np.int64)
-        trail = [[Followed(zero, zero, np.zeros(1))]]  # the policy took action 0
-        gaps, jumps = lost_sums(functions, 0, np.arange(2), trail, np.array([0.1]), -2.0)
-        np.testing.assert_array_equal(gaps, [[0.0, 0.0]])
-        np.testing.assert_array_equal(jumps, [[0.0, 1.75]])  # the second promises -0.25, and -2 is the least
-
 
 class TestEnds:
     def test_parts_without_ends_do_not_make_those_of_others_disappear(self):
@@ -156,20 +146,13 @@ class TestEnds:
             np.array([[[0.25, 0.5]], [[0.9, 0.4]], [[0.1, 0.2]]]),
             np.array([[[0.25, 0.25]], [[0.9, 0.9]], [[0.1, 0.1]]]),
         ]
-        for seed in range(10):
+        for seed in range(4):
             outcome = richobs.learn(Sometimes(), Layered([TableLevel(t) for t in q]), delta=0.01, seed=seed)
             assert outcome.policy.actions(0, np.zeros(1, dtype=np.int64)).tolist() == [1]
 
     def test_ties_of_large_values_are_as_coarse_as_the_values(self):
         large = np.array([[1e6, 1e6 + 1e-8], [1e6, 1e6 + 1e-3], [0.5, 0.5 + 1e-10]])
         assert greedy_actions(large).tolist() == [0, 1, 1]
-
-    def test_one_survivor_claims_no_more_than_rounding_allows(self):
-        levels = [TableLevel(np.full((1, 1, 2), 1.0))]
-        ranges = Ranges.plain(Layered(levels))
-        assert ranges.hidden == pytest.approx(4e-7)
-        with pytest.raises(InvalidInput, match="epsilon must be at least 8e-07"):
-            richobs.learn(richobs.make("bandit"), epsilon=5e-7)
 
 
 class TestScale:
@@ -241,15 +224,3 @@ class TestChecks:
         width = process.reward_range[1] - process.reward_range[0]
         with pytest.raises(InvalidInput, match="units of the rewards"):
             richobs.learn(process, functions, epsilon=2 * width)
-
-    def test_learners_that_need_unit_rewards_refuse_negative_ones_where_episodes_end_early(self):
-        process = SignedProcess.random(np.random.default_rng(3))
-        functions = class_around(process, np.random.default_rng(1), 2, True)
-        width = process.reward_range[1] - process.reward_range[0]
-        with pytest.raises(Rejected, match="ended an episode early, and its rewards can be as small as"):
-            richobs.learn(process, functions, learner="certified", epsilon=0.1 * width)
-
-    def test_nothing_takes_over_in_other_units(self):
-        process = SignedProcess.random(np.random.default_rng(0))
-        problem = richobs.Problem(process, class_around(process, np.random.default_rng(1), 2, True))
-        assert Betting().fallback_settings(problem, Settings(learner="betting")) is None

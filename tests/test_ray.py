@@ -7,42 +7,30 @@ import time
 import types
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import richobs
 import richobs.ray
-from richobs.classes import Layered, TableLevel
+import to_be_killed
 from richobs.core.errors import InvalidInput
 from richobs.ray import LARGE, RayExecutor, WorkerLost
+from to_be_killed import FUNCTIONS
 
-ROOTS = [[[0.72, 0.18], [0.18, 0.72]], [[0.82, 0.1], [0.2, 0.8]], [[0.18, 0.8], [0.6, 0.7]]]
-ENDS = [[[0.0, 0.0], [0.0, 0.9]], [[0.1, 0.2], [0.9, 0.0]], [[0.15, 0.1], [0.1, 0.98]]]
-FUNCTIONS = Layered([TableLevel(ROOTS), TableLevel(ENDS)])
 SMALL = {"object_store_memory": 80 * 2**20}
 PATIENCE = 60  # seconds until a test gives up
 
 
-class Logged:
-    """The action that equals the first observation mostly leads to where action 1 mostly pays; calls are noted in a file."""
+class Logged(to_be_killed.Own):
+    """Calls are noted in a file."""
 
     declared = richobs.Declared(at_once=4, identity="a logged walk", replayable=True)
-    horizon, n_actions, reward_range = 2, 2, (0.0, 1.0)
 
     def __init__(self, log, seconds):
         self.log, self.seconds = log, seconds
 
     def play(self, policy, n, rng, levels=None):
-        with open(self.log, "a") as stream:
-            stream.write(f"{os.getpid()}\n")
-        time.sleep(self.seconds)
-        x = rng.integers(0, 2, n)
-        first = policy.actions(0, x, rng)
-        then = (rng.random(n) < np.where(first == x, 0.8, 0.2)).astype(np.int64)
-        last = policy.actions(1, then, rng)
-        paid = (then == 1) & (last == 1) & (rng.random(n) < 0.9)
-        columns = [x, then], [first, last], [np.zeros(n), paid.astype(float)]
-        return richobs.Episodes(*(column[:levels] for column in columns))
+        noted(self.log, self.seconds)
+        return super().play(policy, n, rng, levels)
 
 
 def noted(file, seconds=0.0):

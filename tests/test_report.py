@@ -1,7 +1,6 @@
 """The report: what it says, and that it says it safely. How it looks in a browser is in test_page.py."""
 
 import dataclasses
-import html
 import itertools
 import json
 import math
@@ -14,8 +13,7 @@ import pytest
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Event, Mark, Progress, Said, event
 from richobs.core.ledger import Ledger
-from richobs.core.settings import Settings
-from richobs.learners import LEARNERS, Finding, Learner, Promise
+from richobs.learners import Finding
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated, PolicyPlayed
 from richobs.runs.certificate import Certificate, Verification
 from richobs.show import chart, page, palette, words, write_report
@@ -100,40 +98,6 @@ class Guessed(Event):
         return Said(self.result, mark=Mark("guessed", "somebody guessed here", 9))
 
 
-class Guesser(Learner):
-    """A learner that promises nothing, keeps no functions and tests no level."""
-
-    name = "guesser"
-    about = "Guesses."
-    promises = Promise("nothing")
-    costs = "Seven episodes."
-
-    def plan(self, problem, settings):
-        return None
-
-    def run(self, problem, engine, settings, notify):
-        return None
-
-
-@pytest.fixture
-def guessed(monkeypatch, certified):
-    """A finished run of `Guesser`."""
-    monkeypatch.setitem(LEARNERS, "guesser", f"{__name__}:Guesser")
-    ledger = Ledger()
-    ledger.charge("search", "guess", (), 7)
-    none = dict.fromkeys(("upper", "lower", "v_star_hat", "value_hat", "log_size"))
-    result = {**certified.certificate.content["result"], **none, "guaranteed": False, "remarks": []}
-    content = {**certified.certificate.content, "claim": "No guarantee: it guesses.", "claims": [], "result": result}
-    return dataclasses.replace(
-        certified,
-        settings=Settings(learner="guesser"),
-        steps=(Progress(Guessed(phase="search", n=7), 7),),
-        ledger=ledger,
-        certificate=Certificate(content),
-        verification=None,
-    )
-
-
 class TestWords:
     @pytest.mark.parametrize(
         ("n", "said"),
@@ -194,14 +158,6 @@ class TestTree:
         assert tree.nodes[2].label == "path 1: functions eliminated, 2 tests, 50 episodes"
         assert tree.visited() == [1, 2, 1]
 
-    @pytest.mark.parametrize(
-        ("phase", "after", "mark"),
-        [("search", 9, "eliminated"), ("search", 10, "tested"), ("demand", 9, "demand"), ("demand", 10, "idle-demand")],
-    )
-    def test_eliminations(self, phase, after, mark):
-        tree = search_tree([elimination((0,), after, phase)], [], 2, 2)
-        assert tree.nodes[1].mark.name == mark
-
     def test_the_mark_of_the_highest_rank_is_shown_and_of_equal_ones_the_latest(self):
         for events, mark in (
             ([elimination((0,), 9.0), elimination((0,)), consensus((0,), True)], "eliminated"),
@@ -220,30 +176,9 @@ class TestTree:
             ("passed", "passed", 1),
         ]
 
-    def test_a_remark_is_no_test_and_makes_no_node(self):
-        (root,) = search_tree([StageDoubled(path=(1, 0), batch=512, largest=1024, **sized())], [], 2, 2).nodes
-        assert (root.path, root.tests) == ((), ())
-
     def test_looks_differ_by_more_than_colour(self):
         drawn = [(look.shape, look.hollow) for look in (*palette.LOOKS.values(), palette.OTHER)]
         assert len(set(drawn)) == len(drawn) == 9
-
-    def test_an_empty_run_is_a_root(self):
-        (root,) = search_tree([], [], 2, 2).nodes
-        assert (root.path, root.mark.name) == ((), "passed")
-        assert search_tree([], [], 2, 2).width == 100
-
-    def test_a_large_tree_has_a_row_for_every_leaf(self):
-        run = large()
-        tree = search_tree([s.event for s in run.steps], run.ledger, 20, 4)
-        assert len(tree.nodes) == 2000
-        inner = {node.parent for node in tree.nodes}
-        leaves = [node.y for i, node in enumerate(tree.nodes) if i not in inner]
-        assert sorted(leaves) == [20 * i for i in range(tree.rows)]
-        for node in tree.nodes[1:]:
-            parent = tree.nodes[node.parent]
-            assert parent.path == node.path[:-1]
-            assert parent.x == node.x - 100
 
 
 class TestSeeds:
@@ -255,15 +190,6 @@ class TestSeeds:
         assert median([3.0, 1.0]) == (2.0, 1.0, 3.0, 0.5)
         assert median([8]) == (8, 8, 8, 0.0)
 
-    def test_no_narrower_interval_would_do(self):
-        for n in range(6, 60):
-            low = int(median(range(1, n + 1)).low)
-            covered = median(range(1, n + 1)).coverage
-            missed = 2 * sum(math.comb(n, i) for i in range(low)) / 2**n
-            assert covered == pytest.approx(1 - missed)
-            assert covered >= 0.95
-            assert 1 - missed - 2 * math.comb(n, low) / 2**n < 0.95
-
     def test_runs_that_differ_by_seed_stand_together(self, certified):
         def other(world=certified.world, **settings):
             changed = dataclasses.replace(certified.settings, **settings)
@@ -274,28 +200,6 @@ class TestSeeds:
         assert groups(runs)[0].name == "lock/5; certified, epsilon 0.1, delta 0.05"
         tuned = other(tuning=("pilot=64",), max_episodes=9)
         assert groups([tuned])[0].name == "lock/5; certified, epsilon 0.1, delta 0.05; pilot=64; max_episodes 9"
-
-    def test_only_finished_runs_count(self, certified):
-        runs = [
-            certified,
-            *(
-                dataclasses.replace(
-                    certified, ledger=spent(n), settings=dataclasses.replace(certified.settings, seed=n)
-                )
-                for n in (10, 30)
-            ),
-            cut_short(certified, 9),
-        ]
-        said = Page(page.page(runs)).said
-        most = f"{certified.ledger.total:,}"
-        assert f"lock/5; certified, epsilon 0.1, delta 0.05 3 of 4 3 30 10 to {most}" in said
-        assert "75%" in said
-
-
-def spent(n):
-    ledger = Ledger()
-    ledger.charge("certified", "batch", (0,), n)
-    return ledger
 
 
 class TestCharts:
@@ -324,6 +228,7 @@ class TestPage:
         html = page.page([certified])
         said = Page(html).said
         result = certified.certificate.content["result"]
+        assert html == page.page([certified])  # the same bytes
         assert certified.certificate.claim in said
         assert f"U ≥ V* {words.value(result['upper'])}" in said
         assert f"W ≤ V(policy) {words.value(result['lower'])}" in said
@@ -332,49 +237,6 @@ class TestPage:
         assert f"The file verification.json, made {made}, says that everything agreed." in said
         assert "Verified" not in said
         assert all(f.detail in said for f in certified.verification.findings)
-
-    def test_shares_of_delta_are_summed(self, certified):
-        claims = certified.certificate.content["claims"]
-        total = math.fsum(row[3] for row in claims)
-        assert f"spend {words.value(total)} of delta = 0.05" in Page(page.page([certified])).said
-        rows = data_of(page.page([certified]))["claims"]
-        assert [row[1] for row in rows] == [claim[0] for claim in claims]
-        assert [row[4] for row in rows] == pytest.approx([claim[3] for claim in claims], rel=1e-5)
-
-    def test_the_papers_shares(self, paper):
-        c, view = paper.plan.constants, RunView(paper, 1)
-        kinds = {k.kind: k for k in view.claim_kinds}
-        eliminations = [e.event for e in paper.steps if isinstance(e.event, NodeEliminated)]
-        expected = sum((c.search if e.phase == "search" else c.demand).delta_elimination for e in eliminations)
-        assert kinds["Q* survives, and survivors are nearly consistent"].share == pytest.approx(expected)
-        # 2 exp(-2 n_1 (epsilon/8)^2) is what Hoeffding leaves for a round, rounding of n_1 aside.
-        rounds = kinds["the policy's value is estimated up to epsilon/8"]
-        assert rounds.share / rounds.times == pytest.approx(2 * math.exp(-c.n_1 * c.epsilon**2 / 32), rel=1e-3)
-        assert view.spent_delta < c.delta
-
-    def test_what_a_level_saw(self, paper, certified):
-        for run in (paper, certified):
-            levels = RunView(run, 1).levels
-            assert [row.level for row in levels] == list(range(run.horizon))
-            eliminated = (run.log_size - run.steps[-1].event.log_size_after) / math.log(10)
-            assert sum(row.dropped for row in levels) == pytest.approx(eliminated)
-        by_level = {}
-        for entry in paper.ledger:
-            if entry.purpose != "rollout":
-                by_level[len(entry.path)] = by_level.get(len(entry.path), 0) + entry.episodes
-        assert {r.level: r.episodes for r in RunView(paper, 1).levels} == by_level
-        played = sum(e.episodes for e in certified.ledger if e.purpose in ("pilot", "batch"))
-        assert {r.episodes for r in RunView(certified, 1).levels} == {played}
-
-    def test_the_plan_stands_beside_what_was_spent(self, certified):
-        bars = RunView(certified, 1).spending
-        assert [b.episodes for b in bars if b.reference] == [
-            certified.plan.max_episodes,
-            math.ceil(certified.plan.theorem_1),
-        ]
-        assert sum(b.episodes for b in bars[:-3]) == bars[-3].episodes == certified.ledger.total
-        assert max(b.width for b in bars) == 100
-        assert not [b for b in RunView(dataclasses.replace(certified, plan=None), 1).spending if b.reference]
 
     @pytest.mark.parametrize(
         ("state", "message", "expected"),
@@ -392,12 +254,6 @@ class TestPage:
         assert "Nothing to verify." in said
         assert "With probability at least" not in said
 
-    def test_a_run_that_did_nothing_has_a_page(self, certified):
-        run = dataclasses.replace(cut_short(certified, 0), ledger=Ledger(), plan=None)
-        said = Page(page.page([run])).said
-        assert "0 episodes were spent in 0 tests" in said
-        assert "The search tree" not in said  # nothing to draw
-
     def test_a_failed_verification_names_what_differs(self, certified):
         findings = (Finding("ledger", True, "sums up"), Finding("run", False, "U is 0.5 <b> in the file"))
         found = Verification(findings, at="2026-01-31", version="0.2.0")
@@ -405,12 +261,6 @@ class TestPage:
         assert "verification.json, made on 2026-01-31 by richobs 0.2.0, says that run did not agree." in Page(html).said
         assert "run differs: U is 0.5 <b> in the file" in Page(html).said
         assert "ledger agrees: sums up" in Page(html).said
-
-    def test_a_wider_claim_says_what_was_asked_for(self):
-        run = stored("lock/4", learner="certified", max_episodes=600)
-        said = Page(page.page([run])).said
-        assert "the episodes allowed were spent" in said
-        assert "Asked for was 0.1; the claim is the wider one that holds." in said
 
     def test_odd_numbers_are_shown(self, certified):
         odd = ConsensusTested(path=(3, 3), agree=False, spread=math.nan, eps_test=math.inf, **sized(3.0, -math.inf))
@@ -423,40 +273,6 @@ class TestPage:
             "widest disagreement",
             "still counts as agreement",
         ]
-
-    def test_a_pair_that_took_no_episodes_of_its_own_says_so(self, certified):
-        rows = data_of(page.page([certified]))["tests"]
-        assert {row[11] for row in rows if row[7] == 0} == {"shared with its path"}
-        assert all(row[11] == words.count(row[7]) for row in rows if row[7])
-
-    def test_a_learner_without_functions_bounds_and_guarantee(self, guessed, certified):
-        html = page.page([guessed])
-        said, view = Page(html).said, RunView(guessed, 1)
-        assert view.charts == []
-        assert view.levels == []
-        assert "The search tree" in said
-        assert [f.name for f in view.facts] == ["epsilon", "delta", "episodes"]
-        assert data_of(html)["tests"] == [
-            [1, "guess", "search", "root", "maybe", None, None, 7, 7, None, None, "7", 0],
-        ]
-        assert "The answer No guarantee: it guesses." in said
-        assert "survive" not in said
-        assert "search: guess is it this one?" in said
-        assert "The certificate lists no claims." in said
-        assert "is-without-guarantee" in html
-        together = Page(page.page([guessed, certified])).said
-        assert "7 7 to 7 1 1 to 1 \u2013 \u2013 one run" in together  # episodes, tests, claimed within, survivors
-
-    def test_texts_that_depend_on_the_learner(self, certified, paper):
-        one, other = (Page(page.page([run])).said for run in (certified, paper))
-        for text in ("A mark stands for the last action of its path", "so levels share their episodes"):
-            assert text in one
-            assert text not in other
-        assert "Tests at a level draw episodes of their own." in other
-        assert "The learner lsvee computes no bounds while it runs. What it promises: With probability" in other
-        assert "computes no bounds" not in one
-        for said in (one, other):
-            assert "provided the assumptions named in the claim" in said
 
     def test_hostile_names_stay_text(self, certified):
         nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7*7 }}\u2028"
@@ -519,11 +335,6 @@ class TestPage:
             assert attrs.get("aria-hidden") == "true" or attrs.get("aria-label")
         assert sum(a.get("role") == "treeitem" and a["tabindex"] == "0" for _, a in taken.tags) == (3 if several else 1)
 
-    def test_ten_thousand_tests_fit(self):
-        html = page.page([large(tests=10_000)])
-        assert len(data_of(html)["tests"]) == 10_000
-        assert len(Page(html).tags) < 3000  # one element for a node, none for a test
-
 
 def contrast(a, b):
     def luminance(colour):
@@ -547,14 +358,6 @@ def test_colours_can_be_told_from_their_ground():
                 assert contrast(theme[mark], theme[ground]) >= 3, (mark, ground)
 
 
-def test_every_colour_that_the_style_sheet_uses_is_in_the_palette():
-    style = palette.theme_rules() + palette.mark_rules() + (page.HERE / "page.css").read_text()
-    defined = set(re.findall(r"--([a-z]+): #", style))
-    assert defined == set(palette.LIGHT)
-    set_elsewhere = {"serif", "sans", "mono", "at", "w", "x", "y", "s", "ix", "iy", "rim", "faint", "tall"}
-    assert set(re.findall(r"var\(--([a-z]+)", style)) - set_elsewhere <= defined
-
-
 class TestFiles:
     def test_page_and_figures(self, certified, paper, tmp_path):
         files = write_report([certified, paper], tmp_path / "out" / "mine.html")
@@ -569,14 +372,6 @@ class TestFiles:
         linked = {a["href"] for a in Page(files[0].read_text()).all("a") if not a["href"].startswith("#")}
         assert linked == set(names[1:])
 
-    def test_the_same_runs_give_the_same_bytes(self, certified, tmp_path):
-        first, second = (write_report([certified], tmp_path / name / "report.html") for name in "ab")
-        assert [f.read_bytes() for f in first] == [f.read_bytes() for f in second]
-
-    def test_a_folder_gets_a_page(self, certified, tmp_path):
-        assert write_report([certified], tmp_path, figures=False) == [tmp_path / "report.html"]
-        assert "Figures beside this page" not in (tmp_path / "report.html").read_text()
-
     def test_figures_of_runs_without_an_end_and_with_odd_names(self, certified, tmp_path):
         odd = dataclasses.replace(cut_short(certified, 0), world="$x_{$ </svg>", ledger=Ledger(), plan=None)
         files = write_report([odd, cut_short(certified, 7)], tmp_path / "r.html")
@@ -585,16 +380,6 @@ class TestFiles:
     def test_no_runs_no_report(self, tmp_path):
         with pytest.raises(InvalidInput, match="at least one run"):
             write_report([], tmp_path / "r.html")
-
-
-def test_what_a_run_struggled_with_is_on_the_page_and_no_test_of_a_node():
-    short = stored("random/4", learner="certified", max_episodes=20_000, epsilon=0.02)
-    assert any(isinstance(p.event, StageDoubled) for p in short.steps)
-    text = page.page([short])
-    for remark in short.certificate.content["result"]["remarks"]:
-        assert f"It struggled: {html.escape(remark)}." in text
-    tree = search_tree([p.event for p in short.steps], short.ledger, short.horizon, short.n_actions)
-    assert [n.path for n in tree.nodes if n.mark.name == "policies"] == [()]
 
 
 class TestLongPaths:
@@ -626,6 +411,3 @@ class TestLongPaths:
         assert tree.nodes[26].tests == (0,)
         assert tree.nodes[-1].mark.name == "eliminated"
         assert not search_tree([elimination((0,) * 40, 9.0)], [], 90, 2).is_cut
-
-    def test_unvisited_actions_are_listed_up_to_a_thousand(self):
-        assert len(search_tree([elimination((0,), 9.0)], [], 3, 10**6).nodes[0].unvisited) == 999

@@ -33,8 +33,7 @@ from richobs.engines import calls
 from richobs.engines.calls import play_checked
 from richobs.learners import learner
 from richobs.learners.betting import Betting
-from richobs.learners.lsvee import PaperConstants, SamplePlan
-from richobs.runs.prepare import in_units_of, paper_epsilon
+from richobs.runs.prepare import in_units_of
 from richobs.runs.store import StoredRun
 from richobs.show.page import page
 from richobs.show.summary import summary
@@ -103,22 +102,18 @@ def own_problem(env: Corridor | None = None) -> richobs.Problem:
 
 
 class TestUnits:
-    def test_rewards_that_are_not_negative_are_only_divided(self):
-        class Paying:
-            horizon, n_actions, reward_range = 3, 2, (0.0, 20.0)
-
-        assert units_of(Paying()) == Units(3, 0.0, 20.0)
-
-    def test_rewards_that_can_be_negative_are_shifted_by_the_smallest(self):
-        """From 4 times -1 to the largest total 6, which is less than 4 times the largest reward."""
-        assert units_of(Corridor()) == Units(4, -1.0, 10.0)
-
-    def test_a_wide_range_of_totals_is_cut_to_what_rewards_can_add_up_to(self):
-        class Loose:
-            horizon, n_actions, reward_range = 2, 2, (-100.0, 100.0)
-            declared = richobs.Declared(step_range=(-1.0, 2.0))
-
-        assert units_of(Loose()) == Units(2, -1.0, 6.0)
+    @pytest.mark.parametrize(
+        ("horizon", "totals", "step", "units"),
+        [
+            (3, (0.0, 20.0), None, (0.0, 20.0)),  # not negative: only divided
+            (4, (-4.0, 6.0), (-1.0, 9.0), (-1.0, 10.0)),  # from 4 times -1 to 6, which is less than 4 times 9
+            (2, (-100.0, 100.0), (-1.0, 2.0), (-1.0, 6.0)),  # cut to what rewards can add up to
+        ],
+    )
+    def test_rewards_are_divided_and_shifted_only_where_they_can_be_negative(self, horizon, totals, step, units):
+        env = Corridor()
+        env.horizon, env.reward_range, env.declared = horizon, totals, richobs.Declared(step_range=step)
+        assert units_of(env) == Units(horizon, *units)
 
     @pytest.mark.parametrize(
         ("totals", "step", "why"),
@@ -256,10 +251,6 @@ class TestCertified:
         assert outcome.lower <= 6.0 <= outcome.upper
         assert all("in units where totals lie in [0, 1]" in remark for remark in outcome.remarks)
 
-    def test_early_ends_are_refused_where_rewards_are_shifted(self):
-        with pytest.raises(Rejected, match=r"ended an episode early.*Use learner='betting'"):
-            richobs.learn(own_problem(EndingCorridor()), learner="certified", epsilon=1.0, delta=0.1)
-
     def test_a_reward_outside_of_the_declared_range_is_named_in_own_units(self):
         env = Corridor()
         env.reward_range = (-4.0, 5.0)
@@ -277,6 +268,10 @@ class TestCertified:
         with pytest.raises(InvalidInput, match="epsilon = 2e-09 is 2e-10, and at least 1e-09 is needed"):
             richobs.learn(own_problem(), learner="certified", epsilon=2e-9)
 
+    def test_early_ends_are_refused_where_rewards_are_shifted(self):
+        with pytest.raises(Rejected, match=r"ended an episode early.*Use learner='betting'"):
+            richobs.learn(own_problem(EndingCorridor()), learner="certified", epsilon=1.0, delta=0.1)
+
 
 class TestKeeping:
     def test_a_stored_run_verifies_resumes_and_refuses_forged_numbers(self, tmp_path):
@@ -288,7 +283,10 @@ class TestKeeping:
         content = certificate.content
         assert (content["result"]["lower"], content["settings"]["epsilon"]) == (outcome.lower, 1.0)
         assert (content["units"]["shift"], content["units"]["scale"]) == (-1.0, 10.0)
-        found = richobs.verify(certificate, problem, policy=outcome.policy)
+        loaded = LearnedPolicy.load(tmp_path / "policy.npz")
+        assert loaded.f.values(0, np.array([1])).tolist() == [[-4.0, 6.0]]
+        assert loaded.digest == outcome.policy.digest
+        found = richobs.verify(certificate, problem, policy=loaded)
         assert found.agrees, found
         assert "units" in [f.what for f in found.findings]
         again = richobs.learn(problem, learner="certified", epsilon=1.0, delta=0.1, out=tmp_path)
@@ -301,12 +299,6 @@ class TestKeeping:
             assert not next(f for f in wrong.findings if f.what == "units").agrees
         forged = {name: part for name, part in content.items() if name != "units"}
         assert not richobs.verify(richobs.Certificate(forged), problem).agrees
-
-    def test_the_policy_file_holds_values_in_own_units(self, tmp_path):
-        outcome = richobs.learn(own_problem(), learner="certified", epsilon=1.0, delta=0.1, out=tmp_path)
-        loaded = LearnedPolicy.load(tmp_path / "policy.npz")
-        assert loaded.f.values(0, np.array([1])).tolist() == [[-4.0, 6.0]]
-        assert loaded.digest == outcome.policy.digest
 
     def test_the_page_shows_bounds_in_own_units_and_says_which_units_tests_have(self, tmp_path):
         outcome = richobs.learn(own_problem(), learner="certified", epsilon=1.0, delta=0.1, out=tmp_path)
@@ -368,13 +360,6 @@ class TestOtherLearners:
         if by_hand.value_hat is not None:
             assert own.value_hat == pytest.approx(10 * by_hand.value_hat - 4, abs=1e-9)
 
-    def test_a_process_that_pays_more_than_is_declared_is_refused(self):
-        env = Corridor()
-        env.reward_range = (-4.0, 5.0)
-        problem = richobs.Problem(env, Layered(levels()), corridor_process())
-        with pytest.raises(InvalidInput, match=r"its process pays rewards that the environment does not declare"):
-            richobs.learn(problem, learner="lsvee", n_states=2)
-
     def test_a_learner_that_words_no_claim_gets_one_in_own_units(self):
         chosen = learner("certified")
         settings = Settings(epsilon=1.0, delta=0.1, learner="certified")
@@ -396,37 +381,19 @@ class TestOtherLearners:
         silent = rescaled.outcome(dataclasses.replace(answer, guaranteed=False), ())
         assert silent.claim == "within 0.1"
 
+    def test_a_process_that_pays_more_than_is_declared_is_refused(self):
+        env = Corridor()
+        env.reward_range = (-4.0, 5.0)
+        problem = richobs.Problem(env, Layered(levels()), corridor_process())
+        with pytest.raises(InvalidInput, match=r"its process pays rewards that the environment does not declare"):
+            richobs.learn(problem, learner="lsvee", n_states=2)
+
 
 class TestServing:
-    def test_plain_problems_stay_as_they_are(self):
-        problem = richobs.make("lock/3")
-        assert has_unit_rewards(problem)
-        prepared = in_units_of(learner("certified"), problem, Settings())
-        assert prepared.units is None
-        assert prepared.problem is problem
-        outcome = richobs.learn(problem, learner="certified", epsilon=0.3)
-        assert outcome.in_units is None
-        assert "units" not in richobs.Certificate.of(outcome, problem).content
-
-    def test_negative_steps_are_no_unit_rewards_even_if_totals_are(self):
-        env = Corridor()
-        env.reward_range, env.declared = (0.0, 1.0), richobs.Declared(step_range=(-1.0, 1.0))
-        problem = richobs.Problem(env, Layered([TableLevel([[[0.5, 0.5]]])] * H))
-        assert not has_unit_rewards(problem)
-        assert units_missing(problem) is None
-        assert units_of(env) == Units(4, -1.0, 5.0)
-
     def test_betting_takes_rewards_as_they_are_and_nothing_takes_over(self):
         problem = own_problem()
         assert in_units_of(learner("betting"), problem, Settings(epsilon=1.0)).units is None
         assert Betting().fallback_settings(problem, Settings(epsilon=1.0)) is None
-
-    def test_plans_are_made_for_the_rescaled_epsilon(self):
-        planned = richobs.plan(own_problem(), epsilon=1.0, n_states=2, learner="lsvee")
-        sizes = {"horizon": H, "n_actions": 2, "n_states": 2, "log_size": own_problem().functions.log_size}
-        plain = SamplePlan(PaperConstants.of(**sizes, epsilon=0.1, delta=0.05))
-        assert planned.max_episodes == pytest.approx(plain.max_episodes, rel=1e-9)
-        assert paper_epsilon(own_problem(), Settings(epsilon=1.0)) == pytest.approx(0.1)
 
     def test_every_answer_of_an_environment_is_checked_once(self, monkeypatch):
         checked, played = [], []
@@ -465,3 +432,11 @@ class TestServing:
         check_rewards(np.stack(played.rewards), None, env, Greedy(own_problem().functions.member((0,) * H)))
         lost = env.play(OpenLoop((0, 1, 1, 1)), 3, np.random.default_rng(0))
         assert lost.returns.tolist() == [0.0] * 3
+
+    def test_negative_steps_are_no_unit_rewards_even_if_totals_are(self):
+        env = Corridor()
+        env.reward_range, env.declared = (0.0, 1.0), richobs.Declared(step_range=(-1.0, 1.0))
+        problem = richobs.Problem(env, Layered([TableLevel([[[0.5, 0.5]]])] * H))
+        assert not has_unit_rewards(problem)
+        assert units_missing(problem) is None
+        assert units_of(env) == Units(4, -1.0, 5.0)

@@ -14,8 +14,7 @@ import richobs
 from richobs.classes import Family, LearnedPolicy, Model, Simulators, TableLevel
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.functions import ModelFamily
-from richobs.core.policies import Greedy, OpenLoop, Uniform
+from richobs.core.policies import Greedy, OpenLoop
 
 
 def two_rooms(win: float = 0.75, prize: float = 8.0) -> Model:
@@ -77,7 +76,7 @@ class TestPlanning:
         assert functions.optimal_values().tolist() == [7.5]
         assert [functions.value_range(h) for h in range(3)] == [(0.0, 8.0), (0.0, 6.5), (-1.0, 6.0)]
 
-    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("seed", range(2))
     def test_no_policy_earns_more_and_one_earns_as_much(self, seed):
         family = random_models(np.random.default_rng(seed), 2)
         functions = Simulators(family)
@@ -91,17 +90,6 @@ class TestPlanning:
         for i in range(2):
             own = functions.policy_values(LearnedPolicy(functions, i), np.array([i]))
             np.testing.assert_allclose(own, functions.optimal_values()[i], atol=1e-12)
-
-    def test_a_process_gives_its_own_optimum(self):
-        problem = richobs.make("lock/3")
-        functions = Simulators([problem.process])
-        assert functions.optimal_values()[0] == pytest.approx(problem.optimal_value, abs=1e-12)
-        policy = Uniform(problem.n_actions)
-        assert functions.policy_values(policy)[0] == pytest.approx(problem.process.value(policy), abs=1e-12)
-        for h in range(3):
-            seen = problem.process.seen[h].any(axis=0)
-            given = functions.values(h, problem.process.observations[h][seen])[0]
-            np.testing.assert_allclose(given, problem.process.q_tables[h][seen], atol=1e-12)
 
     @pytest.mark.parametrize(
         ("env", "value", "low", "high"),
@@ -140,24 +128,15 @@ class TestPlanning:
 
     def test_what_is_not_a_function_of_the_observation_is_refused(self):
         chain = np.eye(3)[[1, 2, 2]][:, None]
+        looks = {"start": [0.5, 0.5, 0.0], "observations": np.array([0, 0, 1])}
         with pytest.raises(InvalidInput, match=r"model 0: Q\* at level 0 is not a function of the observation"):
-            Simulators(
-                [
-                    Model.of_arrays(
-                        chain, [[0.0], [0.0], [1.0]], 3, start=[0.5, 0.5, 0.0], observations=np.array([0, 0, 1])
-                    )
-                ]
-            )
+            Simulators([Model.of_arrays(chain, [[0.0], [0.0], [1.0]], 3, **looks)])
 
     def test_states_that_look_alike_and_are_worth_the_same(self):
-        twins = Model.of_arrays(
-            np.eye(3)[[2, 2, 2]][:, None], [[1.0], [1.0], [5.0]], 2, observations=np.array([4, 4, 7])
-        )
-        functions = Simulators([twins])
-        assert not functions.models.is_identified
-        np.testing.assert_array_equal(
-            functions.values(0, np.array([4, 7]))[0, :, 0], [6.0, 0.0]
-        )  # 7 is never seen first
+        moves = np.eye(3)[[2, 2, 2]][:, None]
+        twins = Simulators([Model.of_arrays(moves, [[1.0], [1.0], [5.0]], 2, observations=np.array([4, 4, 7]))])
+        assert not twins.models.is_identified
+        np.testing.assert_array_equal(twins.values(0, np.array([4, 7]))[0, :, 0], [6.0, 0.0])  # 7 is never seen first
 
 
 class TestLikelihood:
@@ -219,26 +198,14 @@ class TestLikelihood:
         with pytest.raises(InvalidInput, match="these models have 3 levels; episodes of 4 arrived"):
             functions.log_likelihood(Episodes([np.array([0])] * 4, [np.array([0])] * 4, [np.array([-1.0])] * 4))
 
-    def test_played_episodes_of_a_world(self):
-        """The truth is likelier than the others, and its log-likelihood is near the entropy of what it plays."""
-        problem = richobs.make("frozen-lake", horizon=6, n_maps=1)
-        env = richobs.make("frozen-lake", horizon=6, n_maps=1, slip=0.2)
-        functions = Simulators([problem.process, env.process])
-        episodes = problem.env.play(Uniform(4), 200, np.random.default_rng(0))
-        likelihood = functions.log_likelihood(episodes)
-        assert np.isfinite(likelihood).all()
-        assert likelihood[0] > likelihood[1] + 20
-
 
 class TestInputs:
     def test_equal_candidates_become_one(self):
         """Models that differ only where nothing leads, or in how outcomes are listed, are one."""
         moves = np.array([[[0.5, 0.5, 0]], [[0, 1, 0]], [[0, 0, 1.0]]])
         pay = np.array([[[0.0, 1, 0]], [[0, 0, 0]], [[0, 0, 9.0]]])
-        other = pay.copy()
-        other[2] = 4
-        third = pay.copy()
-        third[1] = 0.5
+        other, third = pay.copy(), pay.copy()
+        other[2], third[1] = 4, 0.5
         functions = Simulators.of_arrays(np.stack([moves] * 3), np.stack([pay, third, other]), 4)
         assert functions.place.tolist() == [0, 1, 0]
         assert (functions.n_models, functions.n_merged) == (2, 1)
@@ -262,24 +229,6 @@ class TestInputs:
         swapped = np.eye(3)[[[2, 1], [1, 1], [2, 2]]]
         assert Simulators.of_arrays([ways, swapped, ways], np.zeros((3, 2)), 2).place.tolist() == [0, 1, 0]
 
-    def test_a_grid(self):
-        functions = Simulators.grid(two_rooms, [0.25, 0.5, 0.25])
-        assert functions.place.tolist() == [0, 1, 0]
-        np.testing.assert_array_equal(functions.values(2, np.array([0]))[:, 0, 1], [2.0, 4.0])
-        assert isinstance(functions, ModelFamily)
-        assert not isinstance(richobs.Tables(np.zeros((1, 1, 1)), 1), ModelFamily)
-
-    def test_arrays_and_lists_say_the_same(self):
-        lists = Model.of_gymnasium(gymnasium.make("FrozenLake-v1"), 5)
-        P, R, done = np.zeros((16, 4, 16)), np.zeros((16, 4, 16)), np.zeros((16, 4, 16), dtype=bool)
-        for s, a in itertools.product(range(16), range(4)):
-            for p, to, r, ends in gymnasium.make("FrozenLake-v1").unwrapped.P[s][a]:
-                P[s, a, to] += p
-                R[s, a, to], done[s, a, to] = r, ends
-        arrays = Model.of_arrays(P, R, 5, done=done)
-        tables = [Simulators([m]).values(0, np.arange(16)) for m in (lists, arrays)]
-        np.testing.assert_allclose(*tables, atol=1e-15)
-
     def test_replay_finds_what_is_published(self):
         make = functools.partial(gymnasium.make, "FrozenLake-v1", is_slippery=False)
         published = Simulators([make()], horizon=7)
@@ -296,17 +245,6 @@ class TestInputs:
         merged = Model.by_replay(Counter(), 3, markov=True)
         assert merged.n_states == 1 + 2 + 3
 
-    def test_replay_refuses(self):
-        with pytest.raises(InvalidInput, match=r"budget of 10 steps .* `markov=True`"):
-            Model.by_replay(Counter(), 5, budget=10)
-        for noisy in ("observation", "reward"):
-            with pytest.raises(
-                InvalidInput, match=r"is random behind its start: with two seeds the actions \(0,\) led"
-            ):
-                Model.by_replay(Counter(noisy), 3)
-        with pytest.raises(InvalidInput, match="needs Discrete actions"):
-            Model.by_replay("Pendulum-v1", 3)
-
     @pytest.mark.parametrize(
         ("call", "words"),
         [
@@ -314,10 +252,7 @@ class TestInputs:
             (lambda: Simulators(["CartPole-v1"], horizon=3), "CartPoleEnv does not publish its outcomes"),
             (lambda: Simulators(["FrozenLake-v1"]), "give `horizon`"),
             (lambda: Simulators([two_rooms()], horizon=4), "has 3 levels; 4 were asked for"),
-            (
-                lambda: Simulators(["FrozenLake-v1"], horizon=10**12),
-                "horizon must be a whole number.*at most 1,000,000",
-            ),
+            (lambda: Simulators(["FrozenLake-v1"], horizon=10**12), "horizon must be a whole.*at most 1,000,000"),
             (lambda: Model.of_lists([[[(1.0, 0, 0.0, False)]]], 10**12, [1.0]), "horizon must .*at most 1,000,000"),
             (lambda: Model.of_lists([[3]], 1, [1.0]), "Model.of_lists cannot use an argument"),
             (lambda: Simulators([3]), "a candidate is a richobs.Model.*got a int"),
@@ -325,10 +260,7 @@ class TestInputs:
             (lambda: Model.of_arrays(np.eye(2), np.zeros((2, 1)), 1), "transitions must be"),
             (lambda: Simulators.of_arrays(np.eye(2)[:, None], np.zeros((2, 1)), 1), r"\[N, S, K, S\]; got shape"),
             (lambda: Simulators([two_rooms(prize=np.inf)]), "not a finite number"),
-            (
-                lambda: Simulators([two_rooms(prize=1e-8)]),
-                "action 1 of one state can pay 1e-08 .* cannot be told apart",
-            ),
+            (lambda: Simulators([two_rooms(prize=1e-8)]), "action 1 .* can pay 1e-08 .* cannot be told apart"),
             (lambda: Simulators([two_rooms(prize=100.0)], single_precision=True), "reach 93.75; single precision"),
         ],
     )
@@ -343,18 +275,13 @@ class Counter(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(2, start=5)
     observation_space = gymnasium.spaces.Discrete(10)
 
-    def __init__(self, noisy: str = ""):
-        self.noisy, self.resets = noisy, 0
-
     def reset(self, *, seed=None, options=None):
-        self.count, self.resets = 0, self.resets + 1
+        self.count = 0
         return np.int64(0), {}
 
     def step(self, action):
         self.count += action - 5
-        paid = (self.count if action == 5 else 0) + (self.resets if self.noisy == "reward" else 0)
-        seen = self.count + (self.resets if self.noisy == "observation" else 0)
-        return np.int64(seen), float(paid), False, False, {}
+        return np.int64(self.count), float(self.count if action == 5 else 0), False, False, {}
 
 
 class TestFiles:
@@ -393,18 +320,10 @@ class TestLevels:
     LEVELS = np.array([0, 1, 1])
     MOVES = ([[[(0.5, 1, 0.0, False), (0.5, 2, 1.0, False)]], [[(1.0, 0, 1.0, False)]], [[(1.0, 0, 0.0, True)]]], 2)
 
-    def test_the_last_level_may_lead_anywhere(self):
-        model = Model.of_lists(*self.MOVES, [1.0, 0.0, 0.0], level_of=self.LEVELS)
-        assert Simulators([model]).optimal_values().tolist() == [1.0]  # a half of the first 1, a half of the second
-
     @pytest.mark.parametrize(
         ("levels", "start", "words"),
         [
-            (
-                [0, 1, 0],
-                [1, 0, 0],
-                "action 0 leads from state 0, which is bound to level 0, to state 2, which is bound to l",
-            ),
+            ([0, 1, 0], [1, 0, 0], "action 0 leads from state 0, .* bound to level 0, to state 2, which is bound to l"),
             ([0, 0, 1], [1, 0, 0], "to state 1, which is bound to level 0. It must be bound to the next level"),
             ([0, 1, 1], [0.5, 0.5, 0], "model 0 starts in state 1, which is bound to level 1"),
             ([0, 1, 2], [1, 0, 0], "levels of states lie in 0 to 1; got 0 to 2"),
@@ -426,12 +345,6 @@ class TestLevels:
         for functions in (bound, free):
             assert functions.log_likelihood(seen) == pytest.approx([np.log(0.5)])
             assert functions.optimal_values() == pytest.approx([1.0])
-
-    def test_only_models_with_the_same_levels_are_merged(self):
-        """State 2 is never reached, so its level does not count; the level of a state that is reached does."""
-        stay = [[[(1.0, 1, 1.0, False)]], [[(1.0, 1, 0.0, True)]], [[(1.0, 2, 0.0, True)]]]
-        models = [Model.of_lists(stay, 2, [1.0, 0, 0], level_of=np.array([0, 1, h])) for h in (0, 1)]
-        assert Simulators(models).place.tolist() == [0, 0]
 
 
 def test_the_guide_to_classes_runs(capsys):

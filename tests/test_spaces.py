@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from richobs.classes import Layered, TableLevel, listed_product
 from richobs.core.errors import InvalidInput, PrecisionError
-from richobs.learners.version_space import LayeredSpace, ListedSpace, NodeRisk, PairError, version_space
+from richobs.learners.version_space import LayeredSpace, ListedSpace, NodeRisk, PairError
 from richobs_lab.certified.survivors import ActionRisk, LayeredSurvivors, ListedSurvivors
 
 
@@ -18,14 +17,6 @@ def risk(level, noise, gain, future=None, share=(1.0,)):
     gain = np.asarray(gain, dtype=float).reshape(len(noise), len(share))
     future = None if future is None else np.asarray(future, dtype=float).reshape(-1, len(share))
     return NodeRisk(level, np.asarray(noise, dtype=float), gain, future, np.asarray(share))
-
-
-def test_listed_elimination_by_hand():
-    space = ListedSpace(3)
-    done = space.eliminate(risk(0, [0, 0, 0], [0.3, 0.0, 0.4]), 0.1)
-    assert (done.least, done.cutoff) == (0.0, pytest.approx(0.1))
-    np.testing.assert_array_equal(space.alive(0), [True, True, False])  # risks 0.09, 0, 0.16
-    assert (done.log_size_before, done.log_size_after) == (math.log(3), math.log(2))
 
 
 def test_the_dead_neither_return_nor_set_the_bar():
@@ -52,7 +43,7 @@ def test_layered_elimination_by_hand():
     assert space.pick({(0, 0), (0, 1)}) is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10**9), horizon=st.integers(1, 4), steps=st.integers(1, 8))
 def test_layered_and_listed_spaces_agree(seed, horizon, steps):
     """Random eliminations at random levels: the same survivors, thresholds, counts, ranges and picks."""
@@ -82,27 +73,20 @@ def test_layered_and_listed_spaces_agree(seed, horizon, steps):
         assert layered.pick(excluded) == (survivors[3] if len(survivors) > 3 else None)
 
 
-def test_a_class_of_ten_to_the_74_keeps_exact_count():
-    space = LayeredSpace([5000] * 20)
-    assert space.log_size == pytest.approx(20 * math.log(5000))
+def test_a_class_of_ten_to_the_75_keeps_exact_count():
+    space = LayeredSpace([1000] * 25)
+    assert space.log_size == pytest.approx(25 * math.log(1000))
     rng = np.random.default_rng(0)
-    gain, future = rng.random((5000, 1)), rng.random((5000, 1))
-    space.eliminate(NodeRisk(10, np.zeros(5000), gain, future, np.ones(1)), 1e-4)
+    gain, future = rng.random((1000, 1)), rng.random((1000, 1))
+    space.eliminate(NodeRisk(10, np.zeros(1000), gain, future, np.ones(1)), 1e-4)
     kept = (np.abs(gain - future.T) ** 2 <= 1e-4 + (np.abs(gain - future.T) ** 2).min()).sum()
-    assert space.log_size == pytest.approx(18 * math.log(5000) + math.log(kept), abs=1e-9)
-    edges = [e for e in space._edges if e is not None]
-    assert len(edges) == 1
-    assert edges[0].words.nbytes < 4e6  # a bit per pair
+    assert space.log_size == pytest.approx(23 * math.log(1000) + math.log(kept), abs=1e-9)
+    (edges,) = (e for e in space._edges if e is not None)
+    assert edges.words.nbytes < 2e5  # a bit per pair
 
 
 def test_a_long_chain_is_walked_without_recursion():
     assert LayeredSpace([2] * 3000).pick() == (0,) * 3000
-
-
-def test_the_form_fits_the_class():
-    level = TableLevel(np.zeros((2, 1, 1)))
-    assert isinstance(version_space(Layered([level, level])), LayeredSpace)
-    assert isinstance(version_space(listed_product(Layered([level, level]))), ListedSpace)
 
 
 def test_equal_functions_are_never_parted_by_rounding():
@@ -130,7 +114,7 @@ def test_members_of_the_wrong_shape_are_refused():
         assert (0, 1) not in ListedSpace(2)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10**9), horizon=st.integers(1, 4), steps=st.integers(1, 8), few=st.booleans())
 def test_restricting_layered_and_listed_spaces_agrees(seed, horizon, steps, few):
     """Random tests under one action: pairs told apart give the listed survivors; members alone never give fewer."""
@@ -244,10 +228,7 @@ class TestErrorsOfPairs:
     """Members 0 and 1 reach next observations with weights (0.5, 0.5), member 2 with (0, 1)."""
 
     REACH = ((0.5, 0.5), (0.0, 1.0))
-    FUTURE = (
-        (0.2, 0.4),
-        (1.0, 0.0),
-    )  # so that what lies ahead is 0.3 or 0.5 for members 0 and 1, 0.4 or 0 for member 2
+    FUTURE = ((0.2, 0.4), (1.0, 0.0))  # ahead lies 0.3 or 0.5 for members 0 and 1, 0.4 or 0 for member 2
 
     def test_layered_by_hand(self):
         """Errors: 0.1 and -0.1 of member 0, 0.25 and 0.05 of member 1, -0.4 and 0 of member 2."""
@@ -294,7 +275,7 @@ class TestErrorsOfPairs:
         listed.keep_within(pair_error(0, [0.0, 0.5, 0.5]), 0.1)
         assert listed.optimistic(value) == 0
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=80, deadline=None)
     @given(seed=st.integers(0, 10**9), horizon=st.integers(1, 4), steps=st.integers(1, 8))
     def test_layered_and_listed_spaces_agree(self, seed, horizon, steps):
         rng = np.random.default_rng(seed)

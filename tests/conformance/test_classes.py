@@ -28,11 +28,12 @@ from richobs.classes import (
     Prototypes,
     Simulators,
     TableLevel,
+    base,
 )
 from richobs.classes.base import digest_of, from_arrays, to_arrays
 from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidInput
-from richobs.core.moments import Batch
+from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Observations
 from richobs_lab.rivals.embeddings import Embedding, Embeddings, Features
 
@@ -152,7 +153,7 @@ def check_value_bounds(example: Example):
 
 
 def check_moments(example: Example):
-    """A way of its own gives what the values give, also for actions that nobody took."""
+    """A way of its own gives what the values give, also for actions that nobody took, and also where they come in parts."""
     functions, x, _, _ = example
     rng = np.random.default_rng(2)
     shown = x[rng.integers(len(x), size=60)]
@@ -162,8 +163,11 @@ def check_moments(example: Example):
         Batch.of_steps(shown, rng.integers(0, K, 60), rng.random(60), K),
         Batch.of_steps(shown, np.full(60, K - 1), rng.random(60), K),
     ):
-        for members in (None, some_members(functions)):
-            own, plain = functions.moments(batch, members), LevelClass.moments(functions, batch, members)
+        for members, at_once in itertools.product((None, some_members(functions)), (base.AT_ONCE_VALUES, 40)):
+            plain = Moments.of(functions.values(batch.x, members), batch)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(base, "AT_ONCE_VALUES", at_once)
+                own = functions.moments(batch, members)
             assert (own.n, own.actions) == (plain.n, plain.actions) == (60, batch.actions)
             for name in ("v_mean", "v_var", "u_mean", "u_var"):
                 np.testing.assert_allclose(getattr(own, name), getattr(plain, name), rtol=0, atol=1e-12)
@@ -300,100 +304,3 @@ def test_the_skeleton_keeps_it_all(stumps, tmp_path):
     np.testing.assert_array_equal(stumps.functions.values(BITS)[2, :2], [[0.1, 0.2], [0.8, 0.4]])
     policy = LearnedPolicy(Layered([stumps.functions]), (2,))
     assert [int(policy.predict(x)[0]) for x in BITS[:2]] == [1, 0]
-
-
-# Each breaks one promise; the check of that promise must notice, and no other check.
-
-
-class IgnoresMembers(TableLevel):
-    def values(self, x, members=None, /):
-        return super().values(x)
-
-
-class AllOneKind(TableLevel):
-    def kinds(self, members, action, /):
-        return members[:1], np.zeros(len(members), dtype=np.int64)
-
-
-class KindsByActionAlone(Constants):
-    def kinds(self, members, action, /):
-        _, place, group = np.unique(self.table[members, action], return_index=True, return_inverse=True)
-        return members[place], group
-
-
-class NarrowAbove(TableLevel):
-    def value_bounds(self):
-        low, high = super().value_bounds()
-        return low, np.nextafter(high, 0)
-
-
-class NarrowBelow(Decoders):
-    def value_bounds(self):
-        low, high = super().value_bounds()
-        return low + 0.01, high
-
-
-class QuickAndWrong(Decoders):
-    def moments(self, batch, members=None, /):
-        right = super().moments(batch, members)
-        right.u_var[:] += 1e-9
-        return right
-
-
-class AlwaysTheFirst(TableLevel):
-    def singleton(self, member, /):
-        return TableLevel(self.tables[:1], self.codebook)
-
-
-class ReadsOne(Decoders):
-    def reads(self, member, rotation, /):
-        return super().reads(member, rotation)[:1]
-
-
-class TakesVectors(TableLevel):
-    @property
-    def observation_ndim(self):
-        return 1
-
-
-BROKEN = [
-    (IgnoresMembers(TABLES), check_values),
-    (AllOneKind(TABLES), check_kinds),
-    (KindsByActionAlone([[0.5, 0.2], [0.5, 0.9]]), check_kinds),
-    (NarrowAbove(TABLES), check_value_bounds),
-    (NarrowBelow(3, WORTH), check_value_bounds),
-    (QuickAndWrong(3, WORTH), check_moments),
-    (AlwaysTheFirst(TABLES), check_only),
-    (ReadsOne(3, WORTH), check_reads),
-    (TakesVectors(TABLES), check_observation_ndim),
-]
-
-
-@pytest.mark.parametrize(("functions", "broken"), BROKEN, ids=lambda part: getattr(part, "__name__", None))
-def test_a_broken_promise_is_noticed(functions, broken):
-    example = Example(functions, BITS if isinstance(functions, Decoders | Constants) else np.arange(8))
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
-        broken(example)
-    if broken is not check_values:  # everything else rests on the values
-        for check in CHECKS:
-            if check is not broken:
-                check(example)
-
-
-def test_a_file_that_forgets_something_is_noticed(monkeypatch, tmp_path):
-    class Rounded(TableLevel):
-        code = "rounded"
-
-        def to_arrays(self):
-            return {"tables": self.tables.round(1)}
-
-        @classmethod
-        def from_arrays(cls, arrays):
-            return cls(arrays["tables"])
-
-    monkeypatch.setitem(CODECS, "rounded", Rounded)
-    example = Example(Rounded(TABLES), np.arange(8))
-    with pytest.raises(AssertionError):
-        check_arrays(example)
-    with pytest.raises(AssertionError):
-        check_policies(example, tmp_path)

@@ -170,9 +170,6 @@ class TestAnswers:
         assert set(answer.paths.ravel().tolist()) <= set(range(K))
         assert (answer.moments, answer.tally, answer.episodes) == ((), None, None)
 
-    def test_no_more_paths_than_episodes(self, name):
-        assert build(name).ask(Query.rollout(BEST, 3, purpose="x", paths=50)).paths.shape == (3, H)
-
     def test_moments_of_the_listed_members(self, name):
         answer = build(name).ask(queries()["along"])
         assert [m.n for m in answer.moments] == [40, 40, 40]
@@ -272,8 +269,3 @@ def test_one_line_makes_an_engine_known(registered, learner):
     certificate = richobs.Certificate.of(outcome, problem)
     assert certificate.settings.engine == registered
     assert richobs.verify(certificate, problem).agrees
-
-
-def test_an_engine_that_does_not_exist_is_named():
-    with pytest.raises(InvalidInput, match="there is no engine 'fast'; there are 'auto', 'counted', 'stream'"):
-        richobs.learn(PROBLEM, engine="fast", progress=False)

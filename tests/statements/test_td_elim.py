@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from work import broken, measured, panels
 
-from richobs.learners import version_space
 from richobs.learners.lsvee.constants import n_train
 from richobs_lab.paper.rigs.node import (
     NodeBounds,
@@ -55,26 +54,6 @@ def test_how_close_the_bounds_are(fast):
     assert tight[BIAS] > 0.55
     assert tight[RISK] > 0.55
     assert tight["estimation bound"] == pytest.approx(0.47, abs=0.01)
-
-
-def test_risks_of_a_product_class_that_are_off_are_noticed(fast, monkeypatch):
-    """Deliberate violation: squared gains, or what gains and futures have in common, count with another factor."""
-    pieces = [p for p in fast[0] if p["kind"] == "product"]
-    true = version_space._Risks.__init__
-
-    def holds():
-        (check,) = td_elim._product([td_elim.measure(p) for p in pieces])
-        return check.holds
-
-    assert holds()
-    for name, factor in (("_own", 2.0), ("_others", 2.0), ("_weighted", 0.5)):
-
-        def wrong(self, *given, name=name, factor=factor):
-            true(self, *given)
-            setattr(self, name, factor * getattr(self, name))
-
-        monkeypatch.setattr(version_space._Risks, "__init__", wrong)
-        assert not holds(), name
 
 
 def test_pairs_of_a_node_by_hand():
@@ -133,37 +112,6 @@ def test_functions_farther_apart_on_the_children_break_the_bias_bound():
 def test_functions_farther_apart_on_the_children_break_the_risk_bound():
     assert all(concluded("risk").values())
     assert not concluded("risk", loss=1.5 * of("risk")["loss"], bias=3.0)[RISK]
-
-
-def test_a_third_of_the_threshold_loses_q_star():
-    piece = next(p for p in PIECES if p["kind"] == "beyond")
-    assert piece["tilt"] == 1.0
-    whole, third = (td_elim.measure({**piece, "slack": part}) for part in (1.0, 0.3))
-    assert whole["lost"] == 0
-    assert third["lost"] > 0.9 * third["runs"]
-
-
-@pytest.mark.parametrize("part", [0.5, 2.0, 8.0])
-def test_another_threshold_keeps_or_drops_the_wrong_functions(part):
-    piece = of("threshold")
-    result = td_elim.measure({**piece, "slack": part})
-    checks = {c.what: c.holds for c in td_elim.conclude([piece], [result]).checks}
-    assert not checks[THRESHOLD]
-    assert checks[NUMBERS]  # the multiple was asked for
-
-
-def test_a_dead_function_does_not_lower_the_threshold():
-    piece = of("threshold")
-    alive = {**piece, "dead": []}  # its loss is -phi^2, so who is less than phi^2 below the threshold is dropped
-    assert td_elim.measure(piece)["wrong"] == 0
-    assert td_elim.measure(alive)["wrong"] > 0
-
-
-@pytest.mark.parametrize("part", [2, 0.5])
-def test_other_samples_than_printed_show_in_the_margin(part):
-    pieces = [p for p in PIECES if p["kind"] == "divided"]
-    results = [td_elim.measure({**p, "divide": p["divide"] * part, "runs": 300}) for p in pieces]
-    assert not {c.what: c.holds for c in td_elim.conclude(pieces, results).checks}[MARGIN]
 
 
 def test_numbers_that_are_not_the_printed_ones_are_noticed():

@@ -150,7 +150,7 @@ CATALOGUE: tuple[Entry, ...] = (
         622,
         _PHI + r", \quad \epsilon_{\mathrm{test}} = 20 \left( H - |p| - \frac{5}{4} \right) \sqrt{K} \phi",
         (f"{_LSVEE}.dfs", f"{_CONSTANTS}.eps_test"),
-        ("test_lsvee.py::test_the_golden_search_tree_of_the_lock",),
+        ("test_lsvee.py::test_a_whole_run_worked_out_by_hand",),
     ),
     Entry(
         "Algorithm 3",
