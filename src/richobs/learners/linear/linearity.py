@@ -5,17 +5,12 @@ linear, and is sub-Gaussian. The directions c are fixed before y is drawn.
 """
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from richobs.core.errors import BrokenPromise
 from richobs.core.types import Floats
-from richobs.learners.linear.data import Data, Level
-from richobs.learners.linear.fits import Frozen
-
-if TYPE_CHECKING:
-    from richobs.learners.linear.search import LinearSearch
+from richobs.learners.linear.data import Level
 
 FALSE_ALARM = 1e-3  # probability that a run is stopped though means are linear; not part of delta
 MOST = 256  # directions of a level that are tested
@@ -56,50 +51,55 @@ def surprise(level: Level, y: Floats, directions: Floats, width: float, chance: 
     return (int(kept[worst]), float(far[worst])) if far[worst] > limit else None
 
 
-def check_linear(search: "LinearSearch", frozen: Frozen, before: Data, fresh: Data) -> None:
-    """Tests that the mean of r + V_{h+1} is linear at every level of phase B.
+def check_linear(
+    h: int,
+    level: Level,
+    y: Floats,
+    ends: tuple[float, float],
+    before: tuple[Level, Floats],
+    known: bool,
+    attempt: int,
+    horizon: int,
+) -> None:
+    """Tests that the mean of y is linear at a level of phase B.
 
-    The first direction of a level is what richer features explained of the episodes before; the others are these features.
+    The first direction is what richer features explained of the episodes before; the others are these features.
+
+    Args:
+        h: the level.
+        level: what was seen and done there.
+        y: `[m]` answers.
+        ends: smallest and largest possible answer.
+        before: the level in earlier episodes, and what their answers were beyond the frozen function.
+        known: whether all contexts are listed.
+        attempt: its number, from 1.
+        horizon: number of levels H.
 
     Raises:
         BrokenPromise: it is not.
     """
-    H = len(fresh.levels)
-    attempt = search.tried + 1
-    chance = FALSE_ALARM / (attempt * (attempt + 1)) / H
-    for h, level in enumerate(fresh.levels):
-        after, past = (None if h + 1 == H else frozen.value(h + 1, data.levels[h + 1].phi) for data in (fresh, before))
-        low, high = (0.0, 0.0) if after is None else frozen.value_ends(h + 1, search.at(h + 1))
-        if search.features.functions.may_end:
-            low, high = min(low, 0.0), max(high, 0.0)
-        width = search.step_range[1] - search.step_range[0] + high - low + 1e-9
-        y = level.answers(after, True)
-        extra = richer(level, search.known)
-        learned = _learned(search.known, frozen.w[h], before.levels[h], past, level)
-        found = surprise(level, y, np.column_stack([learned, extra]), width, chance)
-        if found is not None:
-            raise BrokenPromise(_words(search, h, level, found))
+    directions = np.column_stack([_learned(known, *before, level), richer(level, known)])
+    found = surprise(level, y, directions, ends[1] - ends[0], FALSE_ALARM / (attempt * (attempt + 1)) / horizon)
+    if found is not None:
+        raise BrokenPromise(_words(h, level, found, known))
 
 
-def _learned(known: bool, w: Floats, before: Level, past: Floats | None, level: Level) -> Floats:
-    """Returns `[m, 1]` what richer features of earlier episodes explained beyond phi.w, at the fresh ones."""
-    error = before.answers(past, True) - before.taken @ w
+def _learned(known: bool, before: Level, error: Floats, level: Level) -> Floats:
+    """Returns `[m]` what richer features of earlier episodes explained beyond the frozen function, at the fresh ones."""
     if not known:
-        i, j = np.triu_indices(len(w))
-        i, j = i[:MOST], j[:MOST]
-        old, new = (part.taken[:, i] * part.taken[:, j] for part in (before, level))
-        scale = old.T @ old + 1e-6 * max(1.0, float((old**2).sum())) * np.eye(len(i)) / max(1, len(i))
-        return (new @ np.linalg.solve(scale, old.T @ error))[:, None]
+        old, new = richer(before, known), richer(level, known)
+        scale = old.T @ old + 1e-6 * max(1.0, float((old**2).sum())) * np.eye(old.shape[1]) / old.shape[1]
+        return new @ np.linalg.solve(scale, old.T @ error)
     K = level.phi.shape[1]
     codes, size = before.x * K + before.a, level.phi.shape[0] * K
     means = np.bincount(codes, error, size) / (np.bincount(codes, minlength=size) + 1.0)
-    return means[level.x * K + level.a][:, None]
+    return means[level.x * K + level.a]
 
 
-def _words(search: "LinearSearch", h: int, level: Level, found: tuple[int, float]) -> str:
+def _words(h: int, level: Level, found: tuple[int, float], known: bool) -> str:
     which, far = found
     where = "in the direction that earlier episodes suggested"
-    if which and search.known:
+    if which and known:
         chosen = int(np.flatnonzero(richer(level, True)[:, which - 1])[0])
         where = f"at context {int(level.x[chosen])} and action {int(level.a[chosen])}"
     elif which:

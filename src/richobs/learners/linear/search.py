@@ -7,12 +7,13 @@ Labels in brackets are those of docs/linear.md. What is fixed before which phase
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from richobs.core.environment import TOLERANCE
 from richobs.core.errors import EpisodeLimit, InvalidInput
 from richobs.core.events import Callback, Event, Progress
 from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason, claim_words, number_words
@@ -173,8 +174,8 @@ class LinearSearch:
 
 def run(search: LinearSearch) -> None:
     """Explores and attempts until a policy is certified, or until the episodes are spent."""
+    _explore(search, None)
     try:
-        _explore(search, None)
         while search.best is None or search.best.bound.total > search.epsilon:
             plan, sizes = _sized(search)
             if search.data().n < EXPLORED * sizes.first:
@@ -265,8 +266,11 @@ def _attempt(search: LinearSearch, plan: Plan, sizes: Sizes) -> None:
     first = _mixed(search, policies, sizes.first, "B")
     own = search.play(pi, sizes.earned, "P")
     search.seen += [first, own]
-    fits = _first_fits(search, frozen, first)
-    check_linear(search, frozen, before, first)
+    fits = _fits(search, frozen, first, rest=False)
+    for h in range(H):
+        (y, ends), (old, _) = (_answered(search, frozen, data, h, rest=False) for data in (first, before))
+        known = before.levels[h], old - before.levels[h].taken @ frozen.w[h]
+        check_linear(h, first.levels[h], y, ends, known, search.known, search.tried + 1, H)
     frozen = Frozen(frozen.w, frozen.cut, frozen.rate, fits)
     unseen = tuple(h for h in range(H) if fits[h].solved() is None)
     made: Attempt | None = None
@@ -287,33 +291,31 @@ def _attempt(search: LinearSearch, plan: Plan, sizes: Sizes) -> None:
     _settled(search, made, unseen, sizes, first.n + own.n + spent)
 
 
-def _first_fits(search: LinearSearch, frozen: Frozen, data: Data) -> tuple[Fit, ...]:
-    """Returns least squares of r + V_{h+1} on fresh episodes [L1]."""
-    fits = []
-    for h, level in enumerate(data.levels):
-        after = None if h + 1 == len(data.levels) else frozen.value(h + 1, data.levels[h + 1].phi)
-        ends = _ends(search, search.step_range, None if after is None else frozen.value_ends(h + 1, search.at(h + 1)))
-        fits.append(fitted(level, level.answers(after, True), frozen.w[h], ends, frozen.rate, search.at(h)))
-    return tuple(fits)
-
-
-def _second_fits(search: LinearSearch, frozen: Frozen, data: Data) -> tuple[Fit, ...]:
-    """Returns least squares of F_{h+1} on fresh episodes [L2]."""
-    fits = []
-    for h, level in enumerate(data.levels):
-        after = None if h + 1 == len(data.levels) else frozen.left_over(h + 1, data.levels[h + 1].phi)
-        ends = _ends(search, (0.0, 0.0), None if after is None else frozen.left_over_ends(h + 1, search.at(h + 1)))
-        fits.append(fitted(level, level.answers(after, False), frozen.f[h], ends, frozen.rate, search.at(h)))
-    return tuple(fits)
-
-
-def _ends(search: LinearSearch, rewards: tuple[float, float], after: tuple[float, float] | None) -> tuple[float, float]:
-    """Returns the ends of y: of the reward plus those of the frozen function; nothing comes after an early end."""
-    low, high = (0.0, 0.0) if after is None else after
+def _answered(
+    search: LinearSearch, frozen: Frozen, data: Data, h: int, rest: bool
+) -> tuple[Floats, tuple[float, float]]:
+    """Returns `[m]` y of a level and its ends: r + V_{h+1}, or F_{h+1} for the rest; nothing comes after an early end."""
+    low = high = 0.0
+    after: Floats | None = None
+    if h + 1 < len(data.levels):
+        phi, every = data.levels[h + 1].phi, search.at(h + 1)
+        after = frozen.left_over(h + 1, phi) if rest else frozen.value(h + 1, phi)
+        low, high = frozen.left_over_ends(h + 1, every) if rest else frozen.value_ends(h + 1, every)
     if search.features.functions.may_end:
         low, high = min(low, 0.0), max(high, 0.0)
-    slack = 1e-9 * max(1.0, abs(rewards[0]), abs(rewards[1]))  # that rewards are allowed
-    return rewards[0] + low - slack, rewards[1] + high + slack
+    least, most = (0.0, 0.0) if rest else search.step_range
+    slack = TOLERANCE * max(1.0, abs(least), abs(most))  # that rewards are allowed
+    return data.levels[h].answers(after, not rest), (least + low - slack, most + high + slack)
+
+
+def _fits(search: LinearSearch, frozen: Frozen, data: Data, rest: bool) -> tuple[Fit, ...]:
+    """Returns least squares on fresh episodes: of r + V_{h+1} [L1], or of F_{h+1} for the rest [L2]."""
+    fits = []
+    for h, level in enumerate(data.levels):
+        y, ends = _answered(search, frozen, data, h, rest)
+        guess = frozen.f[h] if rest else frozen.w[h]
+        fits.append(fitted(level, y, guess, ends, frozen.rate, search.at(h)))
+    return tuple(fits)
 
 
 def _bounded(
@@ -330,7 +332,7 @@ def _bounded(
     left = frozen.left_over(0, second.levels[0].phi)[second.levels[0].x]
     past = frozen.left_over(0, before.levels[0].phi)[before.levels[0].x]
     ends = frozen.left_over_ends(0, search.at(0))
-    fits = _second_fits(search, frozen, second)
+    fits = _fits(search, frozen, second, rest=True)
     mean = fitted_mean(left, float(past.mean()), ends, frozen.rate)
     bound = certified(frozen, fits, earned, mean, search.contexts, d, search.span)
     total = min(bound.total, search.span)
@@ -403,16 +405,10 @@ class LinearConstants:
 def outcome(search: LinearSearch) -> Outcome:
     """Returns the answer: the policy of the best attempt, or the greedy one without a claim."""
     best = search.best
-    tuning = {"start": search.tuning.start, "growth": search.tuning.growth}
     if best is None or best.bound.total >= search.span:
-        plan = planned(search.data(), cut=search.cut) if search.seen else None
-        policy = (
-            Planned(search.features, plan.w, plan.bonus)
-            if plan is not None
-            else Planned(search.features, *_nothing(search.features))
-        )
+        plan = planned(search.data(), cut=search.cut)
         return Outcome(
-            policy=policy.learned(),
+            policy=Planned(search.features, plan.w, plan.bonus).learned(),
             claim="No guarantee: the episodes allowed were spent before an attempt gave a bound.",
             learner="linear",
             epsilon=search.span,
@@ -441,7 +437,7 @@ def outcome(search: LinearSearch) -> Outcome:
         rounds=search.tried,
         claims=search.share.claims(),
         remarks=remarks,
-        constants=_constants(search, best, tuning),
+        constants=_constants(search, best),
         wording=wording,
     )
 
@@ -455,11 +451,6 @@ def assumptions(features: Features) -> list[str]:
     return [LINEAR, reach, *([] if features.functions.may_end else ["no episode ends before the last level"])]
 
 
-def _nothing(features: Features) -> tuple[list[Floats], list[Floats]]:
-    sizes = [features.dim(h) for h in range(features.horizon)]
-    return [np.zeros(d) for d in sizes], [np.zeros((d, d)) for d in sizes]
-
-
 def _remark(search: LinearSearch, best: Attempt) -> str:
     worst = int(np.argmax(best.bound.excess)) if best.bound.excess else 0
     return (
@@ -469,10 +460,10 @@ def _remark(search: LinearSearch, best: Attempt) -> str:
     )
 
 
-def _constants(search: LinearSearch, best: Attempt, tuning: dict[str, Any]) -> LinearConstants:
+def _constants(search: LinearSearch, best: Attempt) -> LinearConstants:
     frozen = best.frozen
     return LinearConstants(
-        tuning=tuning,
+        tuning=asdict(search.tuning),
         contexts="all contexts, listed" if search.known else f"all features of length at most {search.features.norm:g}",
         attempts=search.tried,
         episodes=best.n,
