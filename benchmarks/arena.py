@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from richobs.show import words
+from richobs.core import words
 from richobs.show.summary import plain_console
 from richobs.show.sweep import sweep_watched
 from richobs.worlds.registry import WORLDS

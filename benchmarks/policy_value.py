@@ -19,8 +19,7 @@ from measure import publish
 from richobs.core.environment import Episodes
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
-from richobs.stats.bets import death, lower_bound_of_mean, mixed
-from richobs.stats.bounds import kl_upper
+from richobs.stats.bets import death, kl_upper, lower_bound_of_mean, mixed
 from richobs.stats.sequences import ConfidenceSequence, shifts_for
 from richobs.stats.shares import Share, Supposed
 from richobs_lab.intervals import binomial_interval

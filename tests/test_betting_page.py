@@ -32,6 +32,10 @@ from runs import cut_short, stored
 PHASE = {"phase": "betting", "log_size_before": 9.0, "log_size_after": 9.0}
 
 
+def became(candidate):
+    return f"{candidate.fate}: {candidate.why}" if candidate.why else candidate.fate
+
+
 def drawn(behind=None):
     return CandidateDrawn(**PHASE, played_before=False, behind=behind, allowed=2.0)
 
@@ -93,7 +97,7 @@ def run():
 class TestCandidates:
     def test_what_became_of_each(self):
         found = Candidates.of(HISTORY)
-        assert [(c.number, c.episodes, c.batches, c.earned, c.became) for c in found.known.values()] == [
+        assert [(c.number, c.episodes, c.batches, c.earned, became(c)) for c in found.known.values()] == [
             (1, 16, 3, 0.375, "certified: all survivors agree with the policy closely enough"),
             (2, 12, 2, 0.25, "refuted: bets on its errors won"),
             (3, 4, 1, 0.25, "refuted: it errs at level 1 by 0.2 on average"),
@@ -102,10 +106,10 @@ class TestCandidates:
 
     def test_one_that_is_replaced_says_why_until_it_is_played_again(self):
         found = Candidates.of(HISTORY[:4])
-        assert found.known[1].became == "replaced: another survivor fits better by 12.5 nats"
-        assert found.known[2].became == "in play"
+        assert became(found.known[1]) == "replaced: another survivor fits better by 12.5 nats"
+        assert became(found.known[2]) == "in play"
         assert found.fates == "2 played: 1 replaced, 1 in play"
-        assert Candidates.of(HISTORY[:10]).known[1].became == "in play"
+        assert became(Candidates.of(HISTORY[:10]).known[1]) == "in play"
 
     def test_a_refuted_candidate_is_not_certified_by_the_last_survivor(self):
         found = Candidates.of(told(drawn(), batch(1, ()), closed("one survivor")))
@@ -188,7 +192,9 @@ class TestPage:
         assert "The search tree" not in html
         assert '<h2 id="run-1-candidates-h">The candidates</h2>' in html
         assert view.levels == []
-        assert [c.title for c in view.candidate_charts][:1] == ["Wealth of bets on the candidate's errors by level"]
+        assert [c.title for c in view.drawn(by_candidate=True)][:1] == [
+            "Wealth of bets on the candidate's errors by level"
+        ]
         assert [c.title for c in view.charts] == [
             "Surviving functions (log10)",
             "Living functions by level",

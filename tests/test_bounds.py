@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from richobs.stats.bounds import kl_upper
+from richobs.stats.bets import kl_upper
 from richobs.stats.shares import Share, Supposed
 from richobs_lab.certified.bounds import (
     elimination_slack,

@@ -15,9 +15,10 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import BrokenPromise, PrecisionError
 from richobs.core.events import nobody
 from richobs.core.ledger import Ledger
-from richobs.core.outcome import LOWER, UPPER, StopReason, number_words
+from richobs.core.outcome import LOWER, UPPER, StopReason
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Answer, Returns
+from richobs.core.words import number_words
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.learners.handing_over import Fallback
 from richobs.learners.lsvee import Lsvee, SamplePlan, lsvee

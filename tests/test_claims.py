@@ -12,10 +12,10 @@ from richobs.classes.tables import Constants
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Progress
-from richobs.core.outcome import claim_words, exact_words, number_words
+from richobs.core.outcome import claim_words
 from richobs.core.units import UnitsChosen
+from richobs.core.words import at_least, at_most, exact_words, number_words
 from richobs.show.terminal import Watch
-from richobs.show.words import at_least, at_most
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from richobs.core.executors import Workers
 from richobs.core.ledger import Ledger
 from richobs.core.moments import Batch, Moments, check_answers, check_rounding, risk_rounding
 from richobs.core.queries import Answer, Query
-from richobs.core.settings import Settings
+from richobs.core.settings import Settings, read_record
 from richobs.core.units import UnitFunctions, Units
 from richobs.device.classes import OnDevice, on_device
 from richobs.device.levels import DeviceBatch, DeviceMemory, accumulated, accumulated_means, torch_device
@@ -499,7 +499,7 @@ class TestNames:
 
     def test_without_a_device_nothing_is_written_about_one(self):
         assert "device" not in Settings().as_plain()
-        assert Settings.from_plain(Settings(device="cuda").as_plain()) == Settings(device="cuda")
+        assert read_record(Settings, Settings(device="cuda").as_plain()) == Settings(device="cuda")
 
     def test_without_pytorch_the_error_says_what_to_install(self, monkeypatch):
         monkeypatch.setitem(__import__("sys").modules, "torch", None)

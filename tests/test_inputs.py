@@ -356,7 +356,7 @@ class TestCommands:
     def test_what_no_file_can_be_called_is_refused(self, command, name):
         status, said = answer(*command, name)
         assert status == 2
-        assert f"an argument holds characters that no name of a file can hold: {name!a}" in said
+        assert f"an argument is given as text or a path, in characters that a name can hold; got {name!a}" in said
 
     @pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes there")
     def test_names_that_are_not_utf8_are_names(self):

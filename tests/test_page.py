@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from richobs.show import words, write_report
+from richobs.core import words
+from richobs.show import write_report
 from richobs_lab.certified.events import CandidateTried
 from runs import cut_short, large, stored
 

@@ -14,7 +14,7 @@ from richobs.core.events import from_plain
 from richobs.core.outcome import Outcome, StopReason
 from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem, ValueReport
-from richobs.core.settings import Settings, field_docs, read_tuning, write_tuning
+from richobs.core.settings import Settings, field_docs, read_record, read_tuning, write_tuning
 from richobs.learners.lsvee import PaperConstants
 from richobs_lab.certified import Tuning
 
@@ -113,7 +113,7 @@ class TestSettings:
     )
     def test_values_of_another_type_are_refused(self, wrong):
         with pytest.raises(TypeError):
-            Settings.from_plain({**Settings().as_plain(), **wrong})
+            read_record(Settings, {**Settings().as_plain(), **wrong})
 
     @pytest.mark.parametrize(
         "wrong", [{"seed": None}, {"workers": None}, {"seed": 1.5}, {"n_states": "3"}, {"n_states": 0}, {"workers": 0}]

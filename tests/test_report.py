@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from richobs.core import words
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Event, Mark, Progress, Said, event
 from richobs.core.ledger import Ledger
 from richobs.learners import Finding
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated, PolicyPlayed
 from richobs.runs.certificate import Certificate, Verification
-from richobs.show import chart, page, palette, words, write_report
+from richobs.show import chart, page, palette, write_report
 from richobs.show.page import RunView
 from richobs.show.seeds import groups, median
 from richobs.show.tree import search_tree

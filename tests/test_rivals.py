@@ -22,7 +22,7 @@ from richobs.engines import CountedEngine
 from richobs.engines.counted import tally
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
-from richobs.stats.bounds import kl_upper
+from richobs.stats.bets import kl_upper
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.rigs.lanes import Lanes, greedy_values, train

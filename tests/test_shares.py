@@ -10,8 +10,9 @@ from richobs.core.ledger import Ledger
 from richobs.core.policies import OpenLoop
 from richobs.core.queries import Query
 from richobs.engines import StreamEngine
-from richobs.stats.shares import SERIES, Looks, Series, Share, Supposed
+from richobs.stats.shares import SERIES, Series, Share, Supposed
 from richobs_lab.certified.seals import Sealed
+from richobs_lab.certified.verification import Looks
 
 
 def test_a_share_is_spent_once():

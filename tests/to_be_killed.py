@@ -10,7 +10,7 @@ import numpy as np
 
 import richobs
 from richobs.classes import Layered, TableLevel
-from richobs.core.settings import Settings
+from richobs.core.settings import Settings, read_record
 from richobs.runs.session import run
 
 
@@ -49,4 +49,4 @@ if __name__ == "__main__":
         print(progress.event.kind, flush=True)
         sys.stdin.readline()
 
-    run(problem_of(world), Settings.from_plain(json.loads(asked)), callback=callback, out=folder)
+    run(problem_of(world), read_record(Settings, json.loads(asked)), callback=callback, out=folder)

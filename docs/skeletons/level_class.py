@@ -24,18 +24,7 @@ class Stumps(LevelClass):
         """Takes the number of coordinates, and `[2, K]` values in [0, 1]."""
         self.n_coordinates = n_coordinates
         self.worth = np.asarray(worth, dtype=np.float64)
-
-    # These three are needed.
-
-    @property
-    def size(self) -> int:
-        """Number of functions N."""
-        return self.n_coordinates
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self.worth.shape[1]
+        self.size, self.n_actions = n_coordinates, self.worth.shape[1]  # these two and `values` are needed
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` `[n, D]` of all functions, or of those listed in `members`."""

@@ -19,12 +19,7 @@ from richobs.classes import (
 )
 from richobs.core import errors
 from richobs.core.environment import Declared, Environment, Episodes
-from richobs.core.errors import (
-    BrokenPromise,
-    InvalidInput,
-    RichObsError,
-    RunStopped,
-)
+from richobs.core.errors import BrokenPromise, InvalidInput, RichObsError, RunStopped
 from richobs.core.events import Progress
 from richobs.core.functions import FunctionClass, ModelFamily
 from richobs.core.outcome import Claim, Outcome

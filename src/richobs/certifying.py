@@ -27,12 +27,13 @@ from richobs.core.errors import BrokenPromise, InvalidInput, RewardOutOfRange, R
 from richobs.core.executors import Workers
 from richobs.core.files import write_atomically
 from richobs.core.ledger import Ledger
-from richobs.core.outcome import LOWER, Claim, exact_words, number_words, probability_words, sampling_assumptions
+from richobs.core.outcome import LOWER, Claim, sampling_assumptions
 from richobs.core.policies import Policy
 from richobs.core.problem import ENVIRONMENT_NAMES, SMALLEST, Problem, checked_environment
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
 from richobs.core.version import __version__
+from richobs.core.words import exact_words, number_words, probability_words
 from richobs.engines.calls import Calls, play_checked
 from richobs.engines.independence import OneLaw, stop_for
 from richobs.show.terminal import is_interactive
@@ -81,9 +82,7 @@ class PolicyReport:
     claims: tuple[Claim, ...] = dataclasses.field(default=(), repr=False)  # the two bounds and their shares of delta
     checks: int = 0  # episodes that were played a second time, to compare copies; the interval does not rest on them
     assumes: tuple[str, ...] = ()  # what else has to be true so that episodes are independent, in words
-    deterministic: bool = (
-        False  # whether a model was asked for its deterministic actions, which may not be how it trains
-    )
+    deterministic: bool = False  # whether a model was asked for deterministic actions, perhaps not those of training
 
     @property
     def width(self) -> float:
@@ -175,7 +174,6 @@ class Predictor(Protocol):
 
     def predict(self, observation: Any, **options: Any) -> Any:
         """Returns (actions, state) for observations."""
-        ...
 
 
 @runtime_checkable
@@ -186,15 +184,12 @@ class VectorEnvironment(Protocol):
 
     def step_async(self, actions: Any) -> None:
         """Begins a step of all copies."""
-        ...
 
     def step_wait(self) -> Any:
         """Ends a step of all copies."""
-        ...
 
     def seed(self, seed: int | None = None) -> Any:
         """Seeds all copies."""
-        ...
 
 
 def certify_policy(

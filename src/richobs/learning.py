@@ -119,9 +119,7 @@ def learn(
         except KeyboardInterrupt as stopped:
             if out is not None:
                 stopped.add_note(f"What was drawn is kept in {os.fspath(out)}; the same call goes on from there.")
-            if (
-                asked.workers > 1 or executor is not None
-            ):  # how this process waited for others is of no use to the reader
+            if asked.workers > 1 or executor is not None:  # how this process waited for others is of no use
                 raise stopped.with_traceback(None) from None
             raise
         except WorkerFailed as lost:  # its cause is what the reader needs

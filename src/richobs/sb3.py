@@ -13,8 +13,9 @@ from richobs.certifying import PolicyReport, certify_policy, check_question, tot
 from richobs.classes.callables import as_array
 from richobs.core.arguments import whole_number
 from richobs.core.errors import InvalidInput
-from richobs.core.outcome import LOWER, exact_words, probability_words
+from richobs.core.outcome import LOWER
 from richobs.core.randomness import keyed_generator
+from richobs.core.words import exact_words, probability_words
 from richobs.stats.shares import Series, Share
 
 CHECK = 1_000  # episodes of one check at most, unless told otherwise

@@ -1,5 +1,6 @@
 """`sweep`: many runs with one call, every combination of settings with every seed, stored and resumable run by run."""
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
@@ -76,10 +77,8 @@ def sweep_cells(cells: Sequence[Cell], out: str | os.PathLike[str], **options: A
 def run_cell_with_page(cell: Cell, folder: str) -> CellResult:
     """Runs one cell in its folder and writes the page about it."""
     result = run_cell(cell, folder)
-    try:
+    with contextlib.suppress(RichObsError):  # a run that failed before it began has nothing to show
         write_report([StoredRun.read(folder)], pathlib.Path(folder) / REPORT, figures=False)
-    except RichObsError:  # a run that failed before it began has nothing to show
-        return result
     return result
 
 

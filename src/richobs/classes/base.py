@@ -65,12 +65,19 @@ def range_from(arrays: Arrays) -> tuple[float, float]:
 
 
 class LevelClass(ABC):
-    """The functions available at one level. A subclass writes `size`, `n_actions` and `values`; the rest has defaults.
+    """The functions available at one level. A subclass sets `size` and `n_actions` and writes `values`.
 
-    Each default is correct for every class. Override one where the class knows more: learners then need less time or
-    fewer episodes, and a class with a `code` can be saved and identified. A subclass that replaces the `values` of its
-    parent gets the defaults again, because what the parent says about its values need not hold for the new ones.
+    The rest has defaults, each of which is correct for every class. Override one where the class knows more: learners then
+    need less time or fewer episodes, and a class with a `code` can be saved and identified. A subclass that replaces the
+    `values` of its parent gets the defaults again, because what the parent says about its values need not hold for the new
+    ones.
     """
+
+    size: int
+    """Number of functions N."""
+
+    n_actions: int
+    """Number of actions K."""
 
     code: ClassVar[str | None] = None
     """Name of the class in files; None where it is Python code, which is not written. It is never inherited."""
@@ -93,16 +100,6 @@ class LevelClass(ABC):
         for name in unsafe:
             if name not in own:
                 setattr(cls, name, vars(LevelClass)[name])
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Number of functions N."""
-
-    @property
-    @abstractmethod
-    def n_actions(self) -> int:
-        """Number of actions K."""
 
     @abstractmethod
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
@@ -228,17 +225,8 @@ class Chosen(LevelClass):
         self.level_class = level_class
         if isinstance(level_class, Chosen):  # some of some functions are some functions
             self.members, self.level_class = level_class.members[self.members], level_class.level_class
+        self.size, self.n_actions = len(self.members), self.level_class.n_actions
         self.value_range = self.level_class.value_range
-
-    @property
-    def size(self) -> int:
-        """Number of functions N."""
-        return len(self.members)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self.level_class.n_actions
 
     def checked_values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns what `values` does; the class that they are chosen from checks it."""

@@ -18,11 +18,9 @@ class Tensor(Protocol):
 
     def detach(self) -> Any:
         """Returns the same numbers without their gradient."""
-        ...
 
     def cpu(self) -> Any:
         """Returns the same numbers in the memory of the computer."""
-        ...
 
 
 def as_array(given: Any) -> Any:
@@ -65,12 +63,7 @@ class CallableLevel(LevelClass):
 
     @refuse_unusable
     def __init__(
-        self,
-        functions: Sequence[ValueCallable],
-        level: int,
-        n_actions: int,
-        *,
-        value_range: tuple[float, float] = UNIT,
+        self, functions: Sequence[ValueCallable], level: int, n_actions: int, *, value_range: tuple[float, float] = UNIT
     ):
         """Takes the functions.
 
@@ -89,18 +82,8 @@ class CallableLevel(LevelClass):
             raise InvalidInput(f"n_actions must be at least 1; got {n_actions}.")
         self.functions = tuple(functions)
         self.level = level
-        self._n_actions = n_actions
+        self.size, self.n_actions = len(self.functions), n_actions
         self.value_range = checked_range(value_range)
-
-    @property
-    def size(self) -> int:
-        """Number of functions N."""
-        return len(self.functions)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self._n_actions
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`.

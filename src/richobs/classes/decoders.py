@@ -53,19 +53,11 @@ class Decoders(LevelClass):
                     f"a rotation must be a square matrix of floating-point numbers with at least {n_coordinates} rows; got "
                     f"{self.rotation.dtype} of shape {self.rotation.shape}."
                 )
+        self.size = n_coordinates * (n_coordinates - 1) * len(self.worth) ** 2
+        self.n_actions = int(self.worth.shape[1])
         if self.size > np.iinfo(np.int64).max:
             raise InvalidInput(f"{n_coordinates} coordinates make more decoders than an index can name.")
         self._groups: dict[int, NDArray[np.int32]] = {}  # action -> group of every member
-
-    @property
-    def size(self) -> int:
-        """Number of functions."""
-        return self.n_coordinates * (self.n_coordinates - 1) * len(self.worth) ** 2
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return int(self.worth.shape[1])
 
     @property
     def observation_ndim(self) -> int:

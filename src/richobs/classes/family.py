@@ -24,9 +24,7 @@ from richobs.core.steps import distinct
 from richobs.core.types import Floats, Ints, Mask, Observations
 
 AT_ONCE_OUTCOMES = 1_000_000  # numbers of one array that a computation over models holds in memory at once
-REWARD_TOLERANCE = (
-    1e-7  # relative difference up to which a reward is the one of the model: rounding to single precision
-)
+REWARD_TOLERANCE = 1e-7  # relative, up to which a reward is the one of the model: rounding to single precision
 
 Told = Callable[[int, int], None]  # called with how many models are done, and how many there are
 

@@ -40,6 +40,7 @@ class ByLevel:
         if not levels:
             raise InvalidInput("a class needs the functions of at least one level; the list is empty.")
         self.levels = tuple(levels)
+        self.horizon, self.n_actions = len(self.levels), 0
         for level, c in enumerate(self.levels):
             if not isinstance(c, LevelClass):
                 raise InvalidInput(
@@ -49,23 +50,15 @@ class ByLevel:
             if whole_number(f"the size of the class of level {level}", c.size) < 1:
                 raise InvalidInput(f"the class of level {level} is empty; every level needs at least one function.")
             checked_range(c.value_range)
-            if whole_number(f"n_actions of the class of level {level}", c.n_actions, least=1) != self.n_actions:
+            K = whole_number(f"n_actions of the class of level {level}", c.n_actions, least=1)
+            self.n_actions = self.n_actions or K
+            if self.n_actions != K:
                 raise InvalidInput(
                     f"the class of level {level} has {c.n_actions} actions and that of level 0 has {self.n_actions}."
                 )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.horizon} levels, 10^{self.log_size / math.log(10):.1f} functions)"
-
-    @property
-    def horizon(self) -> int:
-        """Number of levels H."""
-        return len(self.levels)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return int(self.levels[0].n_actions)  # a class may say it as a number of NumPy, whose products overflow
 
     @property
     def log_size(self) -> float:

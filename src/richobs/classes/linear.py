@@ -10,16 +10,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.classes.base import (
-    UNIT,
-    Arrays,
-    Clipping,
-    LevelClass,
-    checked_members,
-    codec,
-    range_arrays,
-    range_from,
-)
+from richobs.classes.base import UNIT, Arrays, Clipping, LevelClass, checked_members, codec, range_arrays, range_from
 from richobs.classes.layered import Listed
 from richobs.core.arguments import LEVELS, real_array, real_number, refuse_unusable, whole_number
 from richobs.core.codebook import Codebook
@@ -102,19 +93,10 @@ class LinearLevel(LevelClass):
         self.parameters = array
         self.features = features
         self.level = level
-        self._n_actions = array.shape[1] if array.ndim == 3 else int(n_actions or 0)
+        self.size = len(array)
+        self.n_actions = array.shape[1] if array.ndim == 3 else int(n_actions or 0)
         self.clipping = Clipping(value_range)
         self.value_range = self.clipping.low, self.clipping.high
-
-    @property
-    def size(self) -> int:
-        """Number of functions N."""
-        return len(self.parameters)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self._n_actions
 
     @property
     def observation_ndim(self) -> int | None:

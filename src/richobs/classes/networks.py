@@ -12,16 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from richobs.classes.base import (
-    UNIT,
-    Arrays,
-    Clipping,
-    LevelClass,
-    checked_members,
-    codec,
-    range_arrays,
-    range_from,
-)
+from richobs.classes.base import UNIT, Arrays, Clipping, LevelClass, checked_members, codec, range_arrays, range_from
 from richobs.classes.callables import as_array
 from richobs.classes.layered import Listed
 from richobs.core.errors import InvalidFile, InvalidInput
@@ -208,22 +199,12 @@ class NetworkLevel(LevelClass):
             raise InvalidInput("these networks have no parameters, so all of them are the same; use richobs.Callables.")
         self._evaluate = evaluate
         self.parameters = {name: _at_least_single(p.to(device)) for name, p in parameters.items()}  # tensors [N, ...]
-        self._n_actions = n_actions
+        self.size, self.n_actions = len(next(iter(self.parameters.values()))), n_actions
         self.as_floats = as_floats
         self.device = device
         self.architecture = architecture  # None where the networks are Python code
         self.clipping = Clipping(value_range)
         self.value_range = self.clipping.low, self.clipping.high
-
-    @property
-    def size(self) -> int:
-        """Number of networks N."""
-        return len(next(iter(self.parameters.values())))
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self._n_actions
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all networks, or of those listed in `members`.

@@ -45,21 +45,12 @@ class Prototypes(LevelClass):
         self.centres = centres
         self.which = which
         self.tables = tables
-
-    @property
-    def size(self) -> int:
-        """Number of functions."""
-        return len(self.tables)
+        self.size, self.n_actions = len(tables), tables.shape[2]
 
     @property
     def observation_ndim(self) -> int:
         """Number of axes of one observation: 1, a vector."""
         return 1
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self.tables.shape[2]
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""

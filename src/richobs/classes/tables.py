@@ -64,22 +64,13 @@ class TableLevel(LevelClass):
         if codebook is not None and len(codebook) != array.shape[1]:
             raise InvalidInput(f"the tables have {array.shape[1]} observations and the codebook {len(codebook)}.")
         self.tables = array
+        self.size, self.n_actions = array.shape[0], array.shape[2]
         self.codebook = Codebook(np.arange(array.shape[1])) if codebook is None else codebook
-
-    @property
-    def size(self) -> int:
-        """Number of functions."""
-        return self.tables.shape[0]
 
     @property
     def observation_ndim(self) -> int:
         """Number of axes of one observation: that of a row of the codebook."""
         return self.codebook.rows.ndim - 1
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self.tables.shape[2]
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
@@ -134,16 +125,7 @@ class Constants(LevelClass):
         if bad.any():
             n, a = np.unravel_index(int(bad.argmax()), bad.shape)
             raise InvalidInput(f"function {n} has value {self.table[n, a]} at action {a}; values must lie in [0, 1].")
-
-    @property
-    def size(self) -> int:
-        """Number of functions N."""
-        return self.table.shape[0]
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self.table.shape[1]
+        self.size, self.n_actions = self.table.shape
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""

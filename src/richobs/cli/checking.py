@@ -14,11 +14,12 @@ from richobs.certifying import PolicyReport, Verdict, certify_policy
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli.options import World, build_playable, make_stored, trusting
 from richobs.cli.printing import print_claim, print_findings
+from richobs.core import words
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, keep_verification, recorded_beside
 from richobs.runs.verify import BUDGET, Work, verify, work_of
-from richobs.show import words, write_report
+from richobs.show import write_report
 from richobs.show.summary import named_rows, plain_console
 from richobs.show.terminal import is_interactive, watched
 

@@ -22,6 +22,7 @@ import richobs
 from richobs.cli.printing import print_findings, widened
 from richobs.core.arguments import absolute_path
 from richobs.core.errors import RichObsError
+from richobs.core.executors import usable_cpus
 from richobs.runs.store import find_runs
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def examined(folder: pathlib.Path) -> dict[str, Any]:
         "packages": _packages(),
         "extras": _extras(),
         "platform": platform.platform(),
-        "cores": {"machine": os.cpu_count(), "usable": _usable_cores()},
+        "cores": {"machine": os.cpu_count(), "usable": usable_cpus()},
         "devices": devices(),
         "browser": next(filter(None, map(shutil.which, BROWSERS)), None),
         "temporary": _temporary_space(),
@@ -132,13 +133,6 @@ def _extras() -> dict[str, dict[str, Any]] | None:
         }
         for name, needed in extras.items()
     }
-
-
-def _usable_cores() -> int | None:
-    """Returns how many cores this process may use; a container may have fewer than its machine."""
-    if hasattr(os, "sched_getaffinity"):  # not everywhere
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def _temporary_space() -> dict[str, Any]:
@@ -249,7 +243,8 @@ def requirements(name: str, extra: str = "") -> list["Requirement"]:
         lines = metadata.requires(name) or []
     except metadata.PackageNotFoundError:
         return []
-    return [each for each in map(_requirement, lines) if each is not None and _applies(each, extra)]
+    needed = [each for each in map(_requirement, lines) if each is not None]
+    return [each for each in needed if each.marker is None or each.marker.evaluate({"extra": extra})]
 
 
 def extra_requirements() -> "dict[str, list[Requirement]] | None":
@@ -288,7 +283,3 @@ def _requirement(line: str) -> "Requirement | None":
         return Requirement(line)
     except InvalidRequirement:  # of somebody else's package
         return None
-
-
-def _applies(needed: "Requirement", extra: str) -> bool:
-    return needed.marker is None or needed.marker.evaluate({"extra": extra})

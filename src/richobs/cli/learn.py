@@ -44,11 +44,7 @@ class Output:
 
 
 def learn_in(
-    console: Console,
-    folder: pathlib.Path,
-    prepared: Prepared,
-    output: Output,
-    executor: Executor | None = None,
+    console: Console, folder: pathlib.Path, prepared: Prepared, output: Output, executor: Executor | None = None
 ) -> int:
     """Learns in a folder, going on where it stopped, and says what was found."""
     was_finished = _holds_finished(folder, prepared.asked)
@@ -102,7 +98,7 @@ def _run(folder: pathlib.Path, prepared: Prepared, output: Output, executor: Exe
         except KeyboardInterrupt:
             stack.close()
             plain_console(stderr=True).print(
-                Text(f"stopped; what was drawn is kept. Go on: richobs resume {folder}{trusting(problem.id)}"),
+                Text(f"stopped; what was drawn is kept. Go on: richobs resume {folder}{trusting(problem.id)}")
             )
             raise
 

@@ -64,16 +64,12 @@ def _print_facts(console: Console, each: Learner) -> None:
 
 def _facts(each: Learner) -> list[tuple[str, list[str]]]:
     """Returns what is printed of a learner: titles, and lines under each."""
-    tuned = [f"--tuning {name}={default}  {meaning}" for name, default, meaning in tuning_fields(each)]
-    return [
-        ("follows", [each.cites] if each.cites else []),
-        ("given", [", ".join(each.given)] if each.given else []),
-        ("needs", [need.words for need in each.needs]),
-        ("promises", [each.promises.words]),
-        ("assumes", list(each.promises.assumptions)),
-        ("costs", [each.costs]),
-        ("tuning", tuned),
-    ]
+    plain = _as_plain(each)
+    named = {"follows": "cites", "needs": "needs", "promises": "promises", "assumes": "assumptions", "costs": "costs"}
+    facts = [(title, plain[name] if isinstance(plain[name], list) else [plain[name]]) for title, name in named.items()]
+    facts.insert(1, ("given", [", ".join(each.given)]))
+    facts.append(("tuning", [f"--tuning {n}={default}  {meaning}" for n, default, meaning in tuning_fields(each)]))
+    return [(title, [line for line in lines if line]) for title, lines in facts]
 
 
 def _as_plain(each: Learner) -> dict[str, Any]:

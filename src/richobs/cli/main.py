@@ -17,6 +17,7 @@ from rich.markup import escape
 
 import richobs
 from richobs.cli.options import GYMNASIUM, LOCAL, WORLD_OPTIONS, option
+from richobs.core.arguments import file_path
 from richobs.core.errors import InvalidInput, RichObsError, RunStopped
 from richobs.core.registry import Registry
 from richobs.show.summary import plain_console
@@ -56,7 +57,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return 0
     console, errors = plain_console(), plain_console(stderr=True)
     try:
-        _check_texts(arguments)
+        for argument in arguments:
+            file_path(argument, "an argument")  # refuses what can be no name of a file and no text
         command: Any = tyro.cli(
             _command_type(arguments),
             prog="richobs",
@@ -79,17 +81,6 @@ def main(args: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return INTERRUPTED
-
-
-def _check_texts(arguments: Sequence[str]) -> None:
-    """Refuses arguments that can be no name of a file and no text."""
-    for argument in arguments:
-        try:
-            is_name = b"\0" not in os.fsencode(argument)
-        except UnicodeEncodeError:
-            is_name = False
-        if not is_name:
-            raise InvalidInput(f"an argument holds characters that no name of a file can hold: {argument!a}.")
 
 
 def _first_line(documented: object) -> str:

@@ -187,6 +187,5 @@ if TYPE_CHECKING:
     World = Any
 else:
     World = functools.reduce(
-        operator.or_,
-        (Annotated[o, tyro.conf.subcommand(w, prefix_name=False)] for w, o in WORLD_OPTIONS.items()),
+        operator.or_, (Annotated[o, tyro.conf.subcommand(w, prefix_name=False)] for w, o in WORLD_OPTIONS.items())
     )

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from richobs.cli.options import World, build
 from richobs.cli.printing import Trimmed, headline, widened
+from richobs.core import words
 from richobs.core.settings import Settings
 from richobs.learners import Plan
 from richobs.learning import plan
-from richobs.show import words
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core import words
 from richobs.core.problem import Problem
 from richobs.runs.store import POLICY, StoredRun
-from richobs.show import words
 from richobs.show.summary import summary
 from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
 from richobs.worlds.registry import make

@@ -8,7 +8,7 @@ import pathlib
 import re
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -101,13 +101,10 @@ class SweepCommand:
 
     def run(self, console: Console) -> int:
         """Runs what is missing and prints a line per setting; the exit status is 1 if a run failed."""
-        varied = {
-            f.name: _values(f.name, text)
-            for f in dataclasses.fields(self.parameters)
-            if (text := getattr(self.parameters, f.name)) is not None
-        }
+        given = {name: text for name, text in vars(self.parameters).items() if text is not None}
+        varied = {name: _values(name, text) for name, text in given.items()}
         cells = plan_cells(self.where, seed_list(self.seeds), varied, max_runs=self.many.max_runs)
-        folder = self.many.out or self._folder()
+        folder = self.many.out or self._folder(given)
         with self.many.running(self.where, folder) as how:
             done = sweep_cells(cells, folder, **how)
         failed = [result for result in done.results.values() if result.state == "failed"]
@@ -122,14 +119,9 @@ class SweepCommand:
             console.print(Text(f"\nwrote {folder / PAGE}"))
         return 1 if failed else 0
 
-    def _folder(self) -> pathlib.Path:
+    def _folder(self, given: Mapping[str, str]) -> pathlib.Path:
         """Returns a folder under `runs/` named after what is varied."""
-        given = [
-            f"{f.name}={text}"
-            for f in dataclasses.fields(self.parameters)
-            if (text := getattr(self.parameters, f.name)) is not None
-        ]
-        whole = "-".join(["sweep", self.where, *given, f"seeds={self.seeds}"])
+        whole = "-".join(["sweep", self.where, *map("=".join, given.items()), f"seeds={self.seeds}"])
         name = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", whole)
         if name != whole.replace("/", "-").replace(":", "-") or len(name) > LONGEST:
             name = f"{name[:LONGEST]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"

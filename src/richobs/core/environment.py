@@ -217,17 +217,14 @@ class Environment(Protocol):
     @property
     def horizon(self) -> int:
         """Number of levels H."""
-        ...
 
     @property
     def n_actions(self) -> int:
         """Number of actions K."""
-        ...
 
     @property
     def reward_range(self) -> tuple[float, float]:
         """Smallest and largest possible sum of an episode's rewards."""
-        ...
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
         """Plays n whole episodes from the start, each asking `policy.actions(level, x, rng)` once per level.
@@ -238,7 +235,6 @@ class Environment(Protocol):
             rng: where all randomness comes from.
             levels: stop after so many levels, where no more is wanted; by default after all.
         """
-        ...
 
 
 class PlainFacts:

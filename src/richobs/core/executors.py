@@ -276,9 +276,7 @@ class Threads(Executor):
     def __init__(self, n: int):
         """Takes how many threads there are at most; each is started with a task."""
         self._max_workers = n
-        self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._tasks = queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None]()
         self._threads: list[threading.Thread] = []
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
@@ -308,6 +306,11 @@ class Threads(Executor):
             self._tasks.put(None)
         while wait and self._threads:
             self._threads.pop().join()
+
+
+def usable_cpus() -> int:
+    """Returns how many CPUs this process may use; a container may have fewer than its machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Workers:
@@ -496,10 +499,7 @@ class Workers:
 
 
 def _in_order(
-    submit: Callable[[int], "Future[Any]"],
-    value: Callable[["Future[Any]", int], T],
-    items: Iterable[int],
-    width: int,
+    submit: Callable[[int], "Future[Any]"], value: Callable[["Future[Any]", int], T], items: Iterable[int], width: int
 ) -> Iterator[T]:
     """Yields the value of each item in order, while at most `AHEAD * width` are under way."""
     waiting: collections.deque[tuple[int, Future[Any]]] = collections.deque()

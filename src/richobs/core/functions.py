@@ -18,7 +18,6 @@ class ValueFunction(Protocol):
 
     def values(self, level: int, x: Observations, /) -> Floats:
         """Returns `[n, K]` f(x, a) for each of the n observations and each action."""
-        ...
 
 
 class FunctionClass(Protocol):
@@ -31,39 +30,31 @@ class FunctionClass(Protocol):
     @property
     def horizon(self) -> int:
         """Number of levels H."""
-        ...
 
     @property
     def n_actions(self) -> int:
         """Number of actions K."""
-        ...
 
     @property
     def is_product(self) -> bool:
         """Whether members are chosen independently at each level."""
-        ...
 
     @property
     def log_size(self) -> float:
         """Natural logarithm of the number of functions; the number itself overflows."""
-        ...
 
     @property
     def digest(self) -> str | None:
         """SHA-256 of what the class consists of; None where it is made of Python code."""
-        ...
 
     def level_size(self, level: int, /) -> int:
         """Returns how many members there are at `level`."""
-        ...
 
     def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all members at `level`, or of those listed in `members`."""
-        ...
 
     def moments(self, level: int, batch: Batch, members: Ints | None = None, /) -> Moments:
         """Returns the moments of a batch at `level`, of all members or of those listed."""
-        ...
 
     def kinds(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
         """Groups members that agree on `action` and on max_a f at every observation.
@@ -71,19 +62,15 @@ class FunctionClass(Protocol):
         Returns:
             One member of each group, and `[len(members)]` the group of each.
         """
-        ...
 
     def value_bounds(self, level: int, /) -> tuple[Floats, Floats]:
         """Returns `[N]` the smallest and the largest value that max_a f(x, a) takes for the members of `level`."""
-        ...
 
     def value_range(self, level: int, /) -> tuple[float, float]:
         """Returns the declared range of f(x, a) for all members of `level`: (0, 1) unless the class says otherwise."""
-        ...
 
     def member(self, member: Member, /) -> ValueFunction:
         """Returns one function of the class."""
-        ...
 
 
 def has_list(functions: FunctionClass) -> bool:
@@ -97,26 +84,8 @@ class FunctionsAround:
     def __init__(self, own: FunctionClass):
         """Takes the other class."""
         self.own = own
-
-    @property
-    def horizon(self) -> int:
-        """Number of levels H."""
-        return self.own.horizon
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self.own.n_actions
-
-    @property
-    def is_product(self) -> bool:
-        """Whether members are chosen independently at each level."""
-        return self.own.is_product
-
-    @property
-    def log_size(self) -> float:
-        """Natural logarithm of the number of functions."""
-        return self.own.log_size
+        self.horizon, self.n_actions, self.log_size = own.horizon, own.n_actions, own.log_size
+        self.is_product = own.is_product
 
     @property
     def digest(self) -> str | None:
@@ -162,7 +131,6 @@ class ModelFamily(Protocol):
     @property
     def n_models(self) -> int:
         """Number of models N; member i of the class is Q* of model i."""
-        ...
 
     def log_likelihood(self, episodes: "Episodes", models: Ints | None = None, /) -> Floats:
         """Returns `[m]` the logarithm of how likely each model shows and pays what the episodes saw, given their actions.
@@ -170,12 +138,9 @@ class ModelFamily(Protocol):
         It counts the first observation, every reward, every next observation and every early end. It is -inf for a model
         that holds something in the episodes impossible. What was drawn to choose actions does not count.
         """
-        ...
 
     def optimal_values(self) -> Floats:
         """Returns `[N]` V* of each model, by exact planning, in the units of the rewards."""
-        ...
 
     def policy_values(self, policy: "Policy", models: Ints | None = None, /) -> Floats:
         """Returns `[m]` the value of a reactive policy in each model, exactly."""
-        ...

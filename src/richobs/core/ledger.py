@@ -39,9 +39,7 @@ class Ledger:
         self.max_episodes, self.assumes, self._repeats = max_episodes, assumes, repeats
         self._requests = 0
         self.real_episodes: int | None = None  # that a deterministic environment really played; None: all of them
-        self.checks = (
-            0  # episodes played a second time since this process began, to compare workers; no claim rests on them
-        )
+        self.checks = 0  # episodes that this process played a second time, to compare workers; no claim rests on them
         self._entries: dict[tuple[str, str, Path], list[int]] = {}
         self._visits: dict[tuple[str, Path], int] = {}
         self.total = 0

@@ -57,9 +57,7 @@ def held(file: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if (
-                sys.platform != "win32" and not stream.closed
-            ):  # a child that was forked a moment ago may have it open too
+            if sys.platform != "win32" and not stream.closed:  # a child, forked a moment ago, may have it open too
                 fcntl.flock(stream.fileno(), fcntl.LOCK_UN)
 
 

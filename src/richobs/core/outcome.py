@@ -3,7 +3,6 @@
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, NamedTuple, Protocol
 
 from richobs.core.environment import Environment, declared_by
@@ -13,6 +12,7 @@ from richobs.core.policies import SavablePolicy
 from richobs.core.settings import Settings
 from richobs.core.types import Path
 from richobs.core.units import Units
+from richobs.core.words import number_words, probability_words
 
 REACTIVE = "the best value of an action depends on what is seen, not on what was seen before"  # assumption 1
 REALIZABLE = "Q* is in the class"  # assumption 2
@@ -55,7 +55,6 @@ class Wording(Protocol):
 
     def __call__(self, *, epsilon: float, lower: float | None, upper: float | None) -> str:
         """Returns the claim in words, for these numbers."""
-        ...
 
 
 class InUnits(NamedTuple):
@@ -92,9 +91,7 @@ class Outcome:
     trace: tuple[Event, ...] = field(default=(), repr=False)  # everything that happened, in order
     in_units: InUnits | None = field(default=None, repr=False)  # where rewards were rescaled for the learner
     fingerprint: str | None = field(default=None, repr=False)  # of the class, by its values, where it is Python code
-    rounding: float = (
-        0.0  # largest of the moments, or logarithms of wealth, that a device computed; bounds allow for it
-    )
+    rounding: float = 0.0  # largest of moments, or logarithms of wealth, on a device; bounds allow for it
 
     @property
     def episodes(self) -> int:
@@ -112,24 +109,6 @@ class Outcome:
         if known:
             facts.append(f"the policy's value is {', '.join(known)}")
         return "\n".join([self.claim, f"({'; '.join([*facts, self.reason.value])})"])
-
-
-def probability_words(delta: float) -> str:
-    """Returns 1 - delta exactly: 1 - 1e-9 must not read as 1."""
-    return str(Decimal(1) - Decimal(repr(float(delta))))  # repr of a NumPy number is no number
-
-
-def number_words(value: float, *, up: bool) -> str:
-    """Returns a number with six digits, rounded up or down: a claim in words must not promise more than was shown."""
-    rounding = ROUND_CEILING if up else ROUND_FLOOR
-    short = Context(prec=6, rounding=rounding).create_decimal(repr(float(value) + 0.0))  # -0.0 reads 0
-    return f"{short.normalize():f}" if -7 < short.adjusted() < 7 else f"{short.normalize()}"
-
-
-def exact_words(value: float) -> str:
-    """Returns a number with all of its digits: what was asked or declared must not read as something else."""
-    exact = Decimal(repr(float(value) + 0.0)).normalize()
-    return f"{exact:f}" if -7 < exact.adjusted() < 16 else f"{exact}"
 
 
 def sampling_assumptions(env: Environment) -> tuple[str, ...]:

@@ -30,7 +30,6 @@ class Policy(Protocol):
             x: `[n, ...]` observations.
             rng: where a random policy gets its randomness; others ignore it.
         """
-        ...
 
 
 @runtime_checkable
@@ -39,7 +38,6 @@ class RandomPolicy(Policy, Protocol):
 
     def probabilities(self, level: int, x: Observations, /) -> Floats:
         """Returns `[n, K]` the probability of each action."""
-        ...
 
 
 @runtime_checkable
@@ -48,7 +46,6 @@ class PickyPolicy(Policy, Protocol):
 
     def never_takes(self, level: int, x: Observations, actions: Ints, /) -> Mask:
         """Returns `[n]` where an action is one that the policy never takes at the observation, whatever rounding does."""
-        ...
 
 
 class SavablePolicy(Policy, Protocol):
@@ -57,12 +54,10 @@ class SavablePolicy(Policy, Protocol):
     @property
     def member(self) -> Member:
         """The function of its class whose greedy policy it is."""
-        ...
 
     @property
     def digest(self) -> str:
         """SHA-256 of what the policy consists of."""
-        ...
 
     def predict(
         self,
@@ -72,11 +67,9 @@ class SavablePolicy(Policy, Protocol):
         deterministic: bool = True,
     ) -> tuple[Ints, tuple[Ints, ...]]:
         """Returns actions as Stable-Baselines3 policies do; the level travels in `state`."""
-        ...
 
     def save(self, file: str | os.PathLike[str], /) -> None:
         """Writes the policy to a file."""
-        ...
 
 
 def checked_policy(given: Any) -> Policy:

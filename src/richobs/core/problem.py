@@ -245,13 +245,7 @@ def as_problem(given: Environment | Problem, functions: FunctionClass | None = N
     if functions is None:
         return given
     # Another class makes another problem: no id describes it, and Q* has no known place in the class.
-    return Problem(
-        given.env,
-        functions,
-        given.process,
-        given.n_states,
-        recorded=given.recorded,
-    )
+    return Problem(given.env, functions, given.process, given.n_states, recorded=given.recorded)
 
 
 def check_class(functions: FunctionClass) -> None:

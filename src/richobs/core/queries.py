@@ -124,7 +124,6 @@ class _OfMember(Protocol):
     @property
     def member(self) -> Member:
         """Index of the function."""
-        ...
 
 
 def _members_words(members: Ints | None) -> str:
@@ -175,12 +174,10 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """What it is called in settings."""
-        ...
 
     @property
     def ledger(self) -> Ledger:
         """Where every episode is charged."""
-        ...
 
     def ask(self, query: Query, /) -> Answer:
         """Plays what the query asks for and returns what it wants.
@@ -188,4 +185,3 @@ class Engine(Protocol):
         Raises:
             EpisodeLimit: the episodes allowed do not suffice; nothing was played.
         """
-        ...

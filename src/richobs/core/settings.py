@@ -80,35 +80,23 @@ class Settings:
                 f"timeout must be a number of seconds above 0, at most {LONGEST_CALL:g}; got {self.timeout!r}."
             )
         checked_workers(self.workers)
-        for name, value in (
-            ("max_episodes", self.max_episodes),
-            ("n_states", self.n_states),
-        ):
+        for name, value in (("max_episodes", self.max_episodes), ("n_states", self.n_states)):
             if value is not None and value < 1:
                 raise InvalidInput(f"{name} must be at least 1; got {_shortened(value)}.")
             if value is not None and value > LARGEST_COUNT:
                 raise InvalidInput(f"{name} must be at most {LARGEST_COUNT:,}; got {_shortened(value)}.")
 
     def as_plain(self) -> dict[str, Any]:
-        """Returns the settings in plain values, but for `timeout`; without `device` where there is none, as files had it."""
+        """Returns the settings in plain values for files, without `timeout`, and without `device` where there is none."""
         plain = {**dataclasses.asdict(self), "tuning": list(self.tuning)}
         del plain["timeout"]  # of a process, not of a run
         return {name: value for name, value in plain.items() if name != "device" or value is not None}
-
-    @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> "Settings":
-        """Returns the settings that `as_plain` took apart.
-
-        Raises:
-            TypeError: a value is missing, unknown, or not of the field's type.
-        """
-        return from_plain(cls, values)
 
 
 Record = TypeVar("Record")
 
 
-def from_plain(kind: type[Record], values: Any) -> Record:
+def read_record(kind: type[Record], values: Any) -> Record:
     """Returns a dataclass of plain values from anybody; a list stands for a tuple.
 
     Raises:

@@ -70,12 +70,7 @@ class PairsOnDevice:
         self.alive, self.wealth, self.loss = (a.index_select(axis, index) for a in (self.alive, self.wealth, self.loss))
 
     def forecast(
-        self,
-        constants: tuple[Floats, Floats],
-        variance: Floats,
-        counts: Floats,
-        sums: Floats,
-        farthest: float,
+        self, constants: tuple[Floats, Floats], variance: Floats, counts: Floats, sums: Floats, farthest: float
     ) -> Floats:
         """Returns `[P, C, n]` what every column's y is expected to be.
 

@@ -256,9 +256,7 @@ def stop_for(what: str, chance: float = FALSE_ALARM) -> NoReturn:
 def observation_numbers(x: Observations) -> Floats:
     """Returns `[n]` one number for each observation `[n, ...]`, the same whatever else is in the batch."""
     rows = np.asarray(x).reshape(len(x), -1)
-    if (
-        rows.dtype.kind not in "fiub"
-    ):  # what is written, not how: a longer text in the batch pads the bytes of all others
+    if rows.dtype.kind not in "fiub":  # what is written, not how: a longer text pads the bytes of all others
         return GRID * np.array([zlib.crc32(repr(row).encode()) for row in rows.tolist()], dtype=np.float64)
     some, weights = _direction(rows.shape[1])
     squeezed = np.arcsinh(np.nan_to_num(rows[:, some].astype(np.float64)))  # a relative grid for large numbers

@@ -31,27 +31,21 @@ class Log(Protocol):
 
     def draw(self, k: int, /) -> tuple[Words, bytes] | None:
         """Returns the k-th query and its answer, or None where there is none yet."""
-        ...
 
     def keep_draw(self, k: int, query: Words, answer: bytes, /) -> None:
         """Writes the k-th draw down for good, with its probes, and forgets the calls that it was made of."""
-        ...
 
     def keep_probes(self, probes: bytes, /) -> None:
         """Takes the probes of the draw that is kept next, where the class is Python code."""
-        ...
 
     def call(self, key: str, /) -> bytes | None:
         """Returns what a call of the draw in progress gave; None where it was not made yet."""
-        ...
 
     def check_calls(self, calls: int, /) -> None:
         """Refuses more calls of one draw than can be kept, before any is made."""
-        ...
 
     def keep_call(self, key: str, answer: bytes, /) -> None:
         """Writes a call of the draw in progress down."""
-        ...
 
 
 class Play(ABC):
@@ -145,7 +139,8 @@ class Play(ABC):
         """
         known = None if self.log is None else self.log.draw(self._asked)
         if known is None:
-            self._check_calls(query)
+            if self.log is not None and self.per_call is not None:
+                self.log.check_calls(-(-query.n // self.per_call))
             self.check(query)
         elif known[0] != query.words:
             raise InvalidFile(
@@ -158,10 +153,6 @@ class Play(ABC):
         self.rounding = max([self.rounding, *(m.rounding for m in answer.moments)])
         check_answers(self.rounding, self.epsilon)
         return answer
-
-    def _check_calls(self, query: Query) -> None:
-        if self.log is not None and self.per_call is not None:
-            self.log.check_calls(-(-query.n // self.per_call))
 
     def _drawn(self, query: Query, visit: int) -> Answer:
         """Draws, and appends the draw to the log."""

@@ -51,20 +51,16 @@ class Plan(Protocol):
     @property
     def title(self) -> str:
         """Whose plan it is, in words."""
-        ...
 
     @property
     def max_episodes(self) -> int | None:
         """The most episodes that a run can need with probability 1 - delta; None where nothing is known."""
-        ...
 
     def rows(self) -> Iterator[PlanRow]:
         """Yields the plan line by line."""
-        ...
 
     def as_json(self) -> dict[str, Any]:
         """Returns the plan as plain values."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -208,10 +204,6 @@ def tuning_fields(learner: Learner) -> list[tuple[str, Any, str]]:
     return [(name, getattr(plain, name), words) for name, words in field_docs(learner.Tuning).items()]
 
 
-def _unit_rewards_missing(problem: Problem, settings: Settings) -> str | None:
-    return units_missing(problem)
-
-
 def _deterministic_missing(problem: Problem, settings: Settings) -> str | None:
     world = None if problem.truth is None else problem.truth.world
     known = problem.process if problem.process is not None else world
@@ -222,7 +214,9 @@ def _deterministic_missing(problem: Problem, settings: Settings) -> str | None:
 
 deterministic_transitions = Need("deterministic transitions", _deterministic_missing)
 # A run rescales other rewards for a learner that has this need, and scales its answer back (`runs.prepare`).
-unit_rewards = Need("nonnegative rewards whose totals lie in [0, 1], or a range to rescale", _unit_rewards_missing)
+unit_rewards = Need(
+    "nonnegative rewards whose totals lie in [0, 1], or a range to rescale", lambda p, _: units_missing(p)
+)
 
 
 def first_difference(a: Any, b: Any, where: str, tolerance: float = 0.0) -> str | None:

@@ -22,10 +22,8 @@ def bound_on_states(problem: Problem, settings: Settings) -> int | None:
 
 
 def _n_states_missing(problem: Problem, settings: Settings) -> str | None:
-    known = bound_on_states(problem, settings) is not None
-    return (
-        None if known else "neither the problem nor the settings say n_states. Its sample sizes depend on that bound."
-    )
+    missing = "neither the problem nor the settings say n_states. Its sample sizes depend on that bound."
+    return missing if bound_on_states(problem, settings) is None else None
 
 
 N_STATES = Need("n_states, a bound on the latent states per level", _n_states_missing)
@@ -64,13 +62,14 @@ def checked_inputs(
 
 
 class PrintedLearner(Learner):
-    """A learner whose sample sizes and thresholds are those of a paper. It writes `constants` and `least`."""
+    """A learner whose sample sizes and thresholds are those of a paper. It names `Constants` and writes `least`."""
 
     bounded: ClassVar[str]  # what n_states is a bound on, in words
+    Constants: ClassVar[Any]  # a dataclass whose `of` takes `inputs`
 
-    @abstractmethod
     def constants(self, problem: Problem, settings: Settings) -> Any:
-        """Returns the sample sizes and thresholds of the paper, a dataclass."""
+        """Returns the sample sizes and thresholds of the paper."""
+        return self.Constants.of(**self.inputs(problem, settings))
 
     @abstractmethod
     def least(self, problem: Problem, settings: Settings) -> tuple[int, str]:

@@ -21,7 +21,7 @@ from richobs.core.outcome import Outcome
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem, as_problem
 from richobs.core.recorded import episodes_digest
-from richobs.core.settings import Settings
+from richobs.core.settings import Settings, read_record
 from richobs.core.version import __version__
 from richobs.device.levels import DTYPE
 from richobs.learners.base import Finding
@@ -85,7 +85,7 @@ class Certificate:
     @property
     def settings(self) -> Settings:
         """What the run was asked to do."""
-        return Settings.from_plain(self.content["settings"])
+        return read_record(Settings, self.content["settings"])
 
     @property
     def environment(self) -> str | None:
@@ -218,7 +218,7 @@ def _check_parts(content: dict[str, Any]) -> None:
             found = found[key]
         if not isinstance(found, types) or (isinstance(found, bool) and bool not in types):
             raise TypeError(f"{part} is {found!r}")
-    settings = Settings.from_plain(content["settings"])
+    settings = read_record(Settings, content["settings"])
     settings.check()
     if settings.learner != content["learner"]:
         raise TypeError(f"its learner is {content['learner']!r} and its settings name {settings.learner!r}")

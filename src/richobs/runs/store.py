@@ -47,7 +47,7 @@ from richobs.core.packing import unfold
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem
 from richobs.core.recorded import episodes_digest
-from richobs.core.settings import MAY_CHANGE, Settings
+from richobs.core.settings import MAY_CHANGE, Settings, read_record
 from richobs.core.version import __version__
 from richobs.engines.independence import NOTICED
 from richobs.engines.play import Words
@@ -108,9 +108,7 @@ class StoredRun:
     steps: tuple[Progress, ...]  # every test so far
     ledger: Ledger  # every episode so far
     certificate: Certificate | None = None  # once it is finished
-    verification: Verification | None = (
-        None  # what verification.json says; anybody who may write the folder can write it
-    )
+    verification: Verification | None = None  # what verification.json says; who may write the folder can write it
     plan: SamplePlan | None = None  # the paper's sizes, where n_states is known
     started: float = 0.0  # seconds since 1970
     last: float = 0.0  # when something was stored last
@@ -261,7 +259,7 @@ def _last_end(rows: LinkedRows) -> tuple[str, str]:
 
 def _stored(place: FilePath, config: dict[str, Any], **found: Any) -> StoredRun:
     """Returns a run by its configuration and by what was found of it."""
-    about, settings = config["environment"], Settings.from_plain(config["settings"])
+    about, settings = config["environment"], read_record(Settings, config["settings"])
     sizes = (about["horizon"], about["n_actions"], config["functions"]["log_size"])
     return StoredRun(place, about["id"], settings, *sizes, **found)
 
@@ -628,7 +626,7 @@ def _read_config(place: FilePath) -> dict[str, Any]:
                 f"{__version__} reads format {VERSION} alone. Read it with the richobs that wrote it, or run again in "
                 "another folder."
             )
-        if Settings.from_plain(content["settings"]).as_plain().keys() != content["settings"].keys():
+        if read_record(Settings, content["settings"]).as_plain().keys() != content["settings"].keys():
             raise InvalidFile(f"{file} is damaged: a setting is missing.")
         log_size = content["functions"]["log_size"]
         sizes = ((about["horizon"], MOST_LEVELS), (about["n_actions"], MOST_ACTIONS))

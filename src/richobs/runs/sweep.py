@@ -46,6 +46,7 @@ from richobs.core.executors import (
     interruptions_noted,
     leave_unguarded_script,
     one_thread_each,
+    usable_cpus,
 )
 from richobs.core.files import (
     LARGEST_JSON,
@@ -59,7 +60,7 @@ from richobs.core.files import (
     write_atomically,
 )
 from richobs.core.locks import held
-from richobs.core.settings import Settings, from_plain
+from richobs.core.settings import Settings, read_record
 from richobs.learners import learner
 from richobs.runs import session
 from richobs.runs.certificate import Certificate
@@ -118,7 +119,7 @@ class Cell:
         if not isinstance(settings, dict):
             raise TypeError(f"the settings of {run} are a {type(settings).__name__}")
         varied = tuple((str(name), value) for name, value in values["varied"])
-        return cls(run, world, Settings.from_plain(settings), varied)
+        return cls(run, world, read_record(Settings, settings), varied)
 
 
 @dataclass(frozen=True)
@@ -408,7 +409,7 @@ def run_cells(
             watch(SweepProgress(len(cells), state["finished"], state["failed"], running, last))
 
         tell(0)
-        width = min(width or _cpus(), max(1, len(missing)))
+        width = min(width or usable_cpus(), max(1, len(missing)))
         modules = [__name__, getattr(work, "func", work).__module__] if fresh else None
         with contextlib.closing(_Sender(task, width, executor, modules)) as sender:
             for running, answer in _ended(missing, sender):
@@ -482,9 +483,7 @@ class _Sender:
 
     def _new_pool(self) -> ProcessPoolExecutor:
         context: BaseContext = multiprocessing.get_context("spawn")
-        if (
-            self._modules is not None and sys.platform == "linux"
-        ):  # it has imported the modules, and forks in milliseconds
+        if self._modules is not None and sys.platform == "linux":  # it has them imported, and forks in milliseconds
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload(self._modules)
         each = None if self._modules is None else 1
@@ -638,7 +637,7 @@ def _read_results(place: FilePath, runs: set[str]) -> dict[str, CellResult]:
                     content = parse_json(line)
                 except ValueError:
                     continue
-                result = from_plain(CellResult, content)
+                result = read_record(CellResult, content)
             if result.run in runs:
                 before = found.get(result.run, CellResult(result.run, "failed"))
                 cpu, clock = before.cpu_seconds + result.cpu_seconds, before.seconds + result.seconds
@@ -676,8 +675,3 @@ def file_digest(file: FilePath) -> str:
         if os.fstat(stream.fileno()).st_size > LARGEST_JSON:
             raise InvalidFile(f"{file} has more than {LARGEST_JSON:,} bytes.")
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _cpus() -> int:
-    """Returns how many CPUs this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

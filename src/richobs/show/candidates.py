@@ -29,11 +29,6 @@ class Candidate:
         """Mean over its episodes."""
         return self.returns / self.episodes if self.episodes else math.nan
 
-    @property
-    def became(self) -> str:
-        """What became of it, in words."""
-        return f"{self.fate}: {self.why}" if self.why else self.fate
-
 
 class Tenure(NamedTuple):
     """A time during which one candidate was played."""

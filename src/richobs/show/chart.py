@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from richobs.core import words
 from richobs.core.events import ChartKind, Progress
-from richobs.show import words
 from richobs.show.candidates import Candidates, Tenure
 
 Points = Sequence[tuple[float, float]]

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 
+from richobs.core import words
 from richobs.core.files import write_atomically
 from richobs.runs.store import StoredRun
-from richobs.show import words
 from richobs.show.chart import Series, series
 from richobs.show.palette import LIGHT
 from richobs.show.seeds import groups, median

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from richobs.core import words
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Event, Said
 from richobs.core.files import write_atomically
@@ -15,7 +16,6 @@ from richobs.core.types import Path
 from richobs.core.version import __version__
 from richobs.learners import learner
 from richobs.runs.store import StoredRun
-from richobs.show import words
 from richobs.show.candidates import Candidates
 from richobs.show.chart import Chart, Series, Tick, episodes_axis, log_chart, series, step_chart
 from richobs.show.palette import mark_rules, theme_rules
@@ -155,9 +155,8 @@ class RunView:
     """What the page says about one run."""
 
     def __init__(self, run: StoredRun, number: int):
-        self.run = run
-        self.number = number
-        self.id = f"run-{number}"
+        self.run, self.number, self.id = run, number, f"run-{number}"
+        self.name = run.world or words.OWN
         self.learner = learner(run.settings.learner)
         self.events: list[Event] = [step.event for step in run.steps]
         self.said: list[Said] = [event.said() for event in self.events]
@@ -166,11 +165,16 @@ class RunView:
         self.tree: SearchTree = search_tree(self.events, run.ledger, run.horizon, run.n_actions)
         self.candidates = Candidates.of(run.steps)
         self._series: list[Series] = series(run.steps)
-
-    @property
-    def name(self) -> str:
-        """The world, or what stands for it."""
-        return self.run.world or words.OWN
+        self.finished = run.state == "finished" and run.certificate is not None
+        self.guaranteed = self.finished and bool(self.result["guaranteed"])
+        last = run.steps[-1] if run.steps else None
+        bounds = (
+            self.result if self.finished else {} if last is None else vars(last)
+        )  # certified, or where the run stands
+        self.upper: float | None = bounds.get("upper")
+        self.lower: float | None = bounds.get("lower")
+        stated = [] if self.content is None else self.content["claims"]
+        self.claims = [[kind, tuple(path), n, share, value] for kind, path, n, share, value in stated]
 
     @property
     def asked(self) -> str:
@@ -179,16 +183,6 @@ class RunView:
         return ", ".join(
             [f"learner {s.learner}", *s.tuning, f"epsilon {s.epsilon!r}, delta {s.delta!r}, seed {s.seed}"]
         )
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run ended with a certificate."""
-        return self.run.state == "finished" and self.run.certificate is not None
-
-    @property
-    def guaranteed(self) -> bool:
-        """Whether the certificate claims anything of the policy."""
-        return self.finished and bool(self.result["guaranteed"])
 
     @property
     def claim(self) -> str:
@@ -207,9 +201,11 @@ class RunView:
         if self.finished:
             s = self.run.settings
             why = f"It stopped because {self.result['reason']}."
-            if self.result["epsilon"] > s.epsilon:
+            claimed = self.result["epsilon"]
+            if claimed > s.epsilon:
                 why += f" Asked for was {s.epsilon!r}; the claim is the wider one that holds."
-            if self.guaranteed and self._bounds_are_wider:
+            both = self.upper is not None and self.lower is not None
+            if self.guaranteed and both and self.result["upper"] - self.result["lower"] > claimed:
                 why += " The gap is certified on its own: the bounds U and W are farther apart."
             return " ".join([why, *(f"It struggled: {remark.rstrip('.')}." for remark in self.result["remarks"])])
         why = f"{words.count(self.run.ledger.total)} episodes were spent in {len(self.events):,} tests until then."
@@ -237,27 +233,6 @@ class RunView:
         """Returns the place of a value in the range of totals, in percent."""
         low, high = self.totals
         return 100 * min(max((value - low) / (high - low), 0.0), 1.0)
-
-    @property
-    def _bounds_are_wider(self) -> bool:
-        """Whether U and W are farther apart than the policy's value and V* are claimed to be."""
-        if self.upper is None or self.lower is None:
-            return False
-        return self.upper - self.lower > float(self.result["epsilon"])
-
-    @property
-    def upper(self) -> float | None:
-        """U: the certified one, or where the run stands."""
-        if self.finished:
-            return self.result["upper"]
-        return self.run.steps[-1].upper if self.run.steps else None
-
-    @property
-    def lower(self) -> float | None:
-        """W: the certified one, or where the run stands."""
-        if self.finished:
-            return self.result["lower"]
-        return self.run.steps[-1].lower if self.run.steps else None
 
     @property
     def log_size(self) -> float:
@@ -314,7 +289,7 @@ class RunView:
         steps = self.run.steps
         sizes = [(float(p.episodes), p.event.log_size_after) for p in steps if not math.isnan(p.event.log_size_after)]
         charts = [self._survivors_chart(sizes)] if sizes else []
-        charts += self._drawn(by_candidate=False)
+        charts += self.drawn(by_candidate=False)
         upper = [(float(p.episodes), p.upper) for p in steps if p.upper is not None]
         lower = [(float(p.episodes), p.lower) for p in steps if p.lower is not None]
         if upper and lower:
@@ -330,12 +305,7 @@ class RunView:
             )
         return charts
 
-    @functools.cached_property
-    def candidate_charts(self) -> list[Chart]:
-        """What events draw of candidates."""
-        return self._drawn(by_candidate=True)
-
-    def _drawn(self, by_candidate: bool) -> list[Chart]:
+    def drawn(self, by_candidate: bool) -> list[Chart]:
         """Returns the charts that events draw, of candidates or of everything else."""
         drawn = [one for one in self._series if one.curves and one.kind.by_candidate == by_candidate]
         return [log_chart(one, float(self.run.ledger.total)) for one in drawn]
@@ -446,12 +416,6 @@ class RunView:
                     episodes[level] += entry.episodes
         return episodes
 
-    @functools.cached_property
-    def claims(self) -> list[list[Any]]:
-        """Statements that the claim rests on: what, where, episodes, share of delta, number in it."""
-        stated = [] if self.content is None else self.content["claims"]
-        return [[kind, tuple(path), n, share, value] for kind, path, n, share, value in stated]
-
     @property
     def claim_kinds(self) -> list[ClaimKind]:
         """The claims summed by kind."""
@@ -465,11 +429,6 @@ class RunView:
     def spent_delta(self) -> float:
         """The claims' shares of delta, added up."""
         return math.fsum(row[3] for row in self.claims)
-
-    @property
-    def skipped(self) -> int:
-        """Episodes that the printed algorithm would have spent besides."""
-        return self.run.ledger.skipped
 
     @property
     def data(self) -> dict[str, Any]:
@@ -585,7 +544,7 @@ class Comparison:
                     cells=(
                         _cell([v.run.ledger.total for v in done], lambda x: words.count(round(x))),
                         _cell([len(v.events) for v in done], lambda x: f"{x:g}"),
-                        _cell([_claimed(v) for v in done if v.guaranteed], words.at_most),
+                        _cell([float(v.result["epsilon"]) for v in done if v.guaranteed], words.at_most),
                         _cell(
                             [words.power_of_ten(v.log_size) for v in done if not math.isnan(v.log_size)],
                             lambda x: f"{x:.1f}",
@@ -609,11 +568,6 @@ def _reasons(views: Sequence[RunView]) -> tuple[str, ...]:
     """Returns why runs ended, each with how many did, the most frequent first."""
     counts = Counter(str(view.result["reason"]) for view in views)
     return tuple(f"{n:,}: {reason}" for reason, n in counts.most_common())
-
-
-def _claimed(view: RunView) -> float:
-    """Returns the largest gap between the policy's value and V* that is claimed, of a finished run."""
-    return float(view.result["epsilon"])
 
 
 def _place(path: Path, places: Mapping[Path, int]) -> str | int:

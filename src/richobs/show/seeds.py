@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from richobs.core import words
 from richobs.core.settings import Settings
 from richobs.runs.store import StoredRun
-from richobs.show import words
 
 CONFIDENCE = 0.95
 

@@ -10,9 +10,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from richobs.core.outcome import number_words
+from richobs.core import words
+from richobs.core.words import number_words
 from richobs.runs.store import VERIFICATION, StoredRun
-from richobs.show import words
 from richobs.show.candidates import Candidates
 
 STATES = {"finished": "green", "running": "cyan", "stopped": "red", "unfinished": "yellow"}

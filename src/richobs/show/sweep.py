@@ -6,12 +6,11 @@ import math
 import pathlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from richobs.core import words
 from richobs.runs.store import REPORT
 from richobs.runs.sweep import Cell, CellResult, Sweep, SweepProgress, Watch
-from richobs.show import words
 from richobs.show.page import HERE, rendered, write_html
 from richobs.show.palette import theme_rules
 from richobs.show.seeds import median
@@ -22,53 +21,20 @@ if TYPE_CHECKING:
 PAGE, FIGURE = "sweep.html", "sweep"
 
 
-@dataclass(frozen=True)
 class SettingRow:
     """The runs of one setting, which differ by seed only."""
 
-    cells: tuple[Cell, ...]
-    results: tuple[CellResult | None, ...]  # None where the run has not ended
-
-    @property
-    def name(self) -> str:
-        """The setting in words."""
-        return self.cells[0].setting
-
-    @property
-    def varied(self) -> tuple[tuple[str, Any], ...]:
-        """What was varied, as (name, value)."""
-        return self.cells[0].varied
-
-    @property
-    def finished(self) -> tuple[CellResult, ...]:
-        """Results of the runs that ended with an answer."""
-        return tuple(r for r in self.results if r is not None and r.state == "finished")
-
-    @property
-    def failed(self) -> tuple[CellResult, ...]:
-        """Results of the runs that failed."""
-        return tuple(r for r in self.results if r is not None and r.state == "failed")
-
-    @property
-    def certified(self) -> int:
-        """How many runs certified what was asked."""
-        return sum(r.as_asked for r in self.finished)
-
-    @property
-    def wider(self) -> int:
-        """How many runs certified less than was asked."""
-        return sum(r.guaranteed and not r.as_asked for r in self.finished)
-
-    @property
-    def episodes(self) -> tuple[float, int, int] | None:
-        """Median, smallest and largest number of episodes of the runs that finished."""
+    def __init__(self, cells: Sequence[Cell], results: Sequence[CellResult | None]):
+        """Takes the cells, and what came of each; None where its run has not ended."""
+        self.cells, self.results = cells, results
+        self.name, self.varied = cells[0].setting, cells[0].varied
+        self.finished = [r for r in results if r is not None and r.state == "finished"]
+        self.failed = [r for r in results if r is not None and r.state == "failed"]
+        self.certified = sum(r.as_asked for r in self.finished)
+        self.wider = sum(r.guaranteed and not r.as_asked for r in self.finished)  # that certified less than was asked
         spent = [r.episodes for r in self.finished]
-        return (median(spent).value, min(spent), max(spent)) if spent else None
-
-    @property
-    def cpu_seconds(self) -> float | None:
-        """Median of the CPU seconds of the runs that finished."""
-        return median([r.cpu_seconds for r in self.finished]).value if self.finished else None
+        self.episodes = (median(spent).value, min(spent), max(spent)) if spent else None  # median, least, most
+        self.cpu_seconds = median([r.cpu_seconds for r in self.finished]).value if spent else None
 
     @property
     def verdict(self) -> str:
@@ -102,10 +68,7 @@ class SettingRow:
 
 def setting_rows(sweep: Sweep) -> list[SettingRow]:
     """Returns the runs of a sweep by setting, in its order."""
-    return [
-        SettingRow(tuple(cells), tuple(sweep.results.get(cell.run) for cell in cells))
-        for cells in sweep.of_setting().values()
-    ]
+    return [SettingRow(cells, [sweep.results.get(cell.run) for cell in cells]) for cells in sweep.of_setting().values()]
 
 
 def sweep_plain(sweep: Sweep) -> dict[str, Any]:

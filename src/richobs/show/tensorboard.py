@@ -5,10 +5,10 @@ import os
 from types import TracebackType
 from typing import Any
 
+from richobs.core import words
 from richobs.core.arguments import file_path
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Progress
-from richobs.show import words
 
 
 class TensorBoard:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from richobs.core import words
 from richobs.core.events import Callback, Progress, path_words
-from richobs.show import words
 from richobs.show.candidates import Candidates
 
 if TYPE_CHECKING:

@@ -5,13 +5,14 @@ pass over the nodes in order of their paths.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from richobs.core import words
 from richobs.core.events import PASSED, Event, Mark, path_words
 from richobs.core.ledger import Entry
 from richobs.core.types import Path
-from richobs.show import words
 from richobs.show.palette import Look, look
 
 MOST_ACTIONS = 30_000_000  # in the paths of all nodes together, which take 240 MB; a deeper tree is cut
@@ -80,9 +81,7 @@ class SearchTree:
     @property
     def legend(self) -> list[tuple[Mark, Look, int]]:
         """The marks that occur, the most telling first: how each is drawn, and how often it occurs."""
-        counts: dict[Mark, int] = {}
-        for node in self.nodes:
-            counts[node.mark] = counts.get(node.mark, 0) + 1
+        counts = Counter(node.mark for node in self.nodes)
         return [(mark, look(mark), counts[mark]) for mark in sorted(counts, key=lambda m: (-m.rank, m.name))]
 
     @property
@@ -92,10 +91,8 @@ class SearchTree:
 
     def visited(self) -> list[int]:
         """Returns the number of nodes at each level."""
-        levels = [0] * (max(len(node.path) for node in self.nodes) + 1)
-        for node in self.nodes:
-            levels[len(node.path)] += 1
-        return levels
+        counts = Counter(len(node.path) for node in self.nodes)
+        return [counts[level] for level in range(max(counts) + 1)]
 
 
 def search_tree(events: Sequence[Event], ledger: Iterable[Entry], horizon: int, n_actions: int) -> SearchTree:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from richobs.core.types import Floats
-from richobs.stats.bounds import kl_upper
 from richobs.stats.shares import Spendable
 
 CAP = 0.9  # largest share of its limit that a bet takes: no factor falls below 1 - CAP
@@ -31,6 +30,9 @@ FRACTIONS = (  # bets against a mean loss as shares of the largest, and the mone
     (0.1, 0.0625),
 )
 HALVINGS = 50  # of an interval, to find the largest mean that is refuted
+KL_HALVINGS = 36  # of an interval, to invert a divergence: 10^-11, always on the safe side
+ROUNDING = 1e-14  # by which float64 may misjudge a divergence
+FINE = 1e-10  # budgets below it are inverted by Pinsker's inequality, because rounding would decide
 
 
 def money(t: int) -> float:
@@ -282,3 +284,25 @@ def upper_bound_of_mean(mean: Floats, variance: Floats, n: int, low: Floats, hig
     logarithm = math.log(2 / d)
     bernstein = mean + np.sqrt(2 * variance * logarithm / (n - 1)) + 7 * width * logarithm / (3 * (n - 1))
     return np.minimum(np.minimum(chernoff, bernstein), high)
+
+
+def kl_upper(mean: Floats, budget: Floats | float) -> Floats:
+    """Returns the largest q with kl(mean, q) <= budget, for means in [0, 1] of variables in [0, 1] (by bisection).
+
+    kl(p, q) = p log(p/q) + (1-p) log((1-p)/(1-q)). Chernoff: the true mean exceeds it with probability at most
+    exp(-n budget), for any law on [0, 1].
+    """
+    given = np.clip(np.asarray(mean, dtype=np.float64), 0.0, 1.0)
+    p, place = given, None
+    if np.ndim(budget) == 0:
+        p, place = np.unique(given, return_inverse=True)  # many functions share a mean
+    with np.errstate(divide="ignore", invalid="ignore"):  # at the ends, where 0 log 0 is 0
+        entropy = np.where(p > 0, p * np.log(p), 0.0) + np.where(p < 1, (1 - p) * np.log1p(-p), 0.0)
+        low, high = p.copy(), np.ones_like(p)
+        for _ in range(KL_HALVINGS):
+            middle = (low + high) / 2
+            inside = entropy - p * np.log(middle) - (1 - p) * np.log1p(-middle) <= budget + ROUNDING
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+        pinsker = np.minimum(p + np.sqrt(np.asarray(budget) / 2), 1.0)  # kl(p, q) >= 2 (p - q)^2
+        high = np.where(np.asarray(budget) < FINE, pinsker, high)
+    return high if place is None else high[place].reshape(given.shape)  # on the safe side of the root

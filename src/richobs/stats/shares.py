@@ -91,7 +91,7 @@ class Share:
         Raises:
             Overspent: nothing was spent, or a claim was written on this share before.
         """
-        if not self._is_used():
+        if not any(share._spent for share in (self, *self._below())):
             raise Overspent(f"a claim was written on {self!r}, of which nothing was spent.")
         if any(share._claimed for share in (*self._ancestors(), *self._below())):  # a claim there counts the same share
             raise Overspent(f"two claims were written on {self!r}: {kind!r} needs a share of its own.")
@@ -109,9 +109,6 @@ class Share:
         if silent:
             raise Overspent(f"{silent[0]!r} was spent, and no claim says on what.")
         return tuple(self._book)
-
-    def _is_used(self) -> bool:
-        return any(share._spent for share in (self, *self._below()))
 
     def _ancestors(self) -> list["Share"]:
         """Returns this share and all that it is a part of."""
@@ -149,21 +146,3 @@ class Series:
 
     def _amount(self, j: int) -> float:
         return self._share.amount / (SERIES * (j + 1) * math.log(j + 1) ** 2)
-
-
-class Looks:
-    """Parts of one share for looks at one growing sample, at sizes fixed in advance: look k gets 2^-k of it."""
-
-    def __init__(self, share: Share):
-        self._share = share
-        self._taken = 0
-
-    def next(self) -> Share:
-        """Returns the share of the next look."""
-        part = self._share.part(self.suppose().amount)
-        self._taken += 1
-        return part
-
-    def suppose(self) -> Supposed:
-        """Returns what the next look would get; nothing is spent."""
-        return Supposed(self._share.amount / 2 ** (self._taken + 1))

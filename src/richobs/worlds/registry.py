@@ -22,12 +22,7 @@ from richobs.worlds.gymnasium_in.environment import problem_from_spec
 from richobs.worlds.gymnasium_in.spec import GymnasiumSpec, is_gymnasium_id
 
 WORLDS = Registry(  # world -> the module that defines it
-    "richobs.worlds",
-    {
-        "bandit": "richobs.worlds.bandit",
-        "mdp": "richobs.worlds.mdp",
-        "lock": "richobs.worlds.lock",
-    },
+    "richobs.worlds", {"bandit": "richobs.worlds.bandit", "mdp": "richobs.worlds.mdp", "lock": "richobs.worlds.lock"}
 )
 
 KINDS: dict[Any, str] = {int: "a whole number", float: "a finite number", bool: "True or False"}

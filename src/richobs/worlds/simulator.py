@@ -44,27 +44,21 @@ class World(Protocol):
 
     def start(self, n: int, rng: np.random.Generator, /) -> Ints:
         """Returns `[n]` first states."""
-        ...
 
     def observe(self, level: int, states: Ints, rng: np.random.Generator, /) -> Observations:
         """Returns `[n, ...]` what the states show."""
-        ...
 
     def reward(self, level: int, states: Ints, x: Observations, actions: Ints, rng: np.random.Generator, /) -> Floats:
         """Returns `[n]` what the actions earn."""
-        ...
 
     def move(self, level: int, states: Ints, actions: Ints, rng: np.random.Generator, /) -> Ints:
         """Returns `[n]` the states at `level + 1`."""
-        ...
 
     def labels(self, level: int, /) -> tuple[str, ...]:
         """Returns the names of the states of `level`, for pictures."""
-        ...
 
     def space(self) -> "gymnasium.Space[Any]":
         """Returns the Gymnasium space of one observation."""
-        ...
 
 
 class TabularWorld:

@@ -45,7 +45,7 @@ from richobs import (
 from richobs.core.arguments import file_path, real_number, whole_number
 from richobs.core.files import is_there, read_json, reading, write_atomically
 from richobs.core.problem import checked_accuracy
-from richobs.core.settings import LARGEST_COUNT, from_plain
+from richobs.core.settings import LARGEST_COUNT, read_record
 from richobs.learners import learner
 from richobs.runs import session
 from richobs.runs.prepare import prepare
@@ -197,7 +197,7 @@ class Arena:
         }
 
     @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> "Arena":
+    def read_record(cls, values: Mapping[str, Any]) -> "Arena":
         """Returns the arena that `as_plain` took apart.
 
         Raises:
@@ -205,7 +205,7 @@ class Arena:
         """
         if (values["format"], values["version"]) != (FORMAT, VERSION):
             raise ValueError(f"format {values['format']!r}, version {values['version']!r}")
-        runs = tuple(ArenaRun.from_plain(dict(zip(values["columns"], row, strict=True))) for row in values["runs"])
+        runs = tuple(ArenaRun.read_record(dict(zip(values["columns"], row, strict=True))) for row in values["runs"])
         given = {str(name): tuple(map(str, told)) for name, told in values["given"].items()}
         absent = tuple((str(f), int(h), str(c), str(why)) for f, h, c, why in values["absent"])
         epsilon, delta = checked_accuracy(values["epsilon"], values["delta"], math.inf)
@@ -221,7 +221,7 @@ class Arena:
         """
         place = file_path(file)
         with reading(place):
-            return cls.from_plain(read_json(place))
+            return cls.read_record(read_json(place))
 
     def merged(self, *others: "Arena") -> "Arena":
         """Returns this arena with the runs of others, which asked for the same accuracy.
@@ -271,13 +271,13 @@ class ArenaRun:
     seconds: float | None = None  # CPU seconds that were allowed; None for any number
 
     @classmethod
-    def from_plain(cls, values: Any) -> "ArenaRun":
+    def read_record(cls, values: Any) -> "ArenaRun":
         """Returns the run that was written as an object of its fields.
 
         Raises:
             TypeError: it is none.
         """
-        run = from_plain(cls, values)
+        run = read_record(cls, values)
         if run.fate not in FATES:
             raise TypeError(f"there is no fate {run.fate!r:.80}")
         return run
@@ -646,7 +646,7 @@ def read_runs(contest: Contest, folder: str | os.PathLike[str]) -> Arena:
         with reading(file):
             if not is_there(file):
                 raise ValueError("there is no file")
-            found.append(ArenaRun.from_plain(read_json(file)))
+            found.append(ArenaRun.read_record(read_json(file)))
     return dataclasses.replace(contest.arena, runs=tuple(found))
 
 

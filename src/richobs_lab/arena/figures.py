@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from richobs.show import words
+from richobs.core import words
 from richobs.show.figures import COLOURS, MARKERS, lay_out, new_figure, style_axes, write_figure
 from richobs_lab.arena.aggregates import Estimate
 from richobs_lab.arena.page import CPU, EPISODES, PROFILES, ArenaView, Meeting

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from richobs.core import words
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
-from richobs.show import words
 from richobs.show.page import rendered, write_html
 from richobs.show.palette import theme_rules
 from richobs_lab.arena.aggregates import (

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from richobs.core.types import Floats, Ints
-from richobs.stats.bounds import kl_upper
+from richobs.stats.bets import kl_upper
 from richobs.stats.shares import Spendable
 
 

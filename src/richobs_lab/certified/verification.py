@@ -11,12 +11,30 @@ from richobs.core.moments import Moments
 from richobs.core.outcome import LOWER, UPPER
 from richobs.core.queries import Query
 from richobs.core.types import Member
-from richobs.stats.shares import Looks, Supposed
+from richobs.stats.shares import Share, Supposed
 from richobs_lab.certified.events import CandidateVerified
 from richobs_lab.certified.seals import Sealed
 from richobs_lab.certified.state import LARGEST, PHASE, Candidate, CertifiedSearch
 
 GROWTH = 4 / 3  # of the rollouts from look to look
+
+
+class Looks:
+    """Parts of one share for looks at one growing sample, at sizes fixed in advance: look k gets 2^-k of it."""
+
+    def __init__(self, share: Share):
+        self._share = share
+        self._taken = 0
+
+    def next(self) -> Share:
+        """Returns the share of the next look."""
+        part = self._share.part(self.suppose().amount)
+        self._taken += 1
+        return part
+
+    def suppose(self) -> Supposed:
+        """Returns what the next look would get; nothing is spent."""
+        return Supposed(self._share.amount / 2 ** (self._taken + 1))
 
 
 class Look(NamedTuple):

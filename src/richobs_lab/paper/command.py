@@ -16,9 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from richobs.core.arguments import checked_workers
+from richobs.core.words import number
 from richobs.show.summary import plain_console
 from richobs.show.terminal import EVERY
-from richobs.show.words import number
 
 if TYPE_CHECKING:
     from richobs_lab.paper import Judgement, Scale, runner

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from richobs import InvalidInput
 from richobs.core.files import write_atomically
-from richobs.show.words import number
+from richobs.core.words import number
 from richobs_lab.paper import STATEMENTS, load
 from richobs_lab.paper.base import FAR, Plain
 from richobs_lab.paper.catalogue import CATALOGUE, LABELS, Entry, entries_of

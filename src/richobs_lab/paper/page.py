@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from richobs.core.words import number
 from richobs.show.page import rendered
 from richobs.show.palette import theme_rules
-from richobs.show.words import number
 from richobs_lab.paper import STATEMENTS
 from richobs_lab.paper.base import JUDGEMENTS, Judgement, Plain, Scale
 from richobs_lab.paper.catalogue import CATALOGUE, LABELS, Entry, entries_of

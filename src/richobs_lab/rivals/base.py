@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from richobs import InvalidInput, LearnedPolicy, Learner, Outcome, Problem, Settings
 from richobs.core.ledger import Ledger
-from richobs.core.outcome import StopReason, Wording, probability_words
+from richobs.core.outcome import StopReason, Wording
+from richobs.core.words import probability_words
 from richobs.learners.base import PlanRow, ShortPlan
 
 BEST_SEQUENCE = "the best action sequence's"  # what the value of an action sequence is compared with

@@ -16,7 +16,7 @@ from richobs.core.events import Callback
 from richobs.core.queries import Engine, Tally
 from richobs.core.types import Floats
 from richobs.learners.base import PlanRow, Promise, ShortPlan
-from richobs.stats.bounds import kl_upper
+from richobs.stats.bets import kl_upper
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody
 from richobs_lab.rivals.tabular import (
     EmpiricalModel,

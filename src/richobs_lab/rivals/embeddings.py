@@ -165,16 +165,7 @@ class Embeddings(LevelClass):
             )
         if not np.isfinite(self.centres).all() or not ((self.tables >= 0) & (self.tables <= 1)).all():
             raise InvalidInput("centres must be finite and values lie in [0, 1]; others were given.")
-
-    @property
-    def size(self) -> int:
-        """Number of functions."""
-        return len(self.tables)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self.tables.shape[2]
+        self.size, self.n_actions = len(self.tables), self.tables.shape[2]
 
     @property
     def observation_ndim(self) -> int:

@@ -25,7 +25,7 @@ from richobs.core.events import Callback
 from richobs.core.queries import Engine, LevelSteps, Query
 from richobs.core.types import Floats, Mask, Path
 from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
-from richobs.stats.bounds import kl_upper
+from richobs.stats.bets import kl_upper
 from richobs_lab.rivals.base import BEST_SEQUENCE, Rival, near_optimal
 from richobs_lab.rivals.latent_states import KNOWN_MOVES, Moves, moves_of
 from richobs_lab.rivals.rival_events import Rounds, tell_nobody

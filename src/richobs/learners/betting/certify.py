@@ -14,9 +14,10 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.functions import FunctionClass
-from richobs.core.outcome import REACTIVE, REALIZABLE, UPPER, Outcome, StopReason, claim_words, number_words
+from richobs.core.outcome import REACTIVE, REALIZABLE, UPPER, Outcome, StopReason, claim_words
 from richobs.core.policies import TIE
 from richobs.core.types import Floats, Ints, Member, Observations
+from richobs.core.words import number_words
 from richobs.learners.betting.candidate import Accounts, Candidate, lost_sums
 from richobs.learners.betting.events import PHASE, AgreementTested, ClaimClosed
 from richobs.learners.betting.values import Ranges, top_values

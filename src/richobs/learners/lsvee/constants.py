@@ -37,9 +37,7 @@ class SearchConstants:
     """What one call of DFS-Learn and all it calls use, given its share of delta."""
 
     delta: float  # of the whole call
-    delta_consensus: (
-        float  # of one Consensus call: (delta/2) / (M K H)   (Algorithm 2, line 2; App. B, DFS-Learn line 3)
-    )
+    delta_consensus: float  # of one Consensus call: (delta/2) / (M K H)   (Algorithm 2, line 2; DFS-Learn line 3)
     delta_elimination: float  # of one TD-Elim call: (delta/2) / (M H)     (App. B, DFS-Learn line 7)
     n_test: int  # 2 log(2N / delta_consensus) / phi^2                    (Algorithm 3, line 1)
     n_train: int  # 24 log(4N / delta_elimination) / phi^2                (App. B, TD-Elim; Algorithm 2, line 5)

@@ -7,11 +7,7 @@ SEARCH, DEMAND = "search", "demand"  # the two phases of Algorithm 1
 
 
 @event(
-    "lsvee",
-    "consensus",
-    "do survivors agree on the value here?",
-    "widest disagreement",
-    "still counts as agreement",
+    "lsvee", "consensus", "do survivors agree on the value here?", "widest disagreement", "still counts as agreement"
 )
 class ConsensusTested(Event):
     """Consensus ([KAL16] Algorithm 3) ran at a node."""
@@ -49,13 +45,7 @@ class NodeEliminated(Event):
         return Said(verdict, "", self.least, self.cutoff, mark, level=len(self.path))
 
 
-@event(
-    "lsvee",
-    "rollout",
-    "does the policy earn what was promised?",
-    "distance from the estimate of V*",
-    "allowed",
-)
+@event("lsvee", "rollout", "does the policy earn what was promised?", "distance from the estimate of V*", "allowed")
 class PolicyPlayed(Event):
     """A survivor's policy was played (Algorithm 1, lines 5 and 6)."""
 

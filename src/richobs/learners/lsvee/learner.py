@@ -36,21 +36,13 @@ class Lsvee(PrintedLearner):
     needs = (unit_rewards, deterministic_transitions, N_STATES)
     promises = Promise(
         "With probability 1 - delta the policy's value is within epsilon of V*.",
-        (
-            REACTIVE,
-            REALIZABLE,
-            DETERMINISTIC,
-            "there are at most n_states hidden states a level",
-        ),
+        (REACTIVE, REALIZABLE, DETERMINISTIC, "there are at most n_states hidden states a level"),
     )
     costs = "10^11 to 10^20 episodes, drawn as counts where the process is written down: M H^6 K^2 / epsilon^3 log N."
     bounded = "hidden states"
+    Constants = PaperConstants
     Tuning = LsveeTuning
     traits = Traits(counts=True, level_work=200)
-
-    def constants(self, problem: Problem, settings: Settings) -> PaperConstants:
-        """Returns the sample sizes and thresholds of the paper."""
-        return PaperConstants.of(**self.inputs(problem, settings))
 
     def least(self, problem: Problem, settings: Settings) -> tuple[int, str]:
         """Returns what learning the states of one path costs."""

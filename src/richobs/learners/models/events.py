@@ -1,7 +1,7 @@
 """What happens in a search among models: episodes are played, models refuted, and policies planned in those that live."""
 
 from richobs.core.events import Event, Said, event
-from richobs.core.outcome import number_words
+from richobs.core.words import number_words
 
 
 @event("models", "weighing", "which models hold what was seen too unlikely?", "models refuted", "models before")

@@ -11,10 +11,11 @@ from richobs.core.environment import step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
 from richobs.core.functions import ModelFamily
-from richobs.core.outcome import Outcome, StopReason, exact_words, number_words
+from richobs.core.outcome import Outcome, StopReason
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
+from richobs.core.words import exact_words, number_words
 from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
 from richobs.learners.models.search import Tuning, models, planning_error
 

@@ -23,10 +23,11 @@ from richobs.core.environment import Episodes, implied_step_range
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.core.events import Callback, Event, Progress, nobody
 from richobs.core.functions import FunctionClass, ModelFamily
-from richobs.core.outcome import Outcome, StopReason, number_words, probability_words
+from richobs.core.outcome import Outcome, StopReason
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Ints, Mask, Observations
+from richobs.core.words import number_words, probability_words
 from richobs.engines.independence import Watch
 from richobs.learners.models.events import ModelsWeighed, RegretPlanned
 from richobs.learners.models.living import ZETA, Judged, Living, Regrets

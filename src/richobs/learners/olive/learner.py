@@ -29,11 +29,8 @@ class Olive(PrintedLearner):
     )
     costs = "10^8 to 10^15 episodes, drawn as counts where the process is written down: M^2 H^3 K / epsilon^2 log N."
     bounded = "Bellman rank"
+    Constants = OliveConstants
     traits = Traits(counts=True, level_work=4_000)
-
-    def constants(self, problem: Problem, settings: Settings) -> OliveConstants:
-        """Returns the sample sizes and thresholds of the paper."""
-        return OliveConstants.of(**self.inputs(problem, settings))
 
     def least(self, problem: Problem, settings: Settings) -> tuple[int, str]:
         """Returns what a run with one elimination plays."""

@@ -34,19 +34,15 @@ class Copies(Protocol):
     @property
     def size(self) -> int:
         """How many episodes can be played at a time."""
-        ...
 
     def reset(self, seeds: Sequence[int], /) -> Sequence[Any]:
         """Starts an episode with each of at most `size` seeds, and returns the raw observations."""
-        ...
 
     def step(self, actions: Ints, over: Mask, /) -> Stepped:
         """Takes one action in each copy; copies whose episode is over are left alone."""
-        ...
 
     def close(self) -> None:
         """Closes what was made here; a second call does nothing."""
-        ...
 
 
 class LocalCopies:

@@ -139,12 +139,7 @@ class GymnasiumEnvironment:
     """
 
     def __init__(
-        self,
-        spec: GymnasiumSpec,
-        copies: Copies,
-        actions: Actions,
-        rows: Rows,
-        ranges: tuple[Range, Range],
+        self, spec: GymnasiumSpec, copies: Copies, actions: Actions, rows: Rows, ranges: tuple[Range, Range]
     ) -> None:
         """Takes what plays.
 

@@ -19,6 +19,7 @@ import numpy as np
 from richobs import BrokenPromise, Outcome, Problem, Settings, make
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
+from richobs.core.words import number
 from richobs.engines import CountedEngine
 from richobs.learners.lsvee import lsvee
 from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
@@ -26,7 +27,6 @@ from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated, Polic
 from richobs.learners.lsvee.plan import SamplePlan
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREY, RED, SKY
-from richobs.show.words import number
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.rigs.asked import constants_for

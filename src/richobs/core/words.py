@@ -1,8 +1,8 @@
-"""Numbers as every reader meets them, on the page, in figures and on a terminal; powers are written 10^3."""
+"""Numbers as every reader meets them: in claims, on the page, in figures and on a terminal; powers are written 10^3."""
 
 import math
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 NONE = "\u2013"  # a dash, where there is no number
 OWN = "an environment of your own"  # a problem without an id
@@ -38,21 +38,44 @@ def value(x: float) -> str:
     return f"{float(f'{x:.4g}'):g}"  # rounded first: 14,790 must not read 1.479e+04
 
 
+def rounded(x: float, digits: int, *, up: bool) -> Decimal:
+    """Returns a number with so many digits, rounded up or down: a bound in words must not promise more than was shown."""
+    context = Context(prec=digits, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    return context.create_decimal(repr(float(x) + 0.0))  # -0.0 reads 0, and repr of a NumPy number is no number
+
+
 def at_least(x: float) -> str:
-    """Returns a lower bound as `value` does, rounded down: a bound in words must not promise more than was shown."""
-    return _bound(x, ROUND_FLOOR)
+    """Returns a lower bound as `value` does, rounded down."""
+    return _bound(x, up=False)
 
 
 def at_most(x: float) -> str:
     """Returns an upper bound as `value` does, rounded up."""
-    return _bound(x, ROUND_CEILING)
+    return _bound(x, up=True)
 
 
-def _bound(x: float, rounding: str) -> str:
+def _bound(x: float, *, up: bool) -> str:
     if not math.isfinite(x):
         return value(x)
     digits = 4 if x == 0 or 1e-4 <= abs(x) < 1e6 else 3  # as many as `value` writes
-    return value(float(Context(prec=digits, rounding=rounding).create_decimal(repr(float(x) + 0.0))))
+    return value(float(rounded(x, digits, up=up)))
+
+
+def probability_words(delta: float) -> str:
+    """Returns 1 - delta exactly: 1 - 1e-9 must not read as 1."""
+    return str(Decimal(1) - Decimal(repr(float(delta))))
+
+
+def number_words(value: float, *, up: bool) -> str:
+    """Returns a number of a claim with six digits, rounded up or down."""
+    short = rounded(value, 6, up=up)
+    return f"{short.normalize():f}" if -7 < short.adjusted() < 7 else f"{short.normalize()}"
+
+
+def exact_words(value: float) -> str:
+    """Returns a number with all of its digits: what was asked or declared must not read as something else."""
+    exact = Decimal(repr(float(value) + 0.0)).normalize()
+    return f"{exact:f}" if -7 < exact.adjusted() < 16 else f"{exact}"
 
 
 def number(x: float) -> str:
