@@ -156,7 +156,7 @@ def _said(bounds: list[float | None]) -> tuple[int, float | None]:
     return sum(bound <= 0.1 for bound in known), round(float(np.median(known)), 3) if known else None
 
 
-MOST = 100_000  # episodes of a rival
+MOST = 30_000  # episodes of a rival
 
 
 class Actions:

@@ -3,7 +3,7 @@
 import math
 
 from richobs.core.events import ChartKind, Event, Reading, Said, event
-from richobs.core.outcome import number_words
+from richobs.core.words import number_words
 
 EXCESS = ChartKind(
     "excess",

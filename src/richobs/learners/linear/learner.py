@@ -10,10 +10,11 @@ from richobs.classes.linear import Linear
 from richobs.core.environment import step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
-from richobs.core.outcome import LOWER, Outcome, number_words
+from richobs.core.outcome import LOWER, Outcome
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
+from richobs.core.words import number_words
 from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
 from richobs.learners.linear.data import Features
 from richobs.learners.linear.fits import Fit, Frozen, Mean, certified

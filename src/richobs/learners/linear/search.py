@@ -16,10 +16,11 @@ import numpy as np
 from richobs.core.environment import TOLERANCE
 from richobs.core.errors import EpisodeLimit, InvalidInput
 from richobs.core.events import Callback, Event, Progress
-from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason, claim_words, number_words
+from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason, claim_words
 from richobs.core.policies import Policy, Uniform
 from richobs.core.queries import Engine, Query
 from richobs.core.types import Floats, Ints
+from richobs.core.words import number_words
 from richobs.learners.linear.data import Data, Features, joined
 from richobs.learners.linear.events import Attempted, Explored
 from richobs.learners.linear.fits import Bound, Fit, Frozen, Mean, certified, fitted, fitted_mean, quadratic
