@@ -84,7 +84,7 @@ def test_one_forged_folder_is_one_line_among_the_others(part, victims, tmp_path,
     assert f"left out {forged}: {forged / CERTIFICATE} is damaged: " in said.err
     assert "at most 0.3 above the policy" in page.read_text()
     assert [file.name for file in tmp_path.iterdir() if file.suffix in (".png", ".svg")] == []
-    assert main(["runs", str(tmp_path), "--json"]) == 0
+    assert main(["show", str(tmp_path), "--json"]) == 0
     assert ["error" in run for run in json.loads(capsys.readouterr().out)] == [False, True]
     assert main(["show", str(forged)]) == 2
     assert "is damaged: " in capsys.readouterr().err

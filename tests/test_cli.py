@@ -92,7 +92,7 @@ def test_learn_as_printed(capsys):
         ("learn --ray lock/4", "learn lock --horizon 4 --ray local"),  # the address of Ray may be left out
         ("learn --ray 10.0.0.1:6379 lock", "learn lock --ray 10.0.0.1:6379"),
         ("sweep --ray auto lock --horizon 5,10", "sweep lock --ray auto --horizon 5,10"),
-        ("runs", "runs"),
+        ("show", "show"),
         ("learn --help", "learn --help"),
         ("fly --high", "fly --high"),
     ],
@@ -107,12 +107,12 @@ def test_names_are_printed_as_they_were_typed(capsys, monkeypatch):
     _, said = run(capsys, "learn", "lock/2", "--out", folder)
     assert f"wrote {folder}/certificate.json, {folder}/policy.npz and {folder}/report.html" in said.out
     assert f"check it again: richobs verify {folder}/certificate.json" in said.out
-    assert folder in run(capsys, "runs", ".")[1].out
+    assert folder in run(capsys, "show", ".")[1].out
     assert f"wrote {folder}/report.html" in run(capsys, "report", folder)[1].out
     assert f"there is no certificate {folder}/z;" in run(capsys, "verify", f"{folder}/z")[1].err
-    assert f"there is no folder {folder}/z;" in run(capsys, "runs", f"{folder}/z")[1].err
+    assert f"there is no folder {folder}/z;" in run(capsys, "show", f"{folder}/z")[1].err
     pathlib.Path("empty[/b]").mkdir(parents=True)
-    assert "no runs in empty[/b]" in run(capsys, "runs", "empty[/b]")[1].out
+    assert "no runs in empty[/b]" in run(capsys, "show", "empty[/b]")[1].out
 
 
 def test_a_learner_that_needs_deterministic_transitions_refuses_a_world_without_them(capsys):
@@ -422,15 +422,15 @@ class TestStoredRuns:
         pathlib.Path("runs/c").mkdir()
         pathlib.Path("runs/c/config.json").write_text("{")
         pathlib.Path("runs/c/run.sqlite").write_text("")
-        status, said = run(capsys, "runs")
+        status, said = run(capsys, "show")
         assert status == 0
         assert [line.split()[0] for line in said.out.splitlines()[1:4]] == ["runs/a", "runs/b", "runs/c"]
         assert "finished" in said.out
         assert "damaged" in said.out
-        listed = json.loads(run(capsys, "runs", "--json")[1].out)
+        listed = json.loads(run(capsys, "show", "--json")[1].out)
         assert [r.get("state") for r in listed] == ["finished", "finished", None]
         assert listed[0]["episodes"] <= 700
-        assert run(capsys, "runs", "nowhere")[0] == 2
+        assert run(capsys, "show", "nowhere")[0] == 2
 
     @pytest.mark.parametrize("changed", [False, True])
     def test_a_second_process_that_waited_does_not_spoil_what_the_first_one_says(self, capsys, monkeypatch, changed):
@@ -464,7 +464,7 @@ class TestStoredRuns:
         assert f"by richobs {richobs.__version__}, that everything agreed" in said
         whole = json.loads(run(capsys, "show", "runs/a", "--json")[1].out)
         assert whole["certificate"]["claim"] == short.strip()
-        assert run(capsys, "show", "runs")[0] == 2
+        assert "runs/a" in run(capsys, "show", "runs")[1].out
 
     def test_an_unfinished_run_is_shown_as_far_as_it_is(self, capsys, short):
         with contextlib.closing(sqlite3.connect("runs/a/run.sqlite")) as db, db:

@@ -82,6 +82,27 @@ def test_a_lake_with_16384_maps_prints_two_claims(example, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("name", "epsilon", "theta"),
+    [
+        ("unknown_ice", 0.05, {"success_rate": 1 / 3}),
+        ("unknown_demand", 2.0, {"weekday": 2.2, "weekend": 4.1}),
+        ("unknown_clicks", 0.1, {"first": 0.15, "second": 0.35, "patience": 0.8}),
+    ],
+)
+def test_families_with_unknown_numbers(example, name, epsilon, theta):
+    made = example(name)
+    family = made.candidates()
+    outcome = richobs.learn(made.environment(), family, epsilon=epsilon, progress=False)
+    truth = richobs.Simulators([family.at(theta)])
+    (best,), (value,) = truth.optimal_values(), truth.policy_values(outcome.policy)
+    assert outcome.guaranteed
+    assert best - value <= epsilon
+    assert best <= outcome.upper + 1e-9
+    assert outcome.lower <= value + 1e-9
+    assert all(low <= theta[name] <= high for name, (low, high, _) in outcome.theta.items())
+
+
+@pytest.mark.parametrize(
     ("name", "assume", "epsilon", "options", "episodes", "low", "high"),
     [
         ("frozen_lake", "values", 0.1, {}, 200, 0.0, 1.01),

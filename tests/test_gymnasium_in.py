@@ -532,7 +532,7 @@ class TestArguments:
                 "horizon must be a whole number, at least 1, at most 1,000,000; got 1000000000000",
             ),
             (Line, {"vector": 10**12}, "vector must be a whole number, at least 1, at most 10,000; got 1000000000000"),
-            (gymnasium.make_vec("CartPole-v1", 1), {}, "not a VectorEnv"),
+            (gymnasium.make_vec("CartPole-v1", 1), {"seed": 3}, "leave seed= out"),
         ],
     )
     def test_what_cannot_be(self, env, arguments, sentence):

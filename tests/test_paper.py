@@ -24,7 +24,7 @@ from richobs_lab.paper import STATEMENTS, Check, Conclusion, load, runner, sourc
 from richobs_lab.paper.catalogue import entries_of
 from richobs_lab.paper.figures import panel_boxes
 from richobs_lab.paper.formulas import mathml
-from richobs_lab.paper.page import cell_words, render
+from richobs_lab.paper.page import cell_words, render, typeset
 from richobs_lab.paper.sources import source_digest
 from richobs_lab.paper.store import Store
 
@@ -501,14 +501,37 @@ def test_the_page_shows_numbers_formulas_verdicts_and_tightness():
     assert "✗ 1 false as printed" in page
     assert "Tightest instance found: 0.892 of the bound. Why no nearer: Hoeffding." in page
     assert "(line 1492 of the paper's source, <code>lem:bias_bd</code>)" in page
-    assert "about 55 seconds of CPU time in all" in page
-    assert "Reading: log(e/delta) for log(1/delta)" in page
+    assert "about 40 seconds of CPU time in all" in page
+    assert "At δ 1. Reading: log(e/δ) for log(1/δ).</span>" in page
     assert mathml(entries_of("bias-accumulation")[0].tex) in page
     assert "background-size: 200.00% 100.00%; background-position: 100.00% 0.00%" in page  # the right half
     assert "(1 row)" in page
     # A lemma whose checks are all other ones is judged by none, which is no success:
     assert re.search(r"<b>Lemma 6</b>[^\n]*check failed</span>", page)
     assert re.search(r"<b>Lemma 9</b>[^\n]*false as printed</span>", page)
+    assert "Not every check came out as the paper says." in page
+    stands = render([report_of("bias-accumulation", holds), report_of("pac", holds, read)], "fast")
+    assert (
+        "LSVEE&#39;s guarantee stands: with probability at least 1 - δ its policy is within ε of optimal. Of 2"
+        in stands
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("K^H / (72 epsilon^2)", "K<sup>H</sup> / (72 ε<sup>2</sup>)"),
+        ("(1 - q)^n_2 <= 10^-70", "(1 - q)<sup>n<sub>2</sub></sup> ≤ 10<sup>-70</sup>"),
+        (
+            "V*-hat, V^f*(p, pi_f), Q*",
+            "V\u0302<sup>⋆</sup>, V<sup>f<sup>⋆</sup></sup>(p, π<sub>f</sub>), Q<sup>⋆</sup>",
+        ),
+        ("eps_test, 2.7e+14, 3*10^6", "ε<sub>test</sub>, 2.7·10<sup>14</sup>, 3·10<sup>6</sup>"),
+        ("check_assumptions & <b>", "check_assumptions &amp; &lt;b&gt;"),
+    ],
+)
+def test_all_of_a_sentence_is_typeset(text, html):
+    assert typeset(text) == html
 
 
 def test_panels_of_a_figure():

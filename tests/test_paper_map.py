@@ -16,7 +16,7 @@ from richobs.learners.lsvee.constants import PaperConstants
 from richobs_lab.paper import STATEMENTS, formulas, kills
 from richobs_lab.paper import map as paper_map
 from richobs_lab.paper.base import FAR, ROUNDING
-from richobs_lab.paper.catalogue import CATALOGUE, LABELS, SOURCE, entries_of, numbered
+from richobs_lab.paper.catalogue import CATALOGUE, LABELS, PARTS, SOURCE, entries_of, numbered
 from richobs_lab.paper.page import is_numbered
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -71,6 +71,13 @@ def test_every_statement_runs_something_and_every_theorem_is_run():
     assert {e.statement for e in CATALOGUE} - {""} == set(STATEMENTS)
     assert all(e.statement for e in CATALOGUE if is_numbered(e))
     assert [e.number for e in entries_of("bias-accumulation")] == ["Lemma 4", "Eq. (10)"]
+
+
+def test_every_entry_is_in_one_table_of_its_part():
+    page = paper_map.made(paper_map.verdicts())
+    parts = page.partition("## Where no instance")[0].split("\n## ")[1:]
+    assert [part.splitlines()[0] for part in parts] == [name for _, name in PARTS]
+    assert sum(part.count("\n| ") - 2 for part in parts) == len(CATALOGUE)
 
 
 def test_every_check_that_an_entry_names_exists():
@@ -138,8 +145,12 @@ class TestKills:
         assert {r.mutant.why: p for r in rows if (p := r.mutant.problem())} == {}
         assert len({r.key for r in rows}) == len({r.mutant.why for r in rows}) == len(rows) >= 60
 
-    def test_every_survivor_says_why(self):
+    def test_every_survivor_says_why_and_what_the_paper_allows_survives(self, paper_mutants):
         assert [k.why for k in kills.kills() if not k.killed_by and not k.reason] == []
+        allowed = {r.mutant.why for r in paper_mutants.rows() if r.allowed}
+        assert len(allowed) == 3
+        assert [k.killed_by for k in kills.kills() if k.why in allowed] == [{}, {}, {}]
+        assert kills.killed_of_asked("no such statement") == "0 of 0"
         assert len(kills.kills()) >= 60
 
 

@@ -25,7 +25,9 @@ class TestThatEveryNoteWasCheckedAgain:
     @pytest.fixture
     def table(self):
         part = NOTES.partition("## Checked again")[2]
-        return dict(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", part, flags=re.MULTILINE))
+        part = part.replace("\\|", "¦")
+        rows = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", part, flags=re.MULTILINE)
+        return {note.replace("¦", "|"): checked for note, checked in rows}
 
     def test_no_note_is_left_out(self, table):
         headings = re.findall(r"^## (.+)$", NOTES, flags=re.MULTILINE)
@@ -63,30 +65,42 @@ def test_a_class_without_q_star_keeps_what_is_wrong():
     assert abs(1 - 0) > 8 * phi(1, 1) + 2 * phi(1, 1)  # the bias bound against Q* = 0, tau_1 = 0
 
 
-def test_progress_fails_given_that_the_test_fails():
-    """From the law of n_1 coins alone: the n_2 paths all miss with probability 0.116, promised is 0.0208."""
+def test_progress_given_accurate_estimates():
+    """From the law of n_1 coins alone: given that the test fails 0.116, given an accurate estimate 10^-70; printed 0.0208.
+
+    In general P(fails and misses | accurate) <= (1 - q)^n_2 / P(accurate). A test that fails with an accurate estimate has
+    regret above epsilon/4, and regret is at most q + epsilon/16 (half of the margin), so q > 3 epsilon/16. With u =
+    delta/(6 M H) <= 1/6 that gives at most exp(-epsilon n_2/8) sqrt(u) / (1 - u), which is below the printed number.
+    """
     epsilon = delta = 0.5
     worth, M, H = 0.395, 2, 2
     q = epsilon / 4 / worth + 0.01 * epsilon
     n1 = math.ceil(32 * math.log(12 * M * H / delta) / epsilon**2)
     n2 = math.ceil(8 * math.log(6 * M * H / delta) / epsilon)
     v_star, value = worth + q * (1 - worth), worth * (1 - q) + q * (1 - worth)
-    fail = both = Fraction(0)
+    fail = both = accurate = Fraction(0)
     odds = Fraction(q) / (1 - Fraction(q))
     for hits in range(n1 + 1):
         mean = worth + (1 - 2 * worth) * hits / n1
-        if abs(mean - v_star - epsilon / 8) > epsilon / 2 and abs(mean - value) <= epsilon / 8:
-            weight = math.comb(n1, hits) * odds**hits
-            fail += weight
-            both += weight * Fraction(
-                math.comb(n1 - n2, hits), math.comb(n1, hits)
-            )  # all hits come after the first n_2
+        weight = math.comb(n1, hits) * odds**hits
+        if abs(mean - value) <= epsilon / 8:
+            accurate += weight
+            if abs(mean - v_star - epsilon / 8) > epsilon / 2:
+                fail += weight
+                both += weight * Fraction(math.comb(n1 - n2, hits), math.comb(n1, hits))  # hits after the first n_2
     promised = math.exp(-epsilon * n2 / 8)
     assert v_star - value > epsilon / 4  # else an accurate test could not fail
     assert float(both / fail) == pytest.approx(0.116, abs=5e-4)
     assert promised == pytest.approx(0.0208, abs=5e-5)
-    joint = float(math.log10(both) - n1 * math.log10(1 + odds))
-    assert joint == pytest.approx(-70, abs=1)
+    assert math.log10(both) - math.log10(accurate) == pytest.approx(-70, abs=1)
+    known = float(accurate / (1 + odds) ** n1)
+    assert both / accurate <= (1 - q) ** n2 / known <= promised
+    for u in (Fraction(1, 6), Fraction(1, 100)):
+        assert math.sqrt(u) / (1 - u) < 1
+    for M, H, epsilon, delta in itertools.product((1, 4), (1, 6), (0.05, 0.9), (0.01, 0.99)):
+        n2 = math.ceil(8 * math.log(6 * M * H / delta) / epsilon)
+        inaccurate = 2 * math.exp(-2 * math.ceil(32 * math.log(12 * M * H / delta) / epsilon**2) * (epsilon / 8) ** 2)
+        assert (1 - 3 * epsilon / 16) ** n2 / (1 - inaccurate) <= math.exp(-epsilon * n2 / 8)
 
 
 def test_the_printed_intersections_do_not_cover_the_union():
@@ -110,6 +124,8 @@ def test_the_order_vanishes_as_delta_goes_to_1():
     def sizes(delta):
         return [math.log(12 * M * H / delta), math.log(6 * M * H / delta), math.log(8 * M * H * N / delta)]
 
+    assert math.log(1 / 0.999999) < 1e-5  # the proof's own log(MH/delta) at M = H = 1 vanishes as well
+    assert math.log(6 / 0.999999) > 1.7  # the logarithm of n_2 does not, at M = H = 1
     assert order(0.999999) / order(0.5) < 1e-5
     assert all(late / early > 0.8 for late, early in zip(sizes(0.999999), sizes(0.5), strict=True))
 
@@ -182,15 +198,85 @@ def test_constants_have_room():
     assert Fraction(1, 8) + Fraction(1, 2) + Fraction(1, 8) == Fraction(3, 4)
 
 
-def test_uniform_play_is_right_without_samples():
-    """Played out over all K^H sequences: 1/2 + epsilon/K^H, more than 1/2 = max V - epsilon."""
+def test_one_deterministic_policy_is_good():
+    """Of K^H action sequences one earns more than 1/2 = max V - epsilon; a mixture does too, but not by epsilon/2."""
     for H, K, epsilon in ((4, 2, Fraction(1, 5)), (2, 3, Fraction(1, 20))):
         secret = (0,) * H
         earned = [Fraction(1, 2) + epsilon * (path == secret) for path in itertools.product(range(K), repeat=H)]
+        assert sum(v > max(earned) - epsilon for v in earned) == 1
         mean = sum(earned) / K**H
         assert mean == Fraction(1, 2) + epsilon / K**H > max(earned) - epsilon
         assert mean < max(earned) - epsilon / 2  # with epsilon/2 the statement is about the secret again
     assert Fraction(1, 2) + Fraction(1, 5) / 16 == Fraction(5125, 10000)
+
+
+def test_the_problem_is_chosen_for_each_t():
+    """Arm T mod n, guessed: with c = 1/72 every problem is hit for small epsilon; with T = 0 alone one in n is."""
+    n = 16
+    for epsilon, hit in ((Fraction(1, 10), n), (Fraction(7, 20), 2)):
+        budget = math.floor(n / (72 * epsilon**2))
+        assert len({T % n for T in range(budget + 1)}) == hit
+    assert math.floor(n * (epsilon**2 / 2) / epsilon**2) < n  # c below epsilon^2 leaves a problem that is never guessed
+    for guess in ((1.0, 0.0), (0.3, 0.7), (0.25,) * 4):  # T = 0: any distribution of the answer, K^H >= 2 problems
+        assert min(guess) <= 1 / len(guess) <= 2 / 3
+
+
+def test_a_search_off_the_good_event_visits_the_tree():
+    """Where every test fails, DFS-Learn eliminates at all 1 + K + ... + K^(H-1) nodes, more than M H."""
+
+    def eliminations(to_go, K=2):
+        return 1 + K * eliminations(to_go - 1, K) if to_go > 1 else 1
+
+    assert [eliminations(H) for H in (1, 3, 5)] == [1, 7, 31]
+    assert eliminations(5) > 1 * 5
+
+
+def test_equation_1_is_the_value_of_an_agent_that_knows_the_state():
+    """Two start states, one observation, opposite actions pay 1: the maximum inside the mean is 1, outside it 1/2."""
+    pay = {0: (1, 0), 1: (0, 1)}
+    assert Fraction(sum(max(pay[s]) for s in pay), 2) == 1
+    assert max(Fraction(sum(pay[s][a] for s in pay), 2) for a in (0, 1)) == Fraction(1, 2)
+
+
+def test_policies_may_be_fewer_than_functions():
+    """1000 functions that all prefer action 0: log|Pi| = 0, and log(8 M H N/delta) grows with N all the same."""
+    functions = [(0.5 + i / 2000, 0.0) for i in range(1000)]
+    assert len({f.index(max(f)) for f in functions}) == 1
+    assert math.log(8 * 1000 / 0.05) / math.log(8 / 0.05) > 2
+
+
+def test_no_algorithm_avoids_log_n():
+    """2^d problems, d contexts, each seen or guessed: (1 - 1/d)^T / 2 is lost in the mean; T = 2 and d = 3 enumerated."""
+    d, T = 3, 2
+    lost = Fraction(0)
+    for seen in itertools.product(range(d), repeat=T):
+        lost += Fraction(d - len(set(seen)), d) / 2
+    assert lost / d**T == (1 - Fraction(1, d)) ** T / 2
+    needed = [math.ceil(math.log(2 * 0.2) / math.log(1 - 1 / d)) for d in (64, 1024)]
+    assert [n / d for n, d in zip(needed, (64, 1024), strict=True)] == pytest.approx([-math.log(0.4)] * 2, rel=0.02)
+
+
+def test_distinct_paths_to_one_state():
+    """M = 1, K = 2, H = 16: the distinct prefixes of n_2 random paths, learned once each, times n_train: 2.8 to 2.9."""
+    H, delta = 16, 0.05
+
+    def episodes(epsilon):
+        n2 = math.ceil(8 * math.log(6 * H / delta) / epsilon)
+        distinct = sum(2**h * (1 - (1 - 2.0**-h) ** n2) for h in range(1, H))
+        return distinct * math.log(8 * H * 2 * 6 * H * H * n2 / delta) / epsilon**2
+
+    assert math.log(episodes(0.1) / episodes(0.4)) / math.log(4) == pytest.approx(2.85, abs=0.05)
+
+
+def test_eq_10_holds_as_printed():
+    """log(N/delta) in Eq. (10) is a slip in the proof; with n_train the inequality holds all the same, for N >= 2.
+
+    A survivor has X^2 <= (4C + sqrt(4 n phi^2 + 44 C^2))^2 with C^2 = log(2N/delta), and E Y + phi^2 = X^2/n - phi^2.
+    """
+    for N, delta in itertools.product((2, 3, 1000), (1e-6, 0.1, 0.999)):
+        c2, n = math.log(2 * N / delta), 24 * math.log(4 * N / delta)  # n in units of 1/phi^2
+        largest = (4 * math.sqrt(c2) + math.sqrt(4 * n + 44 * c2)) ** 2
+        assert largest / n - 1 <= 7 + 120 * math.log(N / delta) / n
 
 
 def test_the_wall_and_what_the_best_algorithm_needs():
@@ -211,6 +297,8 @@ def test_the_wall_and_what_the_best_algorithm_needs():
             second = best(a, b, c + 1, d, left - 1) + best(a, b, c, d + 1, left - 1)
             return max(first, second) / 2
 
+        wall = math.floor(2 / (72 * epsilon**2))
+        assert best(0, 0, 0, 0, wall) <= 0.8484 * 2 / 3  # Theorem 2, with 72 and an arm for an answer
         T = next(T for T in itertools.count() if best(0, 0, 0, 0, T) > Fraction(2, 3))
         return T / (2 / (72 * epsilon**2))
 

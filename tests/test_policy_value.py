@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.certifying import PolicyReport, Verdict, certify_policy
 from richobs.cli import main
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, InvalidInput, Overspent, RewardOutOfRange
+from richobs.judging.value import PolicyReport, Verdict, certify_policy
 from richobs.sb3 import CertifyCallback, parameter_digest
 from richobs.stats.bets import death, mixed
 from richobs.stats.sequences import ConfidenceSequence, LogSums, enough_for, least_mean, shifts_for
@@ -606,7 +606,7 @@ class TestCommand:
             if next(plays) == 2:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("richobs.certifying._verdict", lambda report, limit: stop(report) or Verdict.OPEN)
+        monkeypatch.setattr(PolicyReport, "decided", lambda report, limit: stop(report) or Verdict.OPEN)
         assert main(["value", "lock/3", "--policy", policy, "--threshold", "0.5"]) == 130
         assert "stopped. With probability at least 0.95 the policy earns between" in capsys.readouterr().err
 
@@ -618,7 +618,7 @@ def test_the_guide_runs(capsys):
     exec(compile(code, "policy-value.md", "exec"), {})
     promised = re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == promised
-    assert len(promised) == 3
+    assert len(promised) == 7
 
 
 def test_a_notebook_that_cannot_draw_is_shown_nothing(monkeypatch, capsys):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.classes import Family, LearnedPolicy, Model, Simulators, TableLevel
+from richobs.classes import LearnedPolicy, Model, ModelArrays, Simulators, TableLevel
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.policies import Greedy, OpenLoop
@@ -29,7 +29,7 @@ def two_rooms(win: float = 0.75, prize: float = 8.0) -> Model:
     return Model.of_lists(outcomes, 3, [1.0, 0.0])
 
 
-def random_models(rng: np.random.Generator, n: int, horizon: int = 3, observations=None) -> Family:
+def random_models(rng: np.random.Generator, n: int, horizon: int = 3, observations=None) -> ModelArrays:
     """Models of 3 states, 2 actions and 3 outcomes, some impossible, some final, few rewards."""
     B, S, K = 3, 3, 2
     probability = rng.random((B, n, S, K)) * (rng.random((B, n, S, K)) < 0.7)
@@ -40,7 +40,7 @@ def random_models(rng: np.random.Generator, n: int, horizon: int = 3, observatio
     done = rng.random((B, n, S, K)) < 0.25
     start = rng.dirichlet(np.ones(S), n)
     rows, shows = np.unique(np.arange(S) if observations is None else observations, return_inverse=True)
-    return Family(horizon, start, probability, to, reward, done, shows[None], richobs.core.codebook.Codebook(rows))
+    return ModelArrays(horizon, start, probability, to, reward, done, shows[None], richobs.core.codebook.Codebook(rows))
 
 
 def as_episodes(history, path) -> Episodes:
@@ -54,7 +54,7 @@ def as_episodes(history, path) -> Episodes:
     )
 
 
-def all_episodes(family: Family, path) -> Episodes:
+def all_episodes(family: ModelArrays, path) -> Episodes:
     """Every combination of observation and reward on a path, ended anywhere, whether possible or not."""
     rewards = np.unique(family.reward)
     seen = range(len(family.codebook))
@@ -116,7 +116,7 @@ class TestPlanning:
     def test_progress_is_told_and_parts_give_the_same(self, monkeypatch):
         family = random_models(np.random.default_rng(0), 7)
         whole = Simulators(family)
-        monkeypatch.setattr("richobs.classes.family.AT_ONCE_OUTCOMES", 18)  # three models at once
+        monkeypatch.setattr("richobs.classes.model_arrays.AT_ONCE_OUTCOMES", 18)  # three models at once
         told = []
         parts = Simulators(family, progress=lambda done, n: told.append((done, n)))
         assert told == [(3, 7), (6, 7), (7, 7)]
@@ -332,7 +332,7 @@ class TestLevels:
     def test_levels_that_contradict_the_moves_are_refused(self, levels, start, words):
         with pytest.raises(InvalidInput, match=words):
             Model.of_lists(*self.MOVES, start, level_of=np.array(levels))
-        plain = Family.stack([Model.of_lists(*self.MOVES, start)])
+        plain = ModelArrays.stack([Model.of_lists(*self.MOVES, start)])
         with pytest.raises(InvalidInput, match=words):
             dataclasses.replace(plain, level_of=np.array([levels]))
 

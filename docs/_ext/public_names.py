@@ -29,12 +29,12 @@ import richobs
 LOGGER = logging.getLogger(__name__)
 SUBMODULES = {  # public names outside of the package itself, which guides name
     "richobs.ray": ("RayExecutor", "WorkerLost"),
-    "richobs.sb3": ("CertifyCallback",),
+    "richobs.sb3": ("CertifyCallback", "SelectCallback", "checkpoints"),
     "richobs.worlds": ("World",),
 }
 COMMANDS_PAGE = "reference/command-line"
 COMMAND = re.compile(r"(?:\.venv/bin/)?richobs ([a-z]+)\b")
-COMMON = {"plan", "codec"}  # public names that docstrings also use for something else
+COMMON = {"plan", "codec", "compare", "select"}  # public names that docstrings also use for something else
 HOMES = {  # where a public name is written -> what it is called
     f"{thing.__module__}.{thing.__qualname__}": f"richobs.{name}"
     for name in richobs.__all__

@@ -3,10 +3,10 @@
 Importing this package registers its worlds with Gymnasium (`richobs/Lock-v0` and so on).
 """
 
-from richobs.certifying import PolicyReport, Verdict, certify_policy
 from richobs.classes import (
     Callables,
     Constants,
+    Family,
     Layered,
     LearnedPolicy,
     LevelClass,
@@ -28,6 +28,9 @@ from richobs.core.problem import Problem, Truth, ValueReport
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
 from richobs.core.version import __version__
+from richobs.judging.compare import compare, compare_returns
+from richobs.judging.select import select
+from richobs.judging.value import PolicyReport, Verdict, certify_policy
 from richobs.learners import LEARNERS, Learner
 from richobs.learning import learn, plan
 from richobs.runs.certificate import Certificate, Verification
@@ -50,6 +53,7 @@ __all__ = [
     "Declared",
     "Environment",
     "Episodes",
+    "Family",
     "FunctionClass",
     "Greedy",
     "InvalidInput",
@@ -85,11 +89,14 @@ __all__ = [
     "Verification",
     "__version__",
     "certify_policy",
+    "compare",
+    "compare_returns",
     "errors",
     "from_gymnasium",
     "learn",
     "make",
     "plan",
+    "select",
     "sweep",
     "verify",
 ]

@@ -46,8 +46,8 @@ def learn(
         functions: the class F of value functions; it should hold Q*.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the claim is false.
-        learner: who learns, by default "betting", which needs few episodes and allows random transitions, and "linear"
-            for `richobs.Linear` without parameters. "lsvee" is the
+        learner: who learns, by default "betting", which needs few episodes and allows random transitions, "families" for a
+            `richobs.Family`, and "linear" for a `richobs.Linear` without parameters. "lsvee" is the
             paper as printed and assumes deterministic transitions. `richobs learners` lists all with what they need and
             promise.
         assume: what the class is trusted for where it is a family of models (`richobs.Simulators`). "values", the weaker
@@ -86,11 +86,12 @@ def learn(
     if assume not in (None, "values", "model"):
         raise InvalidInput(f"assume must be 'values' or 'model'; got {assume!r}.")
     problem = as_problem(env, functions)
-    name = learner or ("models" if assume == "model" else default_learner(problem.functions))
-    if assume is not None and (assume == "model") != (name == "models"):
+    preferred = getattr(problem.functions, "preferred_learner", None)  # of a class that only one learner can use
+    name = learner or preferred or ("models" if assume == "model" else default_learner(problem.functions))
+    if assume is not None and (assume == "model") != (name in ("models", "families")):
         raise InvalidInput(
-            f"the learner {name!r} does not go with assume={assume!r}: the learner 'models' trusts models, all others trust "
-            "values. Give one of the two."
+            f"the learner {name!r} does not go with assume={assume!r}: the learners 'models' and 'families' trust models, "
+            "all others trust values. Give one of the two."
         )
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function that takes a Progress; got {callback!r}.")

@@ -1,27 +1,41 @@
-"""Stable-Baselines3: training that stops when the current policy is certified to earn a threshold.
+"""Stable-Baselines3: training that stops when the policy is certified, and the best checkpoint of a training.
 
 Needs the extra `sb3` (`pip install 'richobs[sb3]'`), which is imported only when a callback is made.
 """
 
-import hashlib
-from collections.abc import Mapping
-from typing import Any
+import copy
+import io
+import os
+import re
+from typing import Any, Self
 
-import numpy as np
-
-from richobs.certifying import PolicyReport, certify_policy, check_question, totals_range
-from richobs.classes.callables import as_array
-from richobs.core.arguments import whole_number
+from richobs.core.arguments import file_path, whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.outcome import LOWER
 from richobs.core.randomness import keyed_generator
 from richobs.core.words import exact_words, probability_words
+from richobs.judging.players import parameter_digest
+from richobs.judging.select import Selection, select
+from richobs.judging.value import PolicyReport, certify_policy, check_question, totals_range
 from richobs.stats.shares import Series, Share
 
 CHECK = 1_000  # episodes of one check at most, unless told otherwise
 
 
-class CertifyCallback:
+class _Callback:
+    """What callbacks of richobs have in common: they become subclasses of `BaseCallback` when they are made."""
+
+    model: Any  # set by Stable-Baselines3
+    num_timesteps: int  # likewise
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Returns an object that is also a `BaseCallback` of Stable-Baselines3."""
+        if cls.__bases__ != (_Callback,):  # joined already
+            return object.__new__(cls)
+        return object.__new__(type(cls.__name__, (cls, _base_callback()), {"__doc__": cls.__doc__}))
+
+
+class CertifyCallback(_Callback):
     """A callback for `model.learn`: checks the current policy now and then, and stops once it is certified.
 
     Every check plays fresh episodes of the policy, acting deterministically, in an environment of its own. It gets a part
@@ -32,13 +46,6 @@ class CertifyCallback:
 
     It is a `stable_baselines3.common.callbacks.BaseCallback`.
     """
-
-    model: Any  # set by Stable-Baselines3
-    num_timesteps: int  # likewise
-
-    def __new__(cls, *args: Any, **options: Any) -> "CertifyCallback":
-        """Returns an object that is also a `BaseCallback` of Stable-Baselines3."""
-        return object.__new__(_joined(_base_callback()) if cls is CertifyCallback else cls)
 
     def __init__(
         self,
@@ -146,30 +153,100 @@ class CertifyCallback:
         return report
 
 
-def parameter_digest(model: Any) -> str:
-    """Returns SHA-256 of the parameters of a model's policy.
+class SelectCallback(_Callback):
+    """A callback for `model.learn`: keeps a checkpoint now and then, and finds one within epsilon of the best at the end.
 
-    They are `policy.state_dict()`, or else what `get_parameters()` returns. A model that has neither has the digest of no
-    parameters: of such a model it cannot be seen whether it has changed.
+    The checkpoints race with fresh episodes in an environment of their own (`richobs.select`), so the one that is chosen was
+    not just lucky during training. After training `report` says which one it is, and `best` is that policy, acting
+    deterministically.
+
+    It is a `stable_baselines3.common.callbacks.BaseCallback`.
     """
-    if hasattr(model, "policy") and hasattr(model.policy, "state_dict"):
-        parameters = model.policy.state_dict()
-    else:
-        parameters = model.get_parameters() if hasattr(model, "get_parameters") else {}
-    digest = hashlib.sha256()
-    _absorb(digest, "", parameters)
-    return digest.hexdigest()
+
+    def __init__(self, env: Any, every: int, *, epsilon: float, verbose: int = 0, **options: Any):
+        """Takes what the race needs.
+
+        Args:
+            env: where checkpoints are played, not the environment in which the model is trained.
+            every: steps of training between two checkpoints.
+            epsilon: by how much the chosen checkpoint may be worse than the best.
+            verbose: 1 prints the claim.
+            **options: further arguments of `richobs.select`.
+
+        Raises:
+            InvalidInput: Stable-Baselines3 is not installed, or an argument cannot be used.
+        """
+        self._every = whole_number("every, the steps of training between two checkpoints,", every, least=1)
+        check_question(
+            totals_range(env, options.get("reward_range")),
+            None,
+            epsilon,
+            options.get("delta", 0.05),
+            None,
+            may_end=True,
+        )
+        base: Any = super()
+        base.__init__(verbose)
+        self.checkpoints: dict[str, Any] = {}  # policies by the number of steps
+        self.report: Selection | None = None
+        self._env, self._epsilon, self._options, self._verbose = env, epsilon, options, verbose
+        self._due = self._every
+
+    @property
+    def best(self) -> Any:
+        """The chosen policy; None before the end of training."""
+        return None if self.report is None else self.checkpoints[self.report.name]
+
+    def _on_training_start(self) -> None:
+        """Begins to count steps anew."""
+        self._due = self.num_timesteps + self._every
+
+    def _on_step(self) -> bool:
+        """Keeps a copy of the policy where one is due."""
+        if self.num_timesteps >= self._due:
+            self._due = self.num_timesteps + self._every
+            self._keep()
+        return True
+
+    def _keep(self) -> None:
+        self.checkpoints[f"{self.num_timesteps} steps"] = _copied(self.model.policy)
+
+    def _on_training_end(self) -> None:
+        """Lets the checkpoints race, the last policy among them."""
+        self._keep()
+        self.report = select(self._env, self.checkpoints, epsilon=self._epsilon, progress=False, **self._options)
+        if self._verbose:
+            print(self.report)
 
 
-def _absorb(digest: Any, name: str, part: Any) -> None:
-    """Adds a part of a model's parameters to a digest: a tensor, an array, or a dictionary of parts."""
-    if isinstance(part, Mapping):
-        for key in sorted(part, key=str):
-            _absorb(digest, f"{name}/{key}", part[key])
-        return
-    array = np.asarray(as_array(part))
-    content = repr(part).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
-    digest.update(f"{name} {array.dtype} {array.shape} {len(content)} ".encode() + content)
+def _copied(policy: Any) -> Any:
+    """Returns a copy of a policy; one of Stable-Baselines3 keeps tensors that only its own `save` leaves out."""
+    if not (callable(getattr(policy, "save", None)) and hasattr(type(policy), "load")):
+        return copy.deepcopy(policy)
+    written = io.BytesIO()
+    policy.save(written)
+    written.seek(0)
+    return type(policy).load(written, device=policy.device)
+
+
+def checkpoints(folder: str | os.PathLike[str], algorithm: Any, **options: Any) -> dict[str, Any]:
+    """Returns the models that Stable-Baselines3 saved in a folder, by the names of their files, for `richobs.select`.
+
+    Args:
+        folder: holds files `*.zip`, such as those of `CheckpointCallback`.
+        algorithm: the class that saved them, such as `stable_baselines3.PPO`.
+        **options: of its method `load`.
+
+    Raises:
+        InvalidInput: there are none.
+    """
+    place = file_path(folder, "a folder of checkpoints")
+    files = sorted(
+        place.glob("*.zip"), key=lambda file: [int(t) if t.isdigit() else t for t in re.split(r"(\d+)", file.stem)]
+    )
+    if not files:
+        raise InvalidInput(f"{place} holds no checkpoints (*.zip) of Stable-Baselines3.")
+    return {file.stem: algorithm.load(file, **options) for file in files}
 
 
 def _base_callback() -> type[Any]:
@@ -178,12 +255,7 @@ def _base_callback() -> type[Any]:
         from stable_baselines3.common.callbacks import BaseCallback
     except ImportError as error:
         raise InvalidInput(
-            "CertifyCallback needs Stable-Baselines3, which is not installed: pip install 'richobs[sb3]'."
+            "callbacks need Stable-Baselines3, which is not installed: pip install 'richobs[sb3]'."
         ) from error
     kind: type[Any] = BaseCallback
     return kind
-
-
-def _joined(base: type[Any]) -> type[Any]:
-    """Returns `CertifyCallback` as a subclass of what Stable-Baselines3 asks for."""
-    return type("CertifyCallback", (CertifyCallback, base), {"__doc__": CertifyCallback.__doc__})

@@ -99,6 +99,15 @@ def two_models():
     return model_problem(Simulators([Model.of_lists([law], 1, [1.0]) for law in lists]), 1)
 
 
+def unknown_coin():
+    """A family: one action pays 1 with an unknown probability, the other with 1/2."""
+    family = richobs.Family(
+        lambda t: [[[(p, 0, 1.0, True), (1 - p, 0, 0.0, True)] for p in (t["p"], 0.5)]], {"p": (0, 1)}, horizon=1
+    )
+    truth = model_problem(Simulators([family.at({"p": 0.9})]), 0)
+    return richobs.Problem(truth.env, family, truth=truth.truth)
+
+
 def asked(name, **more):
     return Settings(**{"learner": name, "epsilon": EPSILON, "tuning": QUICK.get(name, ()), **more})
 
@@ -109,6 +118,7 @@ def served(name):
     for problem in [
         *map(richobs.make, SERVED),
         two_models(),
+        unknown_coin(),
         linear_problem(horizon=2, dim=2, n_contexts=4, n_actions=2),
     ]:
         try:

@@ -3,10 +3,13 @@
 import pytest
 from work import broken, measured, panels
 
+from richobs.learners import version_space
+from richobs.learners.lsvee import dfs
 from richobs.learners.lsvee.constants import PaperConstants
+from richobs.learners.lsvee.elimination import td_risk
 from richobs_lab.paper.statements import dfs_learn, v_star
 
-CONCLUSIONS, MARGIN, PRECONDITIONS, CLAIM, CALLS, CAP, SIZES, EPISODES = range(8)
+CONCLUSIONS, MARGIN, PRECONDITIONS, FED, PRODUCT, CLAIM, CALLS, CAP, SIZES, EPISODES = range(10)
 
 
 @pytest.mark.parametrize(("statement", "drawn"), [(dfs_learn, 3), (v_star, 2)], ids=["dfs-learn", "v-star"])
@@ -17,14 +20,18 @@ def test_the_statement(statement, drawn):
 
 
 def pieces_of(kind, **changes):
-    chosen = [p for p in dfs_learn.pieces("fast") if p["class"] == kind and p["horizon"] > 2 and p["states"] > 1]
+    chosen = [
+        p
+        for p in dfs_learn.pieces("fast")
+        if p["class"] == kind and p["horizon"] > 2 and p["states"] > 1 and not p.get("twin")
+    ]
     return [{**p, "below": False, **changes} for p in chosen[:8]]
 
 
 def test_every_check_is_where_it_is_named():
     work = [p for p in dfs_learn.pieces("fast") if p["horizon"] < 4]
     checks = dfs_learn.conclude(work, [dfs_learn.measure(p) for p in work]).checks
-    assert len(checks) == 8
+    assert len(checks) == 10
     assert [checks[i].what.split()[1] for i in (MARGIN, CAP, SIZES)] == ["margin:", "more", "are"]
 
 
@@ -88,3 +95,15 @@ def test_the_proof_adds_up_by_hand():
     """H = K = 1: phi = epsilon/320, so 1/sqrt(12) + 8 + 2 of 320: 0.03215."""
     assert v_star.proof(1, 1) == pytest.approx((12**-0.5 + 10) / 320)
     assert v_star.proof(3, 4) == pytest.approx((12**-0.5 + 16 + 2 + 80) / (320 * 9 * 2))
+
+
+def test_other_child_values_and_other_survivors_are_seen(monkeypatch):
+    """Deliberate violations: TD-Elim gets values that nobody estimated, and pairs that were dropped come back."""
+    searches = [p for p in pieces_of("beyond") if p["states"] > 1]
+    twins = [p for p in dfs_learn.pieces("fast") if p.get("twin")]
+    assert all(concluded([*searches, *twins])[i] for i in (FED, PRODUCT))
+    true = version_space.LayeredSpace._pairs
+    monkeypatch.setattr(version_space.LayeredSpace, "_pairs", lambda self, *given: true(self, *given) | True)
+    assert not concluded([*searches, *twins])[PRODUCT]
+    monkeypatch.setattr(dfs, "td_risk", lambda level, moments, values: td_risk(level, moments, values and values[::-1]))
+    assert not concluded(searches)[FED]

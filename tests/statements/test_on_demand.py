@@ -8,7 +8,7 @@ import pytest
 from work import measured, panels
 
 from richobs.core.policies import Greedy
-from richobs.engines import CountedEngine
+from richobs.engines import CountedEngine, counted
 from richobs.learners.lsvee import demand as printed
 from richobs.learners.lsvee.constants import PaperConstants
 from richobs_lab.paper.rigs import watched
@@ -32,8 +32,10 @@ def verdict(fast, beginning, *again):
 def test_every_check_holds(fast):
     conclusion = statement.conclude(*fast)
     assert [c for c in conclusion.checks if not c.holds] == []
-    assert len({c.what for c in conclusion.checks}) == len(conclusion.checks) == 17
-    assert conclusion.verdict == "false as printed"  # the progress lemma, given failure
+    assert len({c.what for c in conclusion.checks}) == len(conclusion.checks) == 20
+    assert conclusion.verdict == "holds as read"  # the progress lemma, given an accurate estimate
+    (risk,) = (c for c in conclusion.checks if c.what.startswith("Policy risk"))
+    assert 0.5 < risk.tightness < 0.952  # not 1/1.05, which is where the bound exceeds 1
     assert all(len(row) == len(conclusion.columns) for row in conclusion.rows)
 
 
@@ -152,21 +154,43 @@ class TestEveryCheckCanFail:
         monkeypatch.setattr(statement, "_binomial", lambda n, p: true(n, p - 0.1))
         assert not verdict(fast, "The test is what theory says", "test")
 
-    def test_independent_paths_would_save_the_printed_lemma(self, fast, monkeypatch):
-        """Were the n_2 paths drawn anew, they would all miss with probability (1 - q)^n_2, whatever the test said."""
+    @pytest.mark.parametrize("change", [{"given_accurate": 0.03}, {"given_failure": 0.01}, {"proof": 0.0}])
+    def test_the_progress_lemma_is_read_as_the_proof_uses_it(self, fast, change):
+        """Given accurate estimates it must hold, within the proof's bound; given failure as well it must not."""
         work, results = fast
-        kinds = [p["kind"] for p in work]
-        anew = [
-            {**r, "given_failure": (1 - r["q"]) ** 62} if kind == "conditional" else r
-            for kind, r in zip(kinds, results, strict=True)
-        ]
-        (check,) = (c for c in statement.conclude(work, anew).checks if c.what.startswith("Progress as printed"))
-        assert not check.holds
+        other = [{**r, **change} if p["kind"] == "conditional" else r for p, r in zip(work, results, strict=True)]
+        assert verdict((work, results), "Progress, given an accurate")
+        assert not verdict((work, other), "Progress, given an accurate")
+
+    @pytest.mark.parametrize(
+        ("change", "beginning", "kind"),
+        [
+            ({"returned_what_passed": lambda self: False}, "What is returned", "rootless"),
+            ({"as_printed": lambda self: False}, "The test has two sides", "above"),
+        ],
+    )
+    def test_another_answer_or_test(self, fast, monkeypatch, change, beginning, kind):
+        for name, made in change.items():
+            monkeypatch.setattr(statement.Demand, name, made)
+        assert not verdict(fast, beginning, kind)
+
+    def test_rollouts_that_do_not_count(self, fast, monkeypatch):
+        """Deliberate violation: the first n_2 rollouts are left out of the mean."""
+        true = counted._shares
+        monkeypatch.setattr(counted, "_shares", lambda count, n: true(count, n) * n / (n + 1))
+        assert not verdict(fast, "All n_1 rollouts count", "test")
 
     def test_the_root_is_what_was_missing(self, fast, monkeypatch):
         true = statement.Demand
         monkeypatch.setattr(statement, "Demand", lambda *given, root=True, **named: true(*given, **named))
         assert not verdict(fast, "The theorem needs a learned root", "rootless")
+
+    @pytest.mark.parametrize(("episodes", "off"), [(0, 0), ("root", 0), (1, 1)])
+    def test_the_root_may_be_among_the_prefixes(self, episodes, off):
+        """H = 3, M = 2, three failed rounds: n_2 eliminations more in each, with their tests, or nothing more."""
+        c = watched.Printed(3, 3, 2, 1.0, 0.2, 0.1)
+        more = 3 * c.n_2 * (c.on_demand.n_train + 3 * c.on_demand.n_test) if episodes == "root" else episodes
+        assert watched.off_the_staircase(c.staircase() + more, c) == off
 
     def test_more_episodes_than_allowed(self, fast, monkeypatch):
         monkeypatch.setattr(statement.Demand, "episodes", property(lambda self: 10**30))

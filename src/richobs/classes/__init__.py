@@ -4,11 +4,12 @@ from richobs.classes.base import CODECS, Chosen, LevelClass, codec
 from richobs.classes.callables import CallableLevel, Callables
 from richobs.classes.decoders import Decoders
 from richobs.classes.dynamics import Model
-from richobs.classes.family import Family
 from richobs.classes.layered import Layered, LevelwiseFunction, Listed, listed_product
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.linear import Linear, LinearLevel, parameter_grid
+from richobs.classes.model_arrays import ModelArrays
 from richobs.classes.networks import NetworkLevel, Networks
+from richobs.classes.parametric import Family
 from richobs.classes.prototypes import Prototypes
 from richobs.classes.simulators import Simulators
 from richobs.classes.tables import Constants, TableLevel, Tables, copies_around
@@ -29,6 +30,7 @@ __all__ = [
     "LinearLevel",
     "Listed",
     "Model",
+    "ModelArrays",
     "NetworkLevel",
     "Networks",
     "Prototypes",

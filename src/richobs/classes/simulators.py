@@ -26,8 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from richobs.classes.base import UNIT, digest_of, read_parts, write_parts
 from richobs.classes.dynamics import as_model, sparse_outcomes
-from richobs.classes.family import Family, Told
 from richobs.classes.layered import Listed
+from richobs.classes.model_arrays import ModelArrays, Told
 from richobs.classes.tables import TableLevel
 from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.codebook import Codebook
@@ -47,7 +47,7 @@ Theta = TypeVar("Theta")
 class Simulators(Listed):
     """The class whose member i is Q* of candidate model i."""
 
-    models: Family
+    models: ModelArrays
     """The models, equal ones merged."""
     place: Ints
     """`[given]` the member that each candidate became, in the order in which they were given."""
@@ -55,7 +55,7 @@ class Simulators(Listed):
     @refuse_unusable
     def __init__(
         self,
-        models: Iterable[Any] | Family,
+        models: Iterable[Any] | ModelArrays,
         horizon: int | None = None,
         *,
         single_precision: bool = False,
@@ -65,13 +65,13 @@ class Simulators(Listed):
 
         Args:
             models: candidates: `Model`, `TabularProcess`, Gymnasium toy-text environments or their ids; or all of them as a
-                `Family`. Candidates that say the same about everything that can happen become one member.
+                `ModelArrays`. Candidates that say the same about everything that can happen become one member.
             horizon: number of levels H, where candidates do not say.
             single_precision: keep Q* as float32, half of the memory; refused where that changes a value by more than the
                 betting search accounts for.
             progress: called with how many models are planned, and how many there are.
         """
-        given = models if isinstance(models, Family) else Family.stack([as_model(m, horizon) for m in models])
+        given = models if isinstance(models, ModelArrays) else ModelArrays.stack([as_model(m, horizon) for m in models])
         if horizon not in (None, given.horizon):
             raise InvalidInput(f"the models have {given.horizon} levels; {horizon} were asked for.")
         self.models, self.place = given.merged()
@@ -189,7 +189,7 @@ class Simulators(Listed):
         if len(shown) != p.shape[2]:
             raise InvalidInput(f"models of {p.shape[2]} states need as many observations; got {len(shown)}.")
         rows, row = distinct(shown)
-        family = Family(
+        family = ModelArrays(
             horizon,
             np.ascontiguousarray(np.broadcast_to(real_array(start), p.shape[1:3])),
             p,
@@ -252,7 +252,9 @@ class Simulators(Listed):
         try:
             ((_, arrays),) = parts
             place = np.asarray(arrays["place"]).astype(np.int64)
-            loaded = cls(Family.from_arrays(arrays), single_precision=bool(np.asarray(arrays["single"]).ravel()[0]))
+            loaded = cls(
+                ModelArrays.from_arrays(arrays), single_precision=bool(np.asarray(arrays["single"]).ravel()[0])
+            )
         except (InvalidInput, KeyError, ValueError, IndexError) as error:
             raise InvalidFile(f"{file} does not hold models that richobs wrote: {error}") from error
         if place.ndim != 1 or not place.size or place.min() < 0 or place.max() >= loaded.n_models:

@@ -1,4 +1,4 @@
-"""`richobs verify` checks a certificate again; `richobs value` measures a policy."""
+"""`richobs verify` checks a certificate again: that of a run, or that of a judgement."""
 
 import dataclasses
 import json
@@ -10,17 +10,18 @@ from rich.console import Console
 from rich.prompt import Confirm
 from rich.text import Text
 
-from richobs.certifying import PolicyReport, Verdict, certify_policy
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.cli.options import World, build_playable, make_stored, trusting
+from richobs.cli.options import make_stored, trusting
 from richobs.cli.printing import print_claim, print_findings
-from richobs.core import words
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
+from richobs.core.files import read_json
+from richobs.judging.record import QUESTION
+from richobs.judging.verify import verify_judgement
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, keep_verification, recorded_beside
 from richobs.runs.verify import BUDGET, Work, verify, work_of
 from richobs.show import write_report
-from richobs.show.summary import named_rows, plain_console
+from richobs.show.summary import plain_console
 from richobs.show.terminal import is_interactive, watched
 
 
@@ -42,6 +43,10 @@ class VerifyCommand:
     def run(self, console: Console) -> int:
         """Prints what agrees; the exit status is 1 if anything does not."""
         file = self.file / CERTIFICATE if self.file.is_dir() else self.file
+        if file.with_name(QUESTION).exists():
+            claim = str(read_json(file).get("claim")) if file.exists() else ""
+            checked = verify_judgement(file.parent, lambda world: make_stored(world, file, self.trust))
+            return self._print(console, claim, checked, [])
         if not file.exists():
             raise InvalidInput(_no_certificate(file))
         certificate = Certificate.load(file)
@@ -65,11 +70,15 @@ class VerifyCommand:
             notes.append(f"there is no {POLICY} beside the certificate, so the policy itself was not compared")
         if file.name == CERTIFICATE and file.with_name(CONFIG).exists():
             notes += _keep(file, checked)
+        return self._print(console, certificate.claim, checked, notes)
+
+    def _print(self, console: Console, claim: str, checked: Verification, notes: list[str]) -> int:
+        """Prints what was found; returns the exit status."""
         if self.json:
             findings = [dataclasses.asdict(f) for f in checked.findings]
             console.print_json(json.dumps({"agrees": checked.agrees, "findings": findings, "notes": notes}))
         else:
-            print_claim(console, Text(certificate.claim, style="bold"))
+            print_claim(console, Text(claim, style="bold"))
             marks = {True: "[green]agrees[/]", False: "[bold red]differs[/]"}
             print_findings(console, [(f.what, marks[f.agrees], f.detail) for f in checked.findings])
             for note in notes:
@@ -134,70 +143,3 @@ def _load_policy(file: pathlib.Path) -> LearnedPolicy:
             f"{error}. The file is damaged, or not the one that the run wrote. Copy the right one back, or move this one "
             "away: then the certificate is checked without it."
         ) from error
-
-
-@dataclasses.dataclass(frozen=True)
-class ValueCommand:
-    """Play a saved policy until it is certain what it is worth."""
-
-    world: World
-    """Which world."""
-    policy: pathlib.Path
-    """The policy, a file `policy.npz` that a run or `save` wrote."""
-    threshold: float | None = None
-    """Stop as soon as it is certain that the value is at least this, or that it is less."""
-    epsilon: float | None = None
-    """Stop as soon as the interval for the value is at most this wide."""
-    delta: float = 0.05
-    """Probability that the claim is false."""
-    max_episodes: int | None = None
-    """Play at most this many episodes; by default as many as epsilon surely needs, or 100,000."""
-    seed: int = 0
-    """Seed of every draw."""
-    out: pathlib.Path | None = None
-    """Also write the report to this JSON file."""
-    json: bool = False
-    """Print JSON instead of a summary."""
-    quiet: bool = False
-    """Print nothing while it plays, and only the claim at the end."""
-
-    def run(self, console: Console) -> int:
-        """Prints what is certain; the exit status is 1 where there is a threshold and it is not certainly reached."""
-        given = build_playable(self.world)
-        policy = LearnedPolicy.load(self.policy)
-        looks: list[PolicyReport] = []
-        try:
-            report = certify_policy(
-                given,
-                policy,
-                threshold=self.threshold,
-                epsilon=self.epsilon,
-                delta=self.delta,
-                max_episodes=self.max_episodes,
-                seed=self.seed,
-                callback=lambda look: looks.__setitem__(slice(None), [look]),
-                progress=False if self.quiet or self.json else None,
-            )
-        except KeyboardInterrupt:
-            if looks:  # an interval that holds at all times may be stopped at any time
-                plain_console(stderr=True).print(Text(f"stopped. {looks[-1]}"), soft_wrap=True)
-            raise
-        if self.out is not None:
-            report.save(self.out)
-        if self.json:
-            console.print_json(json.dumps(report.as_json()))
-        else:
-            console.print(Text(report.claim), soft_wrap=True)
-            if not self.quiet:
-                console.print(named_rows(_rows(report)))
-        return 0 if self.threshold is None or report.verdict is Verdict.AT_LEAST else 1
-
-
-def _rows(report: PolicyReport) -> list[tuple[str, str]]:
-    """Returns the numbers of a report by name."""
-    return [
-        ("verdict", report.verdict.value),
-        ("mean", f"{words.value(report.mean)}, an estimate"),
-        ("episodes", words.count(report.episodes)),
-        ("units", report.units),
-    ]

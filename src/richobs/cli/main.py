@@ -32,11 +32,11 @@ COMMANDS = Registry(
         "learn": "richobs.cli.learn:LearnCommand",
         "resume": "richobs.cli.learn:ResumeCommand",
         "sweep": "richobs.cli.sweep:SweepCommand",
-        "runs": "richobs.cli.stored:RunsCommand",
         "show": "richobs.cli.stored:ShowCommand",
         "report": "richobs.cli.stored:ReportCommand",
         "verify": "richobs.cli.checking:VerifyCommand",
-        "value": "richobs.cli.checking:ValueCommand",
+        "value": "richobs.cli.judging:ValueCommand",
+        "compare": "richobs.cli.judging:CompareCommand",
         "worlds": "richobs.cli.listing:WorldsCommand",
         "learners": "richobs.cli.listing:LearnersCommand",
         "doctor": "richobs.cli.doctor:DoctorCommand",
@@ -50,7 +50,7 @@ ADDRESS = re.compile(rf"auto|{LOCAL}|ray://.*|.+:\d+")  # what its value looks l
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status: 0 done, 1 the answer is no, 2 it could not be done."""
+    """Runs one command and returns its exit status: 0 done, 1 the answer is no, 2 it could not be done, 3 undecided."""
     arguments = list(sys.argv[1:] if args is None else args)
     if arguments == ["--version"]:
         print(f"richobs {richobs.__version__}")

@@ -1,4 +1,4 @@
-"""Commands about stored runs: `richobs show`, `richobs runs` and `richobs report`."""
+"""Commands about stored runs and judgements: `richobs show` and `richobs report`."""
 
 import dataclasses
 import json
@@ -12,32 +12,12 @@ from rich.text import Text
 from richobs.cli.options import trusting
 from richobs.cli.printing import Trimmed, print_claim, print_summary, widened
 from richobs.core.errors import InvalidInput, RichObsError
-from richobs.runs.store import REPORT, StoredRun, find_runs
+from richobs.core.files import read_json, reading
+from richobs.judging.export import in_toto, model_card
+from richobs.judging.record import QUESTION
+from richobs.runs.store import CERTIFICATE, CONFIG, DATABASE, REPORT, StoredRun, find_runs
 from richobs.show import write_report
-from richobs.show.summary import claim_text, plain_console, runs_table
-
-
-@dataclasses.dataclass(frozen=True)
-class RunsCommand:
-    """List stored runs with their state."""
-
-    folder: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")
-    """Where to look, sub-folders included."""
-    json: bool = False
-    """Print JSON instead of a table."""
-
-    def run(self, console: Console) -> int:
-        """Prints one line per run."""
-        if not self.folder.is_dir():
-            raise InvalidInput(f"there is no folder {self.folder}; `richobs learn` makes one.")
-        found = [(str(place), readable(place)) for place in find_runs(self.folder)]
-        if self.json:
-            console.print_json(json.dumps([as_plain(name, run) for name, run in found]))
-        elif found:
-            widened(console).print(Trimmed(runs_table(found)))
-        else:
-            console.print(Text(f"no runs in {self.folder}"))
-        return 0
+from richobs.show.summary import claim_text, named_rows, plain_console, runs_table
 
 
 def readable(place: pathlib.Path) -> StoredRun | str:
@@ -67,15 +47,56 @@ def as_plain(name: str, run: StoredRun | str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class ShowCommand:
-    """Print the summary of a stored run again, finished or not."""
+    """Print the summary of a stored run or judgement again, or list the runs in a folder with their state."""
 
-    folder: tyro.conf.Positional[pathlib.Path]
-    """The run's folder."""
+    folder: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")
+    """The folder of a run or a judgement; or one that holds runs, sub-folders included."""
     json: bool = False
     """Print JSON instead of a table."""
+    in_toto: bool = False
+    """Print the certificate as an in-toto statement."""
+    model_card: bool = False
+    """Print the certificate as the evaluation of a Hugging Face model card."""
 
     def run(self, console: Console) -> int:
-        """Prints the claim and what it rests on, or how far the run is."""
+        """Prints the claim and what it rests on, or how far the run is, or one line per run."""
+        if self.in_toto or self.model_card:
+            console.print(Text(in_toto(self.folder) if self.in_toto else model_card(self.folder)), soft_wrap=True)
+            return 0
+        if (self.folder / QUESTION).exists():
+            return self._judgement(console)
+        if not self.folder.is_dir():
+            raise InvalidInput(f"there is no folder {self.folder}; `richobs learn` makes one.")
+        if (self.folder / CONFIG).exists() or (self.folder / DATABASE).exists():
+            return self._run(console)
+        found = [(str(place), readable(place)) for place in find_runs(self.folder)]
+        if self.json:
+            console.print_json(json.dumps([as_plain(name, run) for name, run in found]))
+        elif found:
+            widened(console).print(Trimmed(runs_table(found)))
+        else:
+            console.print(Text(f"no runs in {self.folder}"))
+        return 0
+
+    def _judgement(self, console: Console) -> int:
+        """Prints what a judgement found."""
+        file = self.folder / CERTIFICATE
+        if not file.exists():
+            raise InvalidInput(
+                f"the judgement in {self.folder} has not ended: make the same call again, and it goes on."
+            )
+        with reading(file):
+            content = read_json(file)
+            claim, reason, episodes = str(content["claim"]), str(content["reason"]), int(content["episodes"])
+        if self.json:
+            console.print_json(json.dumps(content))
+        else:
+            print_claim(console, Text(claim, style="bold"))
+            console.print(named_rows([("verdict", reason), ("episodes", f"{episodes:,}")]))
+        return 0
+
+    def _run(self, console: Console) -> int:
+        """Prints what is known of a run."""
         stored = StoredRun.read(self.folder)
         if self.json:
             certificate = None if stored.certificate is None else stored.certificate.content

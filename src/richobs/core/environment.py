@@ -92,7 +92,8 @@ class Declared:
         return max(1, min(self.at_once, -(-n // CALLS))) if self.may_be_copied else self.at_once
 
 
-COLUMNS = ("observations", "actions", "rewards", "ended")
+COLUMNS = ("observations", "actions", "rewards", "ended", "propensities")
+OPTIONAL = ("ended", "propensities")
 NOTHING_DECLARED = Declared()
 
 
@@ -127,6 +128,7 @@ class Episodes:
     ended: Sequence[
         Mask
     ] = ()  # per level [n]: True where it was over before, never at level 0; () where none ends early
+    propensities: Sequence[Floats] = ()  # per level [n]: probability with which the action was drawn; () if not known
 
     @property
     def n(self) -> int:
@@ -150,7 +152,7 @@ class Episodes:
 
     def part(self, first: int, last: int) -> "Episodes":
         """Returns episodes `first` to `last - 1`."""
-        columns: tuple[Any, ...] = (self.observations, self.actions, self.rewards, self.ended)
+        columns: tuple[Any, ...] = (self.observations, self.actions, self.rewards, self.ended, self.propensities)
         return Episodes(*(tuple(level[first:last] for level in column) for column in columns))
 
     @classmethod
@@ -164,7 +166,8 @@ class Episodes:
 
         if any(p.ended for p in parts):  # a part without ends has none: it must not make the ends of others disappear
             parts = [p if p.ended else replace(p, ended=[np.zeros(p.n, dtype=bool)] * p.levels) for p in parts]
-        return cls(joined("observations"), joined("actions"), joined("rewards"), joined("ended"))
+        known = joined("propensities") if all(p.propensities for p in parts) else ()
+        return cls(joined("observations"), joined("actions"), joined("rewards"), joined("ended"), known)
 
     @refuse_unusable
     def save(self, file: str | os.PathLike[str]) -> None:
@@ -195,16 +198,16 @@ class Episodes:
                 known = {f"{name}_{level}" for name in COLUMNS for level in range(levels)}
                 if not levels or stored.sizes.keys() - known:
                     raise InvalidFile(f"it has {', '.join(sorted(stored.sizes)[:8])}")
-                columns = [
-                    tuple(stored.read(f"{name}_{level}") for level in range(levels))
+                columns = {
+                    name: tuple(stored.read(f"{name}_{level}") for level in range(levels))
                     for name in COLUMNS
-                    if name != "ended" or "ended_0" in stored.sizes
-                ]
+                    if name not in OPTIONAL or f"{name}_0" in stored.sizes
+                }
         except OSError:
             raise
         except Exception as error:  # whatever a damaged or hostile file leads to
             raise InvalidFile(f"{file} does not hold episodes as Episodes.save writes them: {error}") from error
-        return cls(*columns)
+        return cls(**columns)
 
 
 class Environment(Protocol):

@@ -85,6 +85,7 @@ class Outcome:
     remarks: tuple[str, ...] = ()  # what the search struggled with, in words
     constants: Any = field(default=None, repr=False)  # a dataclass: the numbers that the learner began with
     wording: Wording | None = field(default=None, repr=False)  # makes `claim` of other numbers; None: it holds none
+    theta: dict[str, tuple[float, float, float]] | None = None  # of a family: name -> low, high, most likely
     # What the run adds to the learner's answer:
     settings: Settings = field(default_factory=Settings, repr=False)
     ledger: Ledger = field(default_factory=Ledger, repr=False)

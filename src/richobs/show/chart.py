@@ -211,6 +211,31 @@ def step_chart(
     )
 
 
+def line_chart(title: str, x_label: str, curves: Sequence[tuple[str, str, Points]], summary: str) -> Chart:
+    """Returns a chart of straight lines between points, over the range of these.
+
+    Args:
+        title: what is drawn.
+        x_label: of the axis.
+        curves: name, style and points (x, y) of each.
+        summary: the chart in words.
+    """
+    xs, ys = ([point[k] for _, _, points in curves for point in points] for k in (0, 1))
+    left, right, bottom, top = min(xs), max(xs), min(ys), max(ys)
+    wide, high = right - left or 1.0, 1.06 * (top - bottom) or 1.0
+
+    def at(x: float, y: float) -> str:
+        return f"{SCALE * (x - left) / wide:.1f} {SCALE * (1 - (y - bottom) / high):.1f}"
+
+    lines = [
+        Line(name, style, "M" + "L".join(at(x, y) for x, y in points), 100 * (points[0][1] - bottom) / high)
+        for name, style, points in curves
+    ]
+    x_ticks = tuple(Tick(100 * (x - left) / wide, f"{x:.6g}") for x in ticks(left, right))
+    y_ticks = tuple(Tick(100 * (y - bottom) / high, f"{y:.6g}") for y in ticks(bottom, top))
+    return Chart(title, x_label, tuple(lines), "", x_ticks, y_ticks, summary)
+
+
 def episodes_axis(x: float) -> str:
     """Writes a number of episodes on an axis."""
     return f"{x:,.0f}" if x < 10**6 else words.scientific(x)

@@ -17,7 +17,7 @@ from richobs.core.version import __version__
 from richobs.learners import learner
 from richobs.runs.store import StoredRun
 from richobs.show.candidates import Candidates
-from richobs.show.chart import Chart, Series, Tick, episodes_axis, log_chart, series, step_chart
+from richobs.show.chart import Chart, Series, Tick, episodes_axis, line_chart, log_chart, series, step_chart
 from richobs.show.palette import mark_rules, theme_rules
 from richobs.show.seeds import groups, median, repeats
 from richobs.show.tree import SearchTree, search_tree
@@ -289,7 +289,7 @@ class RunView:
         steps = self.run.steps
         sizes = [(float(p.episodes), p.event.log_size_after) for p in steps if not math.isnan(p.event.log_size_after)]
         charts = [self._survivors_chart(sizes)] if sizes else []
-        charts += self.drawn(by_candidate=False)
+        charts += [*self.drawn(by_candidate=False), *_pictures(self.content)]
         upper = [(float(p.episodes), p.upper) for p in steps if p.upper is not None]
         lower = [(float(p.episodes), p.lower) for p in steps if p.lower is not None]
         if upper and lower:
@@ -555,6 +555,15 @@ class Comparison:
                     reasons=_reasons(done),
                 )
             )
+
+
+def _pictures(content: Mapping[str, Any] | None) -> list[Chart]:
+    """Returns the charts that a learner put into its certificate; none where they are damaged."""
+    listed = [] if content is None else content["constants"].get("pictures", [])
+    try:
+        return [line_chart(p["title"], p["x"], p["curves"], p["summary"]) for p in listed]
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        return []
 
 
 def _cell(sample: Sequence[float], show: Callable[[float], str]) -> Cell:

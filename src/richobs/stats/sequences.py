@@ -11,14 +11,17 @@ import numpy as np
 
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats
-from richobs.stats.bets import HALVINGS, death, mixed
+from richobs.stats.bets import death, mixed
 from richobs.stats.shares import Share, Supposed
 
+DIFFERENCE_SHIFT = 2.0**-5  # the first shift where the mean of differences is asked for, which is seldom near an end
 SMALLEST_SHIFT = 2.0**-8  # a shift s bets 1/(m + s) against a mean m: far below m that is the largest bet there is
+PARTS, CUTS = 64, 9  # an interval is cut into so many parts, so often: 64^9 = 2^54
+LARGER = 4096  # times as large as in [0, 1] may be the variance that weighted observations are bet on with
 MOST_EPISODES = 10**15  # up to which a number of observations is planned
 
 
-def shifts_for(limit: int, amount: float) -> Floats:
+def shifts_for(limit: int, amount: float, smallest: float = SMALLEST_SHIFT) -> Floats:
     """Returns `[S]` the shifts that serve up to `limit` observations, each twice the one before [V1].
 
     A law with variance v is bet against best with about sqrt(2 log(1/amount) / (n v)), which is the reciprocal of the shift.
@@ -27,10 +30,11 @@ def shifts_for(limit: int, amount: float) -> Floats:
     Args:
         limit: number of observations up to which the intervals should be narrow; they hold beyond it too.
         amount: probability that is spent on one side.
+        smallest: the first shift; small ones serve means near 0 and 1.
     """
     largest = math.sqrt(limit / (8 * -math.log(amount)))
-    doublings = max(1, math.ceil(math.log2(largest / SMALLEST_SHIFT)))
-    return np.ldexp(SMALLEST_SHIFT, np.arange(doublings + 1))
+    doublings = max(1, math.ceil(math.log2(largest / smallest)))
+    return np.ldexp(smallest, np.arange(doublings + 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +73,7 @@ def least_mean(logs: Floats, n: int, shifts: Floats, threshold: float) -> float:
     """Returns the largest m in [0, 1] whose account has reached `threshold`: the mean is at least m [V1].
 
     The account of m is the average over shifts s of the product of (x_i + s)/(m + s). It falls with m, so the largest m is
-    found by halving.
+    found by cutting an interval into parts again and again.
 
     Args:
         logs: `[S]` sums of log(x_i + s).
@@ -79,10 +83,11 @@ def least_mean(logs: Floats, n: int, shifts: Floats, threshold: float) -> float:
     """
     needed = math.log(threshold)
     low, high = 0.0, 1.0
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        refuted = mixed(logs - n * np.log(middle + shifts)) >= needed
-        low, high = (middle, high) if refuted else (low, middle)
+    for _ in range(CUTS):
+        grid = np.linspace(low, high, PARTS + 1)
+        refuted = mixed(logs - n * np.log(grid[1:-1, None] + shifts)) >= needed
+        k = int(np.append(refuted, False).argmin())  # the first that is not
+        low, high = float(grid[k]), float(grid[k + 1])
     return low
 
 
@@ -93,15 +98,16 @@ class ConfidenceSequence:
     the observations contradict what is assumed, or the small probability of failure was met.
     """
 
-    def __init__(self, limit: int, lower: Share, upper: Share):
+    def __init__(self, limit: int, lower: Share, upper: Share, *, smallest: float = SMALLEST_SHIFT):
         """Opens the accounts; both shares are spent.
 
         Args:
             limit: number of observations that the bets are made for.
             lower: probability with which the mean may ever lie below the lower bound.
             upper: probability with which the mean may ever lie above the upper bound.
+            smallest: the first shift.
         """
-        self._shifts = shifts_for(limit, min(lower.amount, upper.amount))
+        self._shifts = shifts_for(limit, min(lower.amount, upper.amount), smallest)
         self._thresholds = (death(lower), death(upper))
         self._sums = LogSums(0, 0.0, np.zeros((2, len(self._shifts))))
         self.lower, self.upper = 0.0, 1.0
@@ -121,6 +127,36 @@ class ConfidenceSequence:
         self._sums += LogSums.of(x, self._shifts)
         below, above = _bounds(self._sums, self._shifts, self._thresholds)
         self.lower, self.upper = max(self.lower, below), min(self.upper, above)
+
+
+class WeightedSequence:
+    """Bounds on the mean of logged episodes with weights, which hold at all times but for two shares [V7].
+
+    The observations of each side are nonnegative and may be arbitrarily large; given the past their means are m and 1 - m.
+    Where several observations of one side have the same mean, each gets an equal part of the money.
+    """
+
+    def __init__(self, limit: int, lower: Share, upper: Share):
+        """Opens the accounts; both shares are spent."""
+        self._shifts = shifts_for(limit * LARGER, min(lower.amount, upper.amount))
+        self._thresholds = [death(share) for share in (lower, upper)]
+        self._logs: list[Floats | float] = [0.0, 0.0]  # per side [k * S] sums of log(y + s)
+        self.n, self.lower, self.upper = 0, 0.0, 1.0
+
+    def add(self, below: Floats, above: Floats) -> None:
+        """Takes observations `[k, n]` of mean m, and others of mean 1 - m, and looks at all of them."""
+        for y in (below, above):
+            if not ((y >= 0) & np.isfinite(y)).all():
+                raise InvalidInput(
+                    f"weighted observations must be finite and at least 0; got {np.min(y)}, {np.max(y)}."
+                )
+        self.n += below.shape[1]
+        bounds = []
+        for side, y in enumerate((below, above)):
+            self._logs[side] = self._logs[side] + np.log(y[:, :, None] + self._shifts).sum(axis=1).ravel()
+            shifts = np.tile(self._shifts, len(y))
+            bounds.append(least_mean(np.asarray(self._logs[side]), self.n, shifts, self._thresholds[side]))
+        self.lower, self.upper = max(self.lower, bounds[0]), min(self.upper, 1 - bounds[1])
 
 
 def _bounds(sums: LogSums, shifts: Floats, thresholds: tuple[float, float]) -> tuple[float, float]:

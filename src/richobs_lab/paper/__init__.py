@@ -13,6 +13,7 @@ STATEMENTS: dict[str, str] = {  # name -> module, in the paper's order
     "pac": "richobs_lab.paper.statements.pac",
     "special-cases": "richobs_lab.paper.statements.special_cases",
     "undirected-exploration": "richobs_lab.paper.statements.undirected_exploration",
+    "remarks": "richobs_lab.paper.statements.remarks",
     "td-loss": "richobs_lab.paper.statements.td_loss",
     "squared-loss-deviation": "richobs_lab.paper.statements.deviation",
     "estimation-error": "richobs_lab.paper.statements.estimation",

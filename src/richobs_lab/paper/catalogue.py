@@ -25,6 +25,16 @@ class Entry:
     checks: tuple[str, ...] = ()  # how the checks about it begin; none means that all of the statement are
 
 
+PARTS: tuple[tuple[int, str], ...] = (  # first line of the paper's source -> part of the paper
+    (0, "Abstract, introduction and model (Sections 1 and 2)"),
+    (556, "The result (Section 3)"),
+    (870, "Lower bounds (Appendix A)"),
+    (1080, "Algorithms and guarantees (Appendices B and C)"),
+    (1300, "TD-Elim (Appendix E)"),
+    (1626, "Consensus and DFS-Learn (Appendices F and G)"),
+    (1757, "Explore-on-Demand (Appendix H)"),
+)
+
 _PROCESS = "richobs.core.process.TabularProcess"
 _LSVEE = "richobs.learners.lsvee"
 _CONSTANTS = f"{_LSVEE}.constants.PaperConstants"
@@ -32,6 +42,36 @@ _LEMMAS = "statements/test_td_elim_lemmas.py"
 _PHI = r"\phi = \frac{\epsilon}{320 H^2 \sqrt{K}}"
 
 CATALOGUE: tuple[Entry, ...] = (
+    Entry(
+        "Abstract",
+        "episodes are independent of the size of the observation space; again at lines 233 and 574",
+        169,
+        "",
+        ("richobs_lab.paper.statements.remarks",),
+        ("statements/test_remarks.py::test_every_check_holds",),
+        "remarks",
+        ("|X| does not",),
+    ),
+    Entry(
+        "Section 1",
+        "sparse sampling needs K^H samples; again at line 506",
+        207,
+        r"\Omega(K^H)",
+        ("richobs_lab.rivals.sparse_sampling",),
+        ("statements/test_remarks.py::test_every_check_holds",),
+        "remarks",
+        ("sparse sampling",),
+    ),
+    Entry(
+        "Section 1",
+        "the bound with log|Pi| and without delta; again in the abstract",
+        233,
+        r"O\left( \frac{M K^2 H^6}{\epsilon^3} \log |\Pi| \right)",
+        ("richobs_lab.paper.statements.remarks",),
+        ("statements/test_remarks.py::test_every_check_holds",),
+        "remarks",
+        ("log|Pi|",),
+    ),
     Entry(
         "Section 2.1",
         "the model (Gamma_1, Gamma, D), rewards and totals in [0, 1]",
@@ -51,6 +91,8 @@ CATALOGUE: tuple[Entry, ...] = (
         r"V^\star(s) = \mathbb{E}_{x \sim D_s} \max_a \mathbb{E}_r \left[ r(a) + \mathbb{E}_{s'} V^\star(s') \right]",
         (f"{_PROCESS}.optimum",),
         ("test_process.py::test_optimal_values_worked_out_by_hand",),
+        "remarks",
+        ("equation (1)",),
     ),
     Entry(
         "Eq. (2)",
@@ -78,6 +120,16 @@ CATALOGUE: tuple[Entry, ...] = (
         ("test_worlds.py::TestLowerBound::test_the_secret_path_is_better_by_epsilon_and_all_others_are_equal",),
         "lower-bounds",
         ("no algorithm at all", "Propositions 1 and 2", "every learner fails", "one policy earns"),
+    ),
+    Entry(
+        "Section 2.1",
+        "Q* as a function of the history, where transitions are deterministic",
+        376,
+        "",
+        ("richobs_lab.paper.statements.remarks",),
+        ("statements/test_remarks.py::test_every_check_holds",),
+        "remarks",
+        ("Q* is a function",),
     ),
     Entry(
         "Proposition 2",
@@ -196,6 +248,16 @@ CATALOGUE: tuple[Entry, ...] = (
         ("Policy risk",),
     ),
     Entry(
+        "Section 3.1",
+        "the running time may be O(N)",
+        775,
+        "",
+        ("richobs_lab.paper.statements.remarks",),
+        ("statements/test_remarks.py::test_every_check_holds",),
+        "remarks",
+        ("O(N) time",),
+    ),
+    Entry(
         "Theorem 1",
         "PAC bound",
         786,
@@ -230,6 +292,26 @@ CATALOGUE: tuple[Entry, ...] = (
         "special-cases",
     ),
     Entry(
+        "Section 3.2",
+        "log N is believed to be unavoidable with rich observations",
+        838,
+        "",
+        ("richobs_lab.paper.statements.remarks",),
+        ("statements/test_remarks.py::test_every_check_holds",),
+        "remarks",
+        ("log N cannot",),
+    ),
+    Entry(
+        "Section 3.2",
+        "M may be refined: states that differ in no value count once",
+        842,
+        "",
+        ("richobs_lab.paper.statements.remarks",),
+        ("statements/test_remarks.py::test_every_check_holds",),
+        "remarks",
+        ("the refined notion",),
+    ),
+    Entry(
         "Theorem 2",
         "lower bound for best-arm identification",
         877,
@@ -237,7 +319,7 @@ CATALOGUE: tuple[Entry, ...] = (
         ("richobs_lab.worlds.lower_bound.member",),
         ("statements/test_lower_bounds.py::test_every_check_holds",),
         "lower-bounds",
-        ("no algorithm at all", "the wall", "every learner fails"),
+        ("no algorithm at all", "the wall, by", "every learner fails"),
     ),
     Entry(
         "Proof of Theorem 2",
@@ -269,6 +351,16 @@ CATALOGUE: tuple[Entry, ...] = (
         ("test_worlds.py::TestLowerBound",),
         "lower-bounds",
         ("the construction", "one policy earns", "the reduction"),
+    ),
+    Entry(
+        "Appendix A",
+        "one constant for all algorithms, Omega(K^H / epsilon^2)",
+        1027,
+        r"\Omega\left( \frac{K^H}{\epsilon^2} \right)",
+        ("richobs_lab.paper.statements.lower_bounds",),
+        ("statements/test_lower_bounds.py::test_every_check_holds",),
+        "lower-bounds",
+        ("one constant",),
     ),
     Entry(
         "Algorithm 7",
@@ -362,6 +454,7 @@ CATALOGUE: tuple[Entry, ...] = (
             "test_lsvee.py::test_the_guarantee_over_random_processes",
         ),
         "v-star",
+        ("every survivor", "phi/sqrt(12)", "episodes are"),
     ),
     Entry(
         "Theorem 6",

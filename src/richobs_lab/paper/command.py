@@ -31,7 +31,7 @@ class PaperCommand:
     names: tyro.conf.Positional[tuple[str, ...]] = ()
     """Which statements, by name (`richobs paper --help` lists them); none means all."""
     fast: bool = False
-    """The small versions that the tests run: about 55 seconds of CPU time in all, instead of about 16 minutes."""
+    """The small versions that the tests run: about 40 seconds of CPU time in all, instead of about 16 minutes."""
     out: pathlib.Path = pathlib.Path("runs/paper")
     """Folder for figures, results and the page."""
     workers: int = 2

@@ -32,5 +32,11 @@ def kills() -> tuple[Kill, ...]:
 
 
 def killed_by(statement: str) -> tuple[Kill, ...]:
-    """Returns the mutants that a statement killed."""
+    """Returns the mutants that a statement killed, whoever else did."""
     return tuple(kill for kill in kills() if statement in kill.killed_by)
+
+
+def killed_of_asked(statement: str) -> str:
+    """Returns how many mutants a statement killed of those that it was run against, in words."""
+    killed, survived = len(killed_by(statement)), sum(statement in kill.survived for kill in kills())
+    return f"{killed} of {killed + survived}"

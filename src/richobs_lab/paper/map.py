@@ -17,29 +17,33 @@ from richobs.core.files import write_atomically
 from richobs.core.words import number
 from richobs_lab.paper import STATEMENTS, load
 from richobs_lab.paper.base import FAR, Plain
-from richobs_lab.paper.catalogue import CATALOGUE, LABELS, Entry, entries_of
-from richobs_lab.paper.kills import killed_by
-from richobs_lab.paper.page import judgement, tightness
+from richobs_lab.paper.catalogue import CATALOGUE, LABELS, PARTS, Entry, entries_of
+from richobs_lab.paper.kills import killed_of_asked
+from richobs_lab.paper.page import judgement, summary, tightness
 from richobs_lab.paper.sources import SOURCE
 
 VERDICTS = Path(__file__).with_name("verdicts.json")
 PAGE = SOURCE.parent / "docs" / "paper-map.md"
 BEGIN = """# From the paper to the code
 
-Every numbered statement, assumption and algorithm of [KAL16], and every displayed inequality of consequence: where it
-lives, the test that would go red without it, and what came of running it. `python -m richobs_lab.paper.map FOLDER` makes
-this page from `richobs_lab/paper/catalogue.py`, from the verdicts of `richobs paper --out FOLDER`, and from the kill
-table of `python -m tests.paper_mutants`.
+{summary}
+
+Every numbered statement, assumption and algorithm of [KAL16], every displayed inequality of consequence, and what the text
+says beside them: where it lives, the test that would go red without it, and what came of running it. `python -m
+richobs_lab.paper.map FOLDER` makes this page from `richobs_lab/paper/catalogue.py`, from the verdicts of `richobs paper
+--out FOLDER`, and from the kill table of `python -m tests.paper_mutants`. There is a table for each part of the paper.
 
 - Numbers count each kind of statement by itself, in the order of the paper's LaTeX source. Lines are lines of that
   source. The style file that declares the counters is not part of it. Where a copy of the paper counts theorems,
   propositions, corollaries and lemmas together, the LaTeX label beside the line says which one is meant.
-- **holds**: as printed. **holds as read**: under the reading that `richobs paper` prints. **false as printed**: a
-  counterexample is confirmed.
-- Tightness is the largest share of the bound that was found on any instance; below 1/3, the section after the table
-  says which step of the proof is loose. Mutants are wrong factors in the
-  algorithm's boxes and constants; each counts for the statement that noticed it first, quick statements being asked
-  before slow ones.
+- **holds**: as printed, under the paper's own definitions and conventions. **holds as read**: a convention (delta at most
+  1/2, a probability given accurate estimates, a problem for each T) or a repaired constant is needed; `richobs paper` prints
+  it, and the [notes](paper-notes.md) derive it. **false as printed**: false under the paper's own definitions and
+  conventions. The rule is the same for all.
+- Tightness is the largest share of the bound that was found on any instance, where the bound is at most 1 if it bounds
+  something that is; below 1/3, the section after the tables says which step of the proof is loose.
+- Mutants are mistakes in the algorithm's boxes and constants: how many a statement noticed of those that it was run
+  against. A mutant is run against statements until one notices it, quick ones first, or against more (`--every`).
 """
 LOOSE = """## Where no instance comes near
 
@@ -95,10 +99,19 @@ def verdicts_in(folder: Path) -> dict[str, Plain]:
 
 def made(given: dict[str, Plain]) -> str:
     """Returns the page, given the verdicts."""
-    rows = [
-        _row("statement", "line", "code", "test", "run by", "verdict", "tightness", "mutants"),
-        _row(*["---"] * 8),
-        *(_entry_row(entry, given) for entry in CATALOGUE),
+    reports = [{"name": name, **report} for name, report in given.items()]
+    ends = [first for first, _ in PARTS[1:]] + [CATALOGUE[-1].line + 1]
+    tables = [
+        "\n".join(
+            [
+                f"## {part}\n",
+                _row("statement", "line", "verdict", "tightness", "run by, mutants", "code and tests"),
+                _row(*["---"] * 6),
+                *(_entry_row(entry, given) for entry in CATALOGUE if first <= entry.line < end),
+                "",
+            ]
+        )
+        for (first, part), end in zip(PARTS, ends, strict=True)
     ]
     runs = [
         _row("statement", "command", "code", "verdict", "version", "mutants", "figure"),
@@ -115,26 +128,27 @@ def made(given: dict[str, Plain]) -> str:
             if c["tightness"] is not None and c["tightness"] < FAR
         ),
     ]
-    return "\n".join([BEGIN, "\n".join(rows), "", LOOSE, "\n".join(loose), "", RUN, "\n".join(runs), "", READINGS])
+    begin = BEGIN.format(summary=summary(reports))
+    return "\n".join([begin, *tables, LOOSE, "\n".join(loose), "", RUN, "\n".join(runs), "", READINGS])
 
 
 def _entry_row(entry: Entry, given: dict[str, Plain]) -> str:
-    run, verdict, tight, mutants = "", "", "", ""
+    run, verdict, tight = "", "", ""
     if entry.statement:
         report = given[entry.statement]
         share = tightness(entry, report)
-        run, verdict = f"`{entry.statement}`", judgement(entry, report)
-        tight, mutants = "" if share is None else number(share), str(len(killed_by(entry.statement)))
-    title = f"{entry.number}, {entry.title}"
+        run, verdict = f"`{entry.statement}`, {killed_of_asked(entry.statement)}", judgement(entry, report)
+        tight = "" if share is None else number(share)
+    title = f"{entry.number}, {entry.title}".replace("|", "\\|")
     label = LABELS.get(entry.number)
     line = f"{entry.line}, `{label}`" if label else str(entry.line)
-    return _row(title, line, _quoted(entry.code), _quoted(entry.tests), run, verdict, tight, mutants)
+    return _row(title, line, verdict, tight, run, f"{_quoted(entry.code)}; {_quoted(entry.tests)}")
 
 
 def _run_row(name: str, report: Plain) -> str:
     numbers = ", ".join(dict.fromkeys(e.number for e in entries_of(name))) or load(name).TITLE
     figure = f"[figure](figures/paper/{name}.png)"
-    killed = str(len(killed_by(name)))
+    killed = killed_of_asked(name)
     return _row(
         numbers, f"`richobs paper {name}`", f"`{STATEMENTS[name]}`", report["verdict"], report["scale"], killed, figure
     )

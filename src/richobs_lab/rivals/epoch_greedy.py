@@ -1,9 +1,9 @@
 """Epoch-Greedy (Langford and Zhang 2007): explore once, then exploit as long as one exploration pays for.
 
-The epoch-greedy algorithm for contextual multi-armed bandits, NeurIPS 20, Algorithm 1. Contextual bandits: one level. An
-epoch is one episode with a uniformly random action and s(n) episodes with the policy that is best on the n explored ones,
-every reward weighted by K. For N policies s(n) = floor(sqrt(n / (8 K log N))) (Section 4, the finite class, quoted from
-memory). Shapes: N functions, K actions.
+The epoch-greedy algorithm for multi-armed bandits with side information, NeurIPS 20, Algorithm 1. Contextual bandits: one
+level. An epoch is one episode with a uniformly random action and s(n) episodes with the policy that is best on the n
+explored ones, every reward weighted by K. For N policies s(n) = floor(sqrt(n / (8 K log N))) (Section 4, the finite class,
+quoted from memory). Shapes: N functions, K actions.
 """
 
 import math

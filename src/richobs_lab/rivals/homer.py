@@ -1,9 +1,10 @@
-"""HOMER (Misra, Henaff, Krishnamurthy and Langford 2020): kinematic state abstraction.
+"""After HOMER (Misra, Henaff, Krishnamurthy and Langford 2020): kinematic state abstraction, fitted by an SVD.
 
 Kinematic state abstraction and provably efficient rich-observation reinforcement learning, ICML. Level by level it learns to
 tell real transitions (x, a, x') from impostors, whose x' comes from another episode. Next observations that no (x, a) tells
-apart are one abstract state. For each it learns a policy by PSDP that reaches it, and with these policies the policy that
-earns most. Shapes: n transitions, D coordinates of an observation, K actions, N abstract states.
+apart are one abstract state. The paper trains a network with a bottleneck for that; here a singular value decomposition is
+fitted, so this is HOMER-like and not HOMER. For each state it learns a policy by PSDP that reaches it, and with these
+policies the policy that earns most. Shapes: n transitions, D coordinates of an observation, K actions, N abstract states.
 """
 
 from collections.abc import Sequence
@@ -137,11 +138,13 @@ class HomerTuning:
 
 
 class Homer(DecodingRival):
-    """HOMER as a learner."""
+    """A HOMER-like method as a learner."""
 
     name = "homer"
-    about = "HOMER: finds states by telling real transitions from impostors, and learns a policy that reaches each."
-    cites = "Misra, Henaff, Krishnamurthy and Langford 2020, Algorithms 1 to 3"
+    about = (
+        "HOMER-like, an SVD in place of its network: tells real transitions from impostors, learns to reach each state."
+    )
+    cites = "after Misra, Henaff, Krishnamurthy and Langford 2020, Algorithms 1 to 3"
     given = ("horizon", "number of states", "tuned sample size")
     needs = (STATES_KNOWN,)
     promises = Promise(

@@ -1,7 +1,8 @@
 """Q-learning with upper confidence bounds (Jin, Allen-Zhu, Bubeck and Jordan 2018, Algorithm 1, UCB-Hoeffding).
 
-Is Q-learning provably efficient?, NeurIPS. There every reward lies in [0, 1] and values reach H; here totals do, so values
-and bonuses are divided by H: b_t = c sqrt(H iota / t).
+Is Q-learning provably efficient?, NeurIPS. There every reward lies in [0, 1], values reach H, and regret is of order
+sqrt(H^4 S A T) with T steps. Here totals lie in [0, 1], so values and bonuses are divided by H: b_t = c sqrt(H iota / t).
+In n = T/H episodes regret is then of order sqrt(H^3 S A n).
 """
 
 import math
@@ -95,8 +96,8 @@ class UcbQ(Rival):
     given = ("list of observations", "horizon", "number of episodes")
     needs = (unit_rewards, PROCESS)
     promises = Promise(
-        "Its tables are upper bounds on Q* with probability at least 1 - delta, and its regret is of order sqrt(H^3 S A T); "
-        "nothing is promised of the policy that it returns.",
+        "Its tables are upper bounds on Q* with probability at least 1 - delta, and its regret in n episodes with totals in "
+        "[0, 1] is of order sqrt(H^3 S A n); nothing is promised of the policy that it returns.",
         ("what is seen is the state", "the bonus has c = 2 at least"),
     )
     costs = "As many episodes as it is told to play (tuning `episodes`)."

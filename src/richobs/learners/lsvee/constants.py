@@ -28,7 +28,7 @@ def n_train(log_size: float, delta: float | Decimal, phi: float | Decimal) -> in
 
 
 def elimination_slack(log_size: float, delta: float, phi: float, n: int) -> float:
-    """Returns 2 phi^2 + 22 log(2N / delta) / n, by which a survivor's risk may exceed the smallest (App. B, Eq. 5)."""
+    """Returns 2 phi^2 + 22 log(2N / delta) / n, by which a survivor's risk may exceed the smallest (App. B, Eq. 6)."""
     return 2 * phi**2 + 22 * (math.log(2) + log_size - math.log(delta)) / n
 
 
@@ -41,7 +41,7 @@ class SearchConstants:
     delta_elimination: float  # of one TD-Elim call: (delta/2) / (M H)     (App. B, DFS-Learn line 7)
     n_test: int  # 2 log(2N / delta_consensus) / phi^2                    (Algorithm 3, line 1)
     n_train: int  # 24 log(4N / delta_elimination) / phi^2                (App. B, TD-Elim; Algorithm 2, line 5)
-    slack: float  # 2 phi^2 + 22 log(2N / delta_elimination) / n_train     (App. B, Eq. 5; Algorithm 2, line 6)
+    slack: float  # 2 phi^2 + 22 log(2N / delta_elimination) / n_train     (App. B, Eq. 6; Algorithm 2, line 6)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from richobs.classes.family import REWARD_TOLERANCE
 from richobs.classes.learned_policy import LearnedPolicy
+from richobs.classes.model_arrays import REWARD_TOLERANCE
 from richobs.core.environment import Episodes, implied_step_range
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.core.events import Callback, Event, Progress, nobody

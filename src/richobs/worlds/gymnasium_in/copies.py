@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import iterate
 
 from richobs.core.errors import InvalidInput, Rejected
@@ -117,33 +117,55 @@ def _answer(env: Env, answer: Any) -> tuple[Any, float, bool]:
     return seen, number, bool(terminated) or bool(truncated)
 
 
-class NativeCopies:
-    """Copies in one vector environment that Gymnasium makes for an id (its vector entry point).
+def step_vector(vector: VectorEnv[Any, Any, Any], actions: Any) -> tuple[Any, Floats, Mask]:
+    """Takes one action in each copy of a vector environment; returns observations, `[C]` rewards, and where episodes ended.
 
-    One seed serves all copies. A copy that starts anew by itself after its end is ignored from there on.
+    A copy whose episode was over before begins anew with this step or the next (autoreset modes SAME_STEP, NEXT_STEP), and
+    what it pays then belongs to no episode of ours. In the mode DISABLED it begins anew here, because it may not be stepped
+    otherwise.
+    """
+    seen, rewards, terminated, truncated, _ = vector.step(actions)
+    ends = np.asarray(terminated, dtype=bool) | np.asarray(truncated, dtype=bool)
+    if ends.any() and vector.metadata.get("autoreset_mode") == AutoresetMode.DISABLED:
+        seen, _ = vector.reset(options={"reset_mask": ends})
+    return seen, np.asarray(rewards, dtype=np.float64), ends
+
+
+def vector_rows(vector: VectorEnv[Any, Any, Any], seen: Any) -> list[Any]:
+    """Returns the observation of each copy."""
+    return list(iterate(vector.observation_space, seen))
+
+
+class NativeCopies:
+    """Copies in one vector environment: that of Gymnasium for an id (its vector entry point), or one that was given.
+
+    What a copy does after the end of its episode is ignored. Where each copy has an environment of its own, each gets a
+    seed; else one seed serves all copies.
     """
 
-    def __init__(self, vector: VectorEnv[Any, Any, Any], actions: Actions):
+    def __init__(self, vector: VectorEnv[Any, Any, Any], actions: Actions, *, given: bool = False):
+        """Takes the vector environment; one that was given stays open for its owner."""
         self.size = vector.num_envs
-        self._vector, self._actions = vector, actions
+        self._vector, self._actions, self._given = vector, actions, given
 
     def reset(self, seeds: Sequence[int], /) -> list[Any]:
-        """Starts an episode in every copy with the first of the seeds, and returns as many raw observations as seeds."""
-        seen, _ = self._vector.reset(seed=int(seeds[0]))
-        return list(iterate(self._vector.observation_space, seen))[: len(seeds)]
+        """Starts an episode in every copy, and returns as many raw observations as seeds."""
+        several = isinstance(self._vector.unwrapped, SyncVectorEnv | AsyncVectorEnv)
+        padded = [int(seed) for seed in seeds] + [int(seeds[-1])] * (self.size - len(seeds))
+        seed: Any = padded if several else padded[0]
+        seen, _ = self._vector.reset(seed=seed)
+        return vector_rows(self._vector, seen)[: len(seeds)]
 
     def step(self, actions: Ints, over: Mask, /) -> Stepped:
         """Takes one action in each copy; answers after an episode's end mean nothing."""
         m = len(actions)
         padded = np.concatenate([actions, np.zeros(self.size - m, dtype=np.int64)])
-        seen, rewards, terminated, truncated, _ = self._vector.step(self._actions.batch(padded))
-        rows = list(iterate(self._vector.observation_space, seen))[:m]
-        ends = np.asarray(terminated, dtype=bool)[:m] | np.asarray(truncated, dtype=bool)[:m]
-        return Stepped(rows, np.asarray(rewards, dtype=np.float64)[:m], ends)
+        seen, rewards, ends = step_vector(self._vector, self._actions.batch(padded))
+        return Stepped(vector_rows(self._vector, seen)[:m], rewards[:m], ends[:m])
 
     def close(self) -> None:
-        """Closes the vector environment."""
-        if not self._vector.closed:
+        """Closes a vector environment that was made here."""
+        if not self._given and not self._vector.closed:
             self._vector.close()
 
 

@@ -63,8 +63,8 @@ def from_gymnasium(
 
     Args:
         env: an id, for `gymnasium.make`; or a callable that makes an environment; or one environment, which is played one
-            episode at a time, never by several processes, and stays yours to close. An environment of bsuite (dm_env) is
-            taken where shimmy is installed.
+            episode at a time, never by several processes, and stays yours to close; or a vector environment, whose copies
+            play one episode each at a time. An environment of bsuite (dm_env) is taken where shimmy is installed.
         horizon: number of levels H, at most 1,000,000.
         reward_range: smallest and largest possible total of an episode's rewards. By default it follows from `step_range`;
             one of the two must be given.
@@ -159,7 +159,7 @@ class GymnasiumEnvironment:
             deterministic=bool(spec.deterministic),
             frozen_seed=spec.seed,
             # Copies elsewhere may play the same where every episode is reset with a seed that the generator gives.
-            replayable=not (spec.vector == "native" or isinstance(spec.env, gymnasium.Env)),
+            replayable=not (spec.vector == "native" or isinstance(spec.env, gymnasium.Env | VectorEnv)),
             replays_first=REPLAYS_FIRST,
             processes=1 if spec.vector in (None, "native") else int(spec.vector),
         )
@@ -271,6 +271,8 @@ def _made_again(spec: GymnasiumSpec, ranges: tuple[Range, Range]) -> GymnasiumEn
 def _check_vector(spec: GymnasiumSpec) -> None:
     """Refuses ways to play copies together that this environment does not allow."""
     vector, given = spec.vector, spec.env
+    if isinstance(given, VectorEnv) and spec.seed is not None:
+        raise InvalidInput("a vector environment may start all copies from one seed, each elsewhere: leave seed= out.")
     if vector is None:
         return
     if spec.deterministic:
@@ -284,7 +286,7 @@ def _check_vector(spec: GymnasiumSpec) -> None:
             )
         return
     whole("vector", vector, 1, MOST_WORKERS)
-    if isinstance(given, gymnasium.Env):
+    if isinstance(given, gymnasium.Env | VectorEnv):
         raise InvalidInput("vector= needs copies of the environment: give an id, or a callable that makes one.")
 
 
@@ -300,6 +302,9 @@ def _opened(spec: GymnasiumSpec) -> tuple[Copies, Actions, Rows]:
             many.close()
             raise
     make = _maker(spec)
+    if isinstance(given, VectorEnv):
+        actions = Actions(given.single_action_space)
+        return NativeCopies(given, actions, given=True), actions, _rows(spec, given.single_observation_space)
     first = given if make is None else _made(make, spec)
     try:
         actions, rows = Actions(first.action_space), _rows(spec, first.observation_space)
@@ -319,11 +324,7 @@ def _maker(spec: GymnasiumSpec) -> Callable[[], Env] | None:
     given = spec.env
     if isinstance(given, str):
         return functools.partial(gymnasium.make, given, **spec.kwargs)
-    if isinstance(given, VectorEnv):
-        raise InvalidInput(
-            "from_gymnasium makes its own copies: give one environment, an id, or a callable, not a VectorEnv."
-        )
-    if isinstance(given, gymnasium.Env):
+    if isinstance(given, gymnasium.Env | VectorEnv):
         if spec.kwargs:
             raise InvalidInput(
                 f"{', '.join(sorted(spec.kwargs))}: arguments make an environment, and this one is made already. Give "

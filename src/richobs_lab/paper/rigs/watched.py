@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs import BrokenPromise, FunctionClass, Policy, Problem, Progress, TabularProcess
+from richobs import BrokenPromise, FunctionClass, Greedy, Policy, Problem, Progress, TabularProcess
 from richobs.core.ledger import Ledger
 from richobs.core.queries import Answer, Engine, Query
 from richobs.core.types import Ints, Mask
@@ -63,6 +63,15 @@ def policy_risk_margin(printed: Printed) -> float:
     return 40 * math.sqrt(printed.K) * printed.phi * printed.H**2
 
 
+def off_the_staircase(episodes: int, printed: Printed) -> int:
+    """Returns by how much a run on the staircase differs from what is printed: H - 1 prefixes of a path, or H with the root.
+
+    The box has H - 1 prefixes and the proof counts H. A search at the root on demand is one elimination with its tests.
+    """
+    root = ((printed.M - 1) * (printed.H - 1) + 1) * printed.n_2 * printed.per_elimination(printed.on_demand)
+    return min((episodes - printed.staircase() - more for more in (0, root)), key=abs)
+
+
 class Round(NamedTuple):
     """What one round of on-demand exploration was, seen by someone who knows the world."""
 
@@ -73,6 +82,7 @@ class Round(NamedTuple):
     failed: bool  # by the printed test, whatever the algorithm made of it
     rollouts: int  # that the estimate rests on
     paths: int  # that were collected
+    earned: float  # mean return times n_1
     missed: bool  # none of the first n_2 paths visits an unlearned state
 
 
@@ -103,7 +113,9 @@ class Watched:
 class Demand:
     """On-demand exploration on one problem, watched."""
 
-    def __init__(self, problem: Problem, *, epsilon: float, delta: float, seed: int, root: bool = True):
+    def __init__(
+        self, problem: Problem, *, epsilon: float, delta: float, seed: int, root: bool = True, verbatim: bool = False
+    ):
         """Prepares a run; `root` searches at the root first, as Algorithm 1 does and as the theorem silently assumes."""
         assert problem.process is not None
         self.problem, self.process = problem, problem.process
@@ -112,7 +124,7 @@ class Demand:
         engine = CountedEngine(self.process, problem.functions, seed=seed, ledger=Ledger())
         self.space = version_space(problem.functions)
         watched = Watched(engine, self._watch)
-        self.search = LsveeSearch(watched, self.space, self.constants, notify=self._count)
+        self.search = LsveeSearch(watched, self.space, self.constants, verbatim, self._count)
         self.rounds: list[Round] = []
         self.eliminations = 0  # calls of TD-Elim
         self.found: Found | None = None
@@ -140,6 +152,13 @@ class Demand:
         sizes = all((r.rollouts, r.paths) == (self.printed.n_1, self.printed.n_2) for r in self.rounds)
         ended = [not r.failed for r in self.rounds]
         return sizes and not any(ended[:-1]) and (self.found is None or ended[-1])
+
+    def returned_what_passed(self) -> bool:
+        """Whether the function that was returned has the value of the policy that passed, where one did."""
+        if self.found is None:
+            return True
+        policy = Greedy(self.problem.functions.member(self.found.member))
+        return abs(self.regret(policy) - self.rounds[-1].regret) <= SURELY
 
     def regret(self, policy: Policy) -> float:
         """Returns V* - V(pi), exactly."""
@@ -169,6 +188,7 @@ class Demand:
                 failed=abs(mean - self._v_star_hat) > self.printed.eps_demand,
                 rollouts=query.n,
                 paths=len(answer.paths),
+                earned=mean * self.printed.n_1,
                 missed=not some_path_visits(self.process, answer.paths, unlearned),
             )
         )

@@ -325,7 +325,8 @@ def _as_told(piece: Plain, result: Plain) -> bool:
     K = piece["actions"]
     if piece["apart"] < 1:
         return result["verdicts"] == [True] * K and result["eliminated"] == [[]] and all(result["alive"])
-    once = result["verdicts"] == [False] + [True] * (K - 1) and result["eliminated"] == [[0], []]
+    first, *rest = result["eliminated"]  # children have no order
+    once = result["verdicts"] == [False] + [True] * (K - 1) and len(first) == 1 and rest == [[]]
     return once and result["alive"] == [True, False, False]
 
 

@@ -8,22 +8,22 @@ the search compares everything with exact values while it runs.
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from richobs import BrokenPromise, Layered, Progress, TabularProcess, make
-from richobs.classes import TableLevel
+from richobs import BrokenPromise, FunctionClass, Layered, Progress, Rewards, TabularProcess, make
+from richobs.classes import TableLevel, listed_product
 from richobs.core.ledger import Ledger
 from richobs.core.moments import Moments
 from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
-from richobs.core.types import Floats, Path
+from richobs.core.types import Floats, Member, Path
 from richobs.engines import CountedEngine
 from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
 from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated
-from richobs.learners.version_space import version_space
+from richobs.learners.version_space import Elimination, NodeRisk, VersionSpace, version_space
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale
@@ -43,6 +43,8 @@ SAYS = (
 DELTA, CONFIDENCE = 0.1, 0.99
 WIDE = (0.2, 0.5, 0.8, 0.97, 1.2)  # how far apart, of what a consensus test lets pass
 DIVISORS = (4, 1024, 10**6)  # of the sample sizes, to measure the margin
+LEFT_OUT: tuple[list[int], ...] = ([], [0, 1], [1, 2, 3])  # of the middle level of "paired" classes
+KINDS = ("", "", "", "mixed", "beyond", "sparse")
 DRIFT = (0.5, 1.0, 1.4, 1.6, 3.0)  # TD error at every level, in phi; eliminations let about 1.7 pass
 
 
@@ -76,6 +78,12 @@ def pieces(scale: Scale, /) -> list[Plain]:
         {**p, "cap": True, "bound": 1, "overlap": 0.0, "verbatim": False}
         for p in sparse[: 4 if scale == "fast" else 20]
     ]
+    work += [
+        {"twin": True, "seed": seed, "class": "paired", "left_out": [], "horizon": 3, "overlap": 0.0}
+        | {"states": 2, "actions": 2, "epsilon": 0.9, "delta": DELTA}
+        | ({"left_out": LEFT_OUT[seed % 6]} if seed % 6 < len(LEFT_OUT) else {"class": KINDS[seed % 6], "horizon": 2})
+        for seed in range(12 if scale == "fast" else 60)
+    ]
     return work
 
 
@@ -93,7 +101,9 @@ class Witness:
         self.worst = dict.fromkeys(("estimation", "consensus", "precondition", "bias", "risk"), 0.0)  # over bounds
         self.claim: dict[int, float] = {}  # actions to go -> largest disagreement at an accessed path / (sqrt(K) phi)
         self.learned: set[tuple[int, int]] = set()  # states on which TD-Elim was called
-        self.tests = self.twice = self.again = self.lost = 0
+        self.tests = self.twice = self.again = self.lost = self.fed = 0
+        self.latest: dict[Path, Floats] = {}  # path -> [N] estimates of its last test or elimination
+        self.path: Path = ()  # where the last elimination drew its samples
 
     def state(self, path: Path) -> int:
         """Returns the state that a path leads to; transitions are deterministic."""
@@ -106,6 +116,7 @@ class Witness:
         """Passes the query on and looks at the answer: samples of an elimination have actions, those of a test have none."""
         answer = self.inner.ask(query)
         (moments,), (wanted,) = answer.moments, query.moments
+        self.latest[query.path] = moments.v_mean
         if wanted.rewards:
             self._see_elimination(query.path, moments)
         else:
@@ -116,6 +127,7 @@ class Witness:
 
     def _see_elimination(self, path: Path, moments: Moments) -> None:
         """Notes how far estimates are off, and the bias precondition, just before an elimination."""
+        self.path = path
         self._note("estimation", self._error(path, moments), self.phi / math.sqrt(12))
         here, h = self.state(path), len(path)
         self.twice += (h, here) in self.learned
@@ -124,6 +136,11 @@ class Witness:
             tau = self.tau(h)
             for a in range(self.K):
                 self._note("precondition", self.spread((*path, a)), tau)
+
+    def see_risk(self, risk: NodeRisk) -> None:
+        """Counts child values that are not those of the child's own elimination or, where it agreed, of its test."""
+        if risk.future is not None:
+            self.fed += sum(not np.array_equal(risk.future[:, a], self.latest[(*self.path, a)]) for a in range(self.K))
 
     def tau(self, h: int) -> float:
         """tau_1 at level h, counted from 0: 20 (eta - 1) sqrt(K) phi with eta = H - h actions to go."""
@@ -162,6 +179,24 @@ class Witness:
         self.worst[name] = max(self.worst[name], value / bound)
 
 
+class SeenSpace:
+    """A version space that shows a witness what every elimination rests on."""
+
+    def __init__(self, space: VersionSpace, witness: Witness):
+        self._space, self._witness = space, witness
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._space, name)
+
+    def __contains__(self, member: Member, /) -> bool:
+        return member in self._space
+
+    def eliminate(self, risk: NodeRisk, slack: float, /) -> Elimination:
+        """Passes the elimination on."""
+        self._witness.see_risk(risk)
+        return self._space.eliminate(risk, slack)
+
+
 def _losses(process: TabularProcess, h: int, tables: Floats) -> Floats:
     """Returns `[N, S]` what one action of each function's policy loses: V*(s) - V^f*(s, pi_f)."""
     chosen = tables.argmax(axis=2)  # [N, X]
@@ -177,7 +212,7 @@ def close_class(process: TabularProcess, phi: float, kind: str, seed: int) -> li
         phi: the scale.
         kind: "wide" functions may all pass every consensus test; of those "beyond", some just do not; "mixed" ones also
             drift, are noisy, or are far from Q*; "sparse" ones are each wrong about one state only, so that every state
-            has to be learned.
+            has to be learned. Of "paired" ones some fit together in one state and not in another.
         seed: of the noise.
     """
     rng = keyed_generator(seed, "close class")
@@ -193,6 +228,9 @@ def close_class(process: TabularProcess, phi: float, kind: str, seed: int) -> li
             members += [q + sign * step * root * (to_go - 1 + best) for step in DRIFT for sign in (1.0, -1.0)]
             members += [q + scale * root * rng.normal(size=q.shape) for scale in (10.0, 30.0, 100.0)]
             members += [rng.permutation(q.ravel()).reshape(q.shape), rng.random(q.shape)]
+        if kind == "paired":
+            shown, far = process.seen[h][:, :, None], 10 * root
+            members = [q, q + far, *(q + far * shown), *((q + 0.2 * shown) if 0 < h < H - 1 else ())]
         if kind == "sparse":
             members += [q + 0.2 * shown[:, None] for shown in process.seen[h]]
         levels.append(np.clip(np.stack(members), 0, 1))
@@ -200,7 +238,9 @@ def close_class(process: TabularProcess, phi: float, kind: str, seed: int) -> li
 
 
 def measure(piece: Plain, /) -> Plain:
-    """Runs one search under a witness."""
+    """Runs one search under a witness, or the same one twice: with a product class and with its list."""
+    if piece.get("twin"):
+        return measure_twin(piece)
     H, K = piece["horizon"], piece["actions"]
     shape = {"horizon": H, "n_states": piece["states"], "n_actions": K, "overlap": piece["overlap"]}
     process = make("random", seed=piece["seed"], **shape).process
@@ -222,7 +262,8 @@ def measure(piece: Plain, /) -> Plain:
     printed = Printed(H, K, M, functions.log_size, piece["epsilon"], asked["delta"])
     sizes = printed.search(piece["delta"])
     witness = Witness(CountedEngine(process, functions, seed=piece["seed"], ledger=Ledger()), process, tables, phi)
-    search = LsveeSearch(witness, version_space(functions), used, verbatim=piece["verbatim"], notify=witness.see_event)
+    space = cast("VersionSpace", SeenSpace(version_space(functions), witness))
+    search = LsveeSearch(witness, space, used, verbatim=piece["verbatim"], notify=witness.see_event)
     witness.search = search
     start = (0,) * (H // 2) if piece["below"] else ()
     stopped = ""
@@ -245,6 +286,7 @@ def measure(piece: Plain, /) -> Plain:
         "lost": witness.lost,
         "twice": witness.twice,
         "again": witness.again,
+        "fed": witness.fed,
         "episodes": search.engine.ledger.total,
         "off": search.engine.ledger.total - T * sizes.n_train - witness.tests * sizes.n_test,
         "displayed": printed.displayed(T, piece["delta"]),
@@ -253,6 +295,49 @@ def measure(piece: Plain, /) -> Plain:
         "v_star_error": float(np.abs(values - v_star).max()),
         "stopped": stopped,
     }
+
+
+def tree(H: int, K: int) -> TabularProcess:
+    """Returns a process in which action a leads to state a, which shows itself; all pay 1/2 at the end."""
+    return TabularProcess(
+        start=np.ones(1),
+        transitions=(np.arange(K)[None], *(np.tile(np.arange(K), (K, 1)),) * (H - 2)),
+        emissions=(np.ones((1, 1)), *(np.eye(K),) * (H - 1)),
+        rewards=(*(Rewards.deterministic(0.0),) * (H - 1), Rewards.deterministic(0.5)),
+    )
+
+
+def measure_twin(piece: Plain) -> Plain:
+    """Runs one search with a product class and with the list of its functions, whose draws are the same."""
+    H, K = piece["horizon"], piece["actions"]
+    shape = {"horizon": H, "n_states": piece["states"], "n_actions": K, "overlap": piece["overlap"]}
+    process = tree(H, K) if piece["class"] == "paired" else make("random", seed=piece["seed"], **shape).process
+    assert process is not None
+    asked = {"horizon": H, "n_actions": K, "n_states": process.n_states}
+    phi = Printed(H, K, process.n_states, 0.0, piece["epsilon"], 2 * piece["delta"]).phi
+    tables = [t[::-1] for t in close_class(process, phi, piece["class"], piece["seed"])]  # Q* comes last
+    tables[1] = np.delete(tables[1], [len(tables[1]) - 1 - i for i in piece["left_out"]], axis=0)
+    product = Layered([TableLevel(t) for t in tables])
+    numbers = PaperConstants.of(**asked, log_size=product.log_size, epsilon=piece["epsilon"], delta=2 * piece["delta"])
+    counts = [product.level_size(h) for h in range(H)]
+
+    def survivors(functions: FunctionClass) -> tuple[list[float], list[list[int]], Member | None]:
+        """Returns how many are left after every event, which members of each level, and the first function."""
+        space, sizes = version_space(functions), list[float]()
+        engine = CountedEngine(process, functions, seed=piece["seed"], ledger=Ledger())
+        learn_from(
+            LsveeSearch(engine, space, numbers, notify=lambda _: sizes.append(space.log_size)), (), numbers.search
+        )
+        first = space.pick()
+        if functions is product:
+            return sizes, [np.flatnonzero(space.alive(h)).tolist() for h in range(H)], first
+        chains = np.unravel_index(np.flatnonzero(space.alive(0)), counts)
+        assert isinstance(first, int)
+        return sizes, [np.unique(c).tolist() for c in chains], tuple(int(i) for i in np.unravel_index(first, counts))
+
+    (sizes, members, first), (listed, other, also) = survivors(product), survivors(listed_product(product))
+    same = len(sizes) == len(listed) and np.allclose(sizes, listed, atol=1e-9) and members == other and first == also
+    return {"same": bool(same), "dropped": product.log_size - sizes[-1]}
 
 
 def fewer(numbers: SearchConstants, divided: int) -> SearchConstants:
@@ -276,6 +361,7 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
     """Checks the conclusions, the inductive claim, the counts and the episodes over all searches."""
     capped = [r for p, r in zip(pieces, results, strict=True) if p.get("cap") and r["states"] > r["H"]]
     divided = {d: [r for p, r in zip(pieces, results, strict=True) if p.get("divided") == d] for d in DIVISORS}
+    twins = [r for p, r in zip(pieces, results, strict=True) if p.get("twin")]
     pieces, results = _as_promised(pieces, results)
     searches, delta = len(results), pieces[0]["delta"]
     failed = sum(broke(r) for r in results)
@@ -309,6 +395,18 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
                 max(worst["precondition"], worst["consensus"]) <= 1,
                 f"Children were at most {worst['precondition']:.3f} tau_1 apart, their estimates off by at most "
                 f"{worst['consensus']:.3f} phi.",
+            ),
+            Check(
+                "TD-Elim is fed a learned child's own estimates, and those of its test where a child agreed",
+                not any(r["fed"] for r in results),
+                f"{eliminations:,} eliminations, {sum(r['fed'] for r in results)} children with other estimates. The paper "
+                "reuses those of the tests and does not say what a failed test leaves.",
+                reading="where a test failed, the estimates of the elimination that followed, which are the better ones",
+            ),
+            Check(
+                "survivors of a product class are those of its list, after every test and elimination",
+                all(r["same"] for r in twins) and (not twins or max(r["dropped"] for r in twins) > 0),
+                f"{len(twins)} searches, each run with both.",
             ),
             Check(
                 "inductive claim: survivors differ by at most 20 eta sqrt(K) phi on every accessed path",
@@ -362,7 +460,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
 
 def _as_promised(pieces: Sequence[Plain], results: Sequence[Plain]) -> tuple[list[Plain], list[Plain]]:
     """Returns the searches that run with the printed sizes, and with as many states as were promised."""
-    kept = [(p, r) for p, r in zip(pieces, results, strict=True) if not p.get("divided") and not p.get("cap")]
+    special = ("divided", "cap", "twin")
+    kept = [(p, r) for p, r in zip(pieces, results, strict=True) if not any(p.get(k) for k in special)]
     return [p for p, _ in kept], [r for _, r in kept]
 
 

@@ -102,14 +102,14 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             Check(
                 "errors stay below what the proof adds up",
                 closest <= 1,
-                f"At most {closest:.2f} of it.",
-                tightness=closest,
+                f"At most {closest:.2f} of that sum, which is itself at most {8 * max(sums):.2f} of epsilon/8.",
             ),
             Check(
                 "episodes are at most the displayed bound with T = M H, a constant times the rate",
                 all(r["episodes"] <= r["with_bound"] and r["off"] == 0 for r in results),
                 f"At most {max(r['episodes'] / r['with_bound'] for r in results):.3f} of the bound, which is between "
                 f"{min(constants):.2g} and {max(constants):.2g} times M H^5 K^2/eps^2 log(NMHK/delta).",
+                reading="with probability 1 - delta, as T <= M H in Theorem 5: off the good event a search may take more",
             ),
         ),
         columns=("class", "H", "searches", "largest error / epsilon", "sum in the proof, K = 1", "episodes / bound"),

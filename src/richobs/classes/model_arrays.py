@@ -30,7 +30,7 @@ Told = Callable[[int, int], None]  # called with how many models are done, and h
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class ModelArrays:
     """N models over one set of states; a model with fewer states leaves the others out."""
 
     horizon: int
@@ -92,7 +92,7 @@ class Family:
             )
 
     @classmethod
-    def stack(cls, models: Sequence[Model]) -> "Family":
+    def stack(cls, models: Sequence[Model]) -> "ModelArrays":
         """Returns the family of some models, all of as many levels and actions."""
         if not models:
             raise InvalidInput("a family needs at least one model; the list is empty.")
@@ -135,7 +135,7 @@ class Family:
         """Number of actions K."""
         return self.probability.shape[3]
 
-    def take(self, models: Ints) -> "Family":
+    def take(self, models: Ints) -> "ModelArrays":
         """Returns the family of some of these models."""
         index = checked_members(models, self.n_models)
 
@@ -168,7 +168,7 @@ class Family:
         return arrays if self.level_of is None else {**arrays, "level_of": self.level_of}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> "Family":
+    def from_arrays(cls, arrays: Arrays) -> "ModelArrays":
         """Returns the family that `to_arrays` took apart."""
         return cls(
             int(np.asarray(arrays["horizon"]).ravel()[0]),
@@ -335,7 +335,7 @@ class Family:
             ever = ever | new
         return ever
 
-    def merged(self) -> tuple["Family", Ints]:
+    def merged(self) -> tuple["ModelArrays", Ints]:
         """Leaves out models that say the same as one before them about everything that can happen.
 
         Returns:

@@ -1,0 +1,446 @@
+"""Episodes, CPU seconds and false claims of a search in families with unknown numbers, beside grids of models.
+
+Run with `python benchmarks/families.py --cost` (the bars of each problem), `--grid`, `--more` and `--soundness`. Each writes
+one file in benchmarks/results. A run draws its true parameters from the inner 60% of the box, and every claim is checked
+exactly. Epsilon is in units of the range of values: the largest V* less the smallest value of a policy, over a grid of the
+box.
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import functools
+import itertools
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from measure import RESULTS, publish
+from richobs import Family, Simulators
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.errors import BrokenPromise
+from richobs.core.events import nobody
+from richobs.core.ledger import Ledger
+from richobs.core.problem import Problem
+from richobs.core.randomness import keyed_generator
+from richobs.engines import StreamEngine
+from richobs.learners.families.cells import Tables
+from richobs.learners.families.search import FamilySearch, Tuning, run, widened
+from richobs.learners.models.search import ModelSearch
+from richobs.learners.models.search import Tuning as ModelTuning
+from richobs.learners.models.search import run as run_models
+from richobs_lab.worlds.model_environment import model_problem
+
+FOUR = ("SFFF", "FHFH", "FFFH", "HFFG")
+EIGHT = ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG")
+TURNS = (-1, 0, 1)  # to the left of the direction, in it, to the right of it
+INNER = 0.6  # of the box, in which the true parameters lie
+
+
+def neighbour(size: int, cell: int, action: int) -> int:
+    """Returns the cell to which a move leads: 0 left, 1 down, 2 right, 3 up."""
+    row, column = divmod(cell, size)
+    down, right = ((0, -1), (1, 0), (0, 1), (-1, 0))[action % 4]
+    return min(max(row + down, 0), size - 1) * size + min(max(column + right, 0), size - 1)
+
+
+def lake(rows: Sequence[str], chances: Callable[[Any, int], Sequence[Any]]) -> Callable[[Any], Any]:
+    """Returns the outcomes of a frozen lake; `chances(theta, action)` are those of the three turns."""
+
+    def make(theta: Any) -> Any:
+        cells, size = "".join(theta.get("map", rows)), len(rows)
+
+        def outcome(chance: Any, to: int) -> tuple[Any, int, float, bool]:
+            return chance, to, float(cells[to] == "G"), cells[to] in "HG"
+
+        return [
+            [
+                [outcome(p, neighbour(size, s, a + turn)) for p, turn in zip(chances(theta, a), TURNS, strict=True)]
+                for a in range(4)
+            ]
+            for s in range(size * size)
+        ]
+
+    return make
+
+
+def slip(theta: Any, action: int) -> tuple[Any, Any, Any]:
+    """One number: slips to either side."""
+    p = theta["slip"]
+    return p / 2, 1 - p, p / 2
+
+
+def two_slips(theta: Any, action: int) -> tuple[Any, Any, Any]:
+    """Two numbers: slips to the left and to the right."""
+    return theta["left"], 1 - theta["left"] - theta["right"], theta["right"]
+
+
+def own_slips(theta: Any, action: int) -> tuple[Any, Any, Any]:
+    """Four numbers: a slip for every action."""
+    p = theta[f"slip{action}"]
+    return p / 2, 1 - p, p / 2
+
+
+def inventory(rate_of: Callable[[Any, int], Any], shelves: int = 10) -> Callable[[Any], Any]:
+    """Returns the outcomes of a store: parts cost 1, sell for 3, and cost 0.1 to keep overnight.
+
+    Sales are seen, demand beyond the stock is not: it costs nothing.
+    """
+    orders = (0, 2, 4, 6)
+
+    def make(theta: Any) -> Any:
+        table: list[list[list[tuple[Any, int, float, bool]]]] = []
+        for stock in range(shelves + 1):
+            table.append([])
+            for order in orders:
+                held = min(stock + order, shelves)
+                law = Family.poisson(rate_of(theta, stock), held)
+                paid = 1.0 * (held - stock)
+                table[-1].append(
+                    [(p, held - sold, 3.0 * sold - paid - 0.1 * (held - sold), False) for sold, p in enumerate(law)]
+                )
+        return table
+
+    return make
+
+
+def river(theta: Any) -> list[list[list[tuple[Any, int, float, bool]]]]:
+    """Returns the outcomes of river swim with six states: the current is unknown."""
+    forward, back, n = theta["forward"], theta["back"], 6
+    table: list[list[list[tuple[Any, int, float, bool]]]] = []
+    for s in range(n):
+        down = [(1.0, max(s - 1, 0), 0.05 if s == 0 else 0.0, False)]
+        up = [
+            (forward, min(s + 1, n - 1), float(s == n - 1), False),
+            (back, max(s - 1, 0), 0.0, False),
+            (1 - forward - back, s, 0.0, False),
+        ]
+        table.append([down, up])
+    return table
+
+
+def pendulum(theta: Any, angles: int = 11, speeds: int = 7) -> list[list[list[tuple[Any, int, float, bool]]]]:
+    """Returns the outcomes of a pendulum on a grid of angles and speeds: gravity, and noise of the speed, are unknown."""
+    grid_a, grid_v = np.linspace(-1.0, 1.0, angles), np.linspace(-2.0, 2.0, speeds)
+    noise = theta.get("noise", 0.5)
+    table: list[list[list[tuple[Any, int, float, bool]]]] = []
+    for angle, speed in itertools.product(grid_a, grid_v):
+        table.append([])
+        for torque in (-1.0, 0.0, 1.0):
+            mean = 0.9 * speed + 0.5 * theta["gravity"] * float(np.sin(angle)) + 0.8 * torque
+            edges = (grid_v[1:] + grid_v[:-1]) / 2
+            below = [0.0, *(Family.phi((edge - mean) / noise) for edge in edges), 1.0]
+            at = int(np.abs(grid_a - np.clip(angle + 0.3 * speed, -1, 1)).argmin())
+            reward = float(np.cos(np.pi * angle / 2)) / 20
+            table[-1].append([(below[j + 1] - below[j], at * speeds + j, reward, False) for j in range(speeds)])
+    return table
+
+
+def random_maps(n: int, rng: np.random.Generator) -> list[tuple[str, ...]]:
+    """Returns the standard map, and others with four holes in other places."""
+    maps: list[tuple[str, ...]] = [FOUR]
+    while len(maps) < n:
+        holes = set((1 + rng.choice(14, size=4, replace=False)).tolist())
+        cells = "".join("S" if c == 0 else "G" if c == 15 else "H" if c in holes else "F" for c in range(16))
+        made = tuple(cells[i : i + 4] for i in range(0, 16, 4))
+        if made not in maps:
+            maps.append(made)
+    return maps
+
+
+class Case(NamedTuple):
+    """A family, and what is asked."""
+
+    name: str
+    family: Callable[[], Family]
+    epsilons: tuple[float, ...] = (0.1, 0.05, 0.02, 0.01, 0.005)
+    bars: tuple[int, ...] = ()
+    seconds: float = 0.0  # at most
+
+
+def _slips(rows: Sequence[str], horizon: int) -> Callable[[], Family]:
+    return lambda: Family(lake(rows, slip), {"slip": (0, 1)}, horizon=horizon)
+
+
+def _two(rows: Sequence[str], horizon: int) -> Callable[[], Family]:
+    box = {"left": (0, 0.5), "right": (0, 0.5)}
+    return lambda: Family(lake(rows, two_slips), box, horizon=horizon)
+
+
+COST = (
+    Case("lake 4x4, slip", _slips(FOUR, 30), bars=(6, 10, 25, 90, 400), seconds=0.5),
+    Case("lake 8x8, slip", _slips(EIGHT, 100), bars=(4, 6, 15, 30, 70), seconds=2),
+    Case("lake 4x4, left and right slip", _two(FOUR, 30), bars=(12, 25, 95, 270, 1100), seconds=1),
+    Case("lake 8x8, left and right slip", _two(EIGHT, 100), bars=(14, 25, 70, 150, 380), seconds=5),
+    Case(
+        "inventory, one rate",
+        lambda: Family(inventory(lambda t, s: t["rate"]), {"rate": (1, 9)}, horizon=20, start=5),
+        bars=(2, 2, 5, 12, 25),
+        seconds=1,
+    ),
+    Case(
+        "inventory, two rates",
+        lambda: Family(
+            inventory(lambda t, s: t["low"] if s < 5 else t["high"]),
+            {"low": (1, 9), "high": (1, 9)},
+            horizon=20,
+            start=5,
+        ),
+        bars=(3, 6, 13, 26, 60),
+        seconds=6,
+    ),
+)
+MORE = (
+    Case(
+        "lake 4x4, a slip for each action",
+        lambda: Family(lake(FOUR, own_slips), {f"slip{a}": (0, 1) for a in range(4)}, horizon=30),
+        (0.1, 0.05),
+    ),
+    Case(
+        "river swim, forward and back",
+        lambda: Family(river, {"forward": (0.1, 0.6), "back": (0.02, 0.3)}, horizon=20),
+        (0.1, 0.05, 0.02),
+    ),
+    Case(
+        "pendulum 11x7, gravity",
+        lambda: Family(pendulum, {"gravity": (0.5, 2.5)}, horizon=20, start=38),
+        (0.1, 0.05, 0.02),
+    ),
+    Case(
+        "pendulum 11x7, gravity and noise",
+        lambda: Family(pendulum, {"gravity": (0.5, 2.5), "noise": (0.3, 0.9)}, horizon=20, start=38),
+        (0.1, 0.05),
+    ),
+    Case(
+        "1,000 maps and slip, lake 4x4",
+        lambda: Family(
+            lake(FOUR, slip), {"map": random_maps(1000, np.random.default_rng(0)), "slip": (0, 1)}, horizon=30
+        ),
+        (0.1, 0.02),
+    ),
+)
+SOUND = (
+    Case("lake 4x4, slip", _slips(FOUR, 30), (0.003,)),
+    Case("lake 4x4, left and right slip", _two(FOUR, 30), (0.003,)),
+    Case("river swim, forward and back", MORE[1].family, (0.003,)),
+    Case("inventory, one rate", COST[4].family, (0.001,)),
+)
+DELTAS = (0.5, 0.3, 0.1)
+LIMIT = 150  # episodes of a soundness run; one that spends them still makes a claim
+
+
+class Ran(NamedTuple):
+    """What one run did."""
+
+    shown: int  # episodes after which it could have claimed
+    episodes: int
+    claimed: bool
+    false: bool  # whether anything claimed is false
+    excluded: bool  # whether the true parameters do not live
+    seconds: float
+
+
+def value_range(family: Family) -> float:
+    """Returns the largest V* less the smallest value of any policy, over nine points of each interval."""
+    axes = [np.linspace(low, high, 9) for low, high in zip(family.low, family.high, strict=True)]
+    points = np.stack([x.ravel() for x in np.meshgrid(*axes[:2])])
+    if len(axes) > 2:
+        points = np.random.default_rng(0).uniform(family.low[:, None], family.high[:, None], (len(axes), 81))
+    tables, law = Tables(family, 0), np.maximum(family.program.at(points), 0.0)
+    best = tables.plan(law)[0].max()
+    tables.reward = -tables.reward
+    return float(best + tables.plan(law)[0].max())
+
+
+@functools.cache
+def family_of(case: Case) -> tuple[Family, float]:
+    """Returns the family of a case, and its range of values."""
+    family = case.family()
+    return family, value_range(family)
+
+
+def truth_of(family: Family, seed: int, name: str) -> tuple[dict[str, Any], Problem]:
+    """Returns true parameters from the inner part of the box, and the problem of playing with them."""
+    rng = keyed_generator(seed, "benchmark of families", name)
+    middle, half = (family.low + family.high) / 2, INNER * (family.high - family.low) / 2
+    theta: dict[str, Any] = dict(zip(family.names, rng.uniform(middle - half, middle + half).tolist(), strict=True))
+    theta |= {name: items[int(rng.integers(len(items)))] for name, items in family.lists.items()}
+    return theta, model_problem(Simulators([family.at(theta)]), 0, family.reward_range)
+
+
+def one_run(case: Case, epsilon: float, delta: float, seed: int, limit: int | None = None) -> Ran:
+    """Runs a search in a family and checks what it claims."""
+    family, span = family_of(case)
+    theta, problem = truth_of(family, seed, case.name)
+    begin = time.process_time()
+    engine = StreamEngine(problem.env, family, seed=seed, ledger=Ledger(limit))
+    search = FamilySearch(engine, family, family.reward_range, epsilon * span, delta, seed, nobody, Tuning())
+    try:
+        chosen, certified = run(search)
+    except BrokenPromise:  # the true parameters were refuted, and so were all others
+        return Ran(0, engine.ledger.total, False, False, True, time.process_time() - begin)
+    covered = search.covered if certified else widened(search, chosen)[0]
+    seconds = time.process_time() - begin
+    point = np.array([theta[name] for name in family.names])
+    law = np.maximum(family.program.at(point[:, None]), 0.0)
+    places = [items.index(theta[name]) for name, items in family.lists.items()]
+    structure = places[0] if places else 0
+    excluded = not (
+        search.seen.possible[structure]
+        and search.seen.evidence(structure).log_likelihood(law)[0] > search.seen.threshold
+    )
+    tables = search.tables(structure)
+    best, value = tables.plan(law)[0][0], tables.values(law, chosen.actions)[0]
+    false = covered is not None and bool(best - value > max(epsilon * span, covered.regret) or best > covered.upper)
+    false |= certified and bool(value < search.lower)
+    shown = search.shown_at if search.shown_at is not None else engine.ledger.total
+    return Ran(shown, engine.ledger.total, certified, false, excluded, seconds)
+
+
+def grid_run(case: Case, epsilon: float, delta: float, seed: int, points: int) -> Ran:
+    """Runs the search among models on a grid that does not hold the truth, and checks what it claims."""
+    family, span = family_of(case)
+    _, problem = truth_of(family, seed, case.name)
+    each = round(points ** (1 / len(family.names)))
+    axes = [np.linspace(low, high, each) for low, high in zip(family.low, family.high, strict=True)]
+    thetas = [dict(zip(family.names, map(float, at), strict=True)) for at in itertools.product(*axes)]
+    begin = time.process_time()
+    functions = Simulators.grid(family.at, thetas)
+    engine = StreamEngine(problem.env, functions, seed=seed, ledger=Ledger(None))
+    search = ModelSearch(
+        engine, functions, functions, family.reward_range, epsilon * span, delta, seed, nobody, ModelTuning()
+    )
+    try:
+        found = run_models(search)
+    except BrokenPromise:
+        return Ran(0, engine.ledger.total, False, False, True, time.process_time() - begin)
+    seconds = time.process_time() - begin
+    loss = problem.optimal_value - float(problem.value(LearnedPolicy(functions, found.member)))
+    total = engine.ledger.total
+    return Ran(total, total, True, loss > epsilon * span, False, seconds)
+
+
+def publish_with_others(name: str, title: str, columns: Sequence[str], rows: Sequence[Any], note: str) -> None:
+    """Publishes rows together with those of other cases that are stored: `--only` measures one case at a time."""
+    keys = [column for column in ("family", "epsilon", "delta") if column in columns]
+    new = {tuple(row[columns.index(key)] for key in keys): tuple(row) for row in rows}
+    file = RESULTS / f"{name}.json"
+    stored = json.loads(file.read_text())["rows"] if file.exists() else []
+    known = {tuple(row[key] for key in keys): tuple(row[column] for column in columns) for row in stored}
+    publish(name, title, columns, list({**known, **new}.values()), note)
+
+
+def cost(cases: Sequence[Case], runs: int, only: Sequence[float] | None, name: str, title: str) -> None:
+    """Measures episodes and CPU seconds of every case."""
+    rows = []
+    for case in cases:
+        for i, epsilon in enumerate(case.epsilons):
+            if only and epsilon not in only:
+                continue
+            ran = [one_run(case, epsilon, 0.05, seed) for seed in range(runs)]
+            shown, played = (np.array([getattr(r, field) for r in ran]) for field in ("shown", "episodes"))
+            bar = case.bars[i] if case.bars else None
+            rows.append(
+                (
+                    case.name,
+                    epsilon,
+                    runs,
+                    float(np.median(shown)),
+                    bar,
+                    int(shown.max()),
+                    float(np.median(played)),
+                    sum(not r.claimed for r in ran),
+                    sum(r.false for r in ran),
+                    float(np.median([r.seconds for r in ran])),
+                    case.seconds or None,
+                )
+            )
+            print(rows[-1], flush=True)
+    columns = (
+        "family",
+        "epsilon",
+        "runs",
+        "median episodes until a claim was possible",
+        "bar",
+        "most",
+        "median episodes played",
+    )
+    publish_with_others(
+        name,
+        title,
+        (*columns, "without a claim", "false claims", "median CPU seconds", "at most"),
+        rows,
+        "Delta 0.05. A claim needs 16 episodes of its policy besides, which the median of episodes played includes.",
+    )
+
+
+def grids(cases: Sequence[Case], runs: int, points: int) -> None:
+    """Measures the search among models on grids."""
+    rows = []
+    for case in cases:
+        for epsilon in case.epsilons[:3]:
+            ran = [grid_run(case, epsilon, 0.05, seed, points) for seed in range(runs)]
+            episodes = [r.episodes for r in ran]
+            seconds = float(np.median([r.seconds for r in ran]))
+            broken = sum(r.excluded for r in ran)
+            rows.append(
+                (case.name, epsilon, runs, float(np.median(episodes)), sum(r.false for r in ran), broken, seconds)
+            )
+            print(rows[-1], flush=True)
+    publish_with_others(
+        "families_grid",
+        f"The learner 'models' on a grid of about {points:,} models that misses the truth",
+        ("family", "epsilon", "runs", "median episodes", "false claims", "stopped", "median CPU seconds"),
+        rows,
+        "Delta 0.05. CPU seconds include planning the grid.",
+    )
+
+
+def soundness(cases: Sequence[Case], runs: int) -> None:
+    """Counts false claims where claims are hard."""
+    rows = []
+    for case, delta in itertools.product(cases, DELTAS):
+        ran = [one_run(case, case.epsilons[0], delta, seed, LIMIT) for seed in range(runs)]
+        false, excluded = sum(r.false for r in ran), sum(r.excluded for r in ran)
+        rows.append((case.name, case.epsilons[0], delta, runs, sum(r.claimed for r in ran), false, excluded))
+        print(rows[-1], flush=True)
+    publish_with_others(
+        "families_soundness",
+        "False claims of the search in families, where claims are hard",
+        ("family", "epsilon", "delta", "runs", "certified", "false claims", "true parameters excluded"),
+        rows,
+        f"At most {LIMIT} episodes a run; one that spends them claims a wider epsilon, which is checked too. The share of "
+        "runs in which the true parameters are excluded may be at most delta.",
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Episodes and false claims of the search in families.")
+    for part in ("cost", "more", "grid", "soundness"):
+        parser.add_argument(f"--{part}", action="store_true")
+    parser.add_argument("--runs", type=int, default=20, help="runs of each cell")
+    parser.add_argument("--soundness-runs", type=int, default=600, help="runs of each soundness cell")
+    parser.add_argument("--only", default="", help="cases whose name holds this text")
+    parser.add_argument("--epsilons", type=float, nargs="*", help="only these")
+    given = parser.parse_args()
+    chosen = [[case for case in cases if given.only in case.name] for cases in (COST, MORE, SOUND)]
+    if given.cost:
+        cost(
+            chosen[0], given.runs, given.epsilons, "families", "Episodes of the search in families with unknown numbers"
+        )
+    if given.more:
+        cost(chosen[1], given.runs, given.epsilons, "families_more", "Episodes of the search in other families")
+    if given.grid:
+        grids([case for case in (COST[0], COST[2], MORE[0]) if given.only in case.name], given.runs, 1001)
+    if given.soundness:
+        soundness(chosen[2], given.soundness_runs)
+
+
+if __name__ == "__main__":
+    main()

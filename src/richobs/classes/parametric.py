@@ -1,0 +1,619 @@
+"""Families: simulators with unknown numbers, each in an interval (docs/models.md).
+
+A `Family` is a function that lists, for given parameters, the outcomes of every state and action with their probabilities.
+It is called once with expressions in place of numbers, so that probabilities can be evaluated at any point and bounded over
+any cell of the box. Every different probability is one *event*. Shapes: d parameters, N structures, S states, K actions, B
+outcomes of a state and action at most, E events, P points, C cells.
+"""
+
+import contextlib
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from richobs.classes import taylor
+from richobs.classes.base import digest_of, read_parts, write_parts
+from richobs.classes.dynamics import Model
+from richobs.classes.expressions import Expression, Graph, Node, Program
+from richobs.classes.model_arrays import REWARD_TOLERANCE, ModelArrays
+from richobs.classes.taylor import Taylor
+from richobs.core.arguments import LEVELS, real_array, real_number, refuse_unusable, whole_number
+from richobs.core.codebook import Codebook
+from richobs.core.environment import checked_range
+from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.randomness import keyed_generator
+from richobs.core.types import Floats, Ints, Mask, Member, Observations
+
+FORMAT = "richobs-family"
+OFF = 1e-9  # by which probabilities of a state and action may miss 1, and one of them 0
+POINTS = 256  # of the box at which that is looked at
+CELLS = 4_096  # into which the box is cut at most, to show that no probability is negative
+STRUCTURES = 100_000  # that a family may list
+AFFINE_POINTS = 8  # at which the tables of Gymnasium environments are compared with affine ones
+
+Make = Callable[[Any], Any]
+
+
+class Family:
+    """Simulators that differ in unknown numbers: which of them is the real system is to be learned.
+
+    A class of functions to `richobs.learn`, which chooses the learner "families" for it.
+    """
+
+    preferred_learner = "families"
+    is_product = False
+
+    @refuse_unusable
+    def __init__(
+        self,
+        make: Make,
+        theta: Mapping[str, Any],
+        *,
+        horizon: int,
+        start: int | ArrayLike = 0,
+        reward_range: tuple[float, float] | None = None,
+        observations: NDArray[Any] | None = None,
+    ):
+        """Calls `make` with expressions, and checks its probabilities over the whole box.
+
+        Args:
+            make: takes a dictionary like `theta`, with a number or expression for each name, and returns the outcomes
+                `[s][a]`, lists of (probability, next state, reward, done) as Gymnasium's toy-text has them. Probabilities
+                are written with + - * / **, abs, NumPy's exp, log, sqrt, maximum and minimum, and with `Family.poisson`,
+                `Family.binomial` and `Family.phi`; nothing else may depend on parameters.
+            theta: names and what is known of them: (low, high) for a number in between, or a list of candidates, such as
+                maps, of which one is right.
+            horizon: number of levels H.
+            start: the first state, or `[S]` its distribution; it is known.
+            reward_range: smallest and largest total of an episode; by default what the outcomes allow.
+            observations: `[S, ...]` what each state shows, all different; by default its number.
+
+        Raises:
+            InvalidInput: with the place, and the parameters, where probabilities are none.
+        """
+        self.horizon = whole_number("horizon", horizon, 1, LEVELS)
+        self.names, self.low, self.high, lists = _read_box(theta)
+        self.lists = lists
+        graph = Graph(len(self.names))
+        parameters = {name: graph.parameter(i) for i, name in enumerate(self.names)}
+        tables = []
+        for chosen in itertools.product(*lists.values()):
+            given = {**parameters, **dict(zip(lists, chosen, strict=True))}
+            tables.append(_read_outcomes(_called(make, given), graph, ", ".join(map(_short, chosen))))
+        self._build(graph, tables, start, observations)
+        self._compare(make)
+        self.reward_range = self._checked_totals(reward_range)
+
+    def _build(
+        self, graph: Graph, tables: list[list[list[dict[Any, Expression]]]], start: Any, shown: NDArray[Any] | None
+    ) -> None:
+        """Makes arrays of the outcomes, merges equal probabilities, and checks them."""
+        S, K = len(tables[0]), len(tables[0][0])
+        for i, table in enumerate(tables):
+            if (len(table), {len(row) for row in table}) != (S, {K}):
+                raise InvalidInput(f"structure {i} has other numbers of states or actions than structure 0.")
+        B = max(len(law) for table in tables for row in table for law in row)
+        shape = (B, len(tables), S, K)
+        zero = graph.of(0.0).place
+        self.events: Ints = np.full(shape, zero)  # [B, N, S, K] the event of each outcome; that of 0 for padding
+        self.paid: Ints = np.full(shape, zero)  # likewise of "one of the outcomes with this reward", at the last level
+        to, done, reward = np.zeros(shape, np.int32), np.ones(shape, bool), np.zeros(shape)
+        for (n, table), s, a in itertools.product(enumerate(tables), range(S), range(K)):
+            law = table[s][a]
+            by_reward: dict[float, Expression] = {}
+            for (_, pay, _), p in law.items():
+                by_reward[pay] = by_reward[pay] + p if pay in by_reward else p
+            for b, ((state, pay, ends), p) in enumerate(law.items()):
+                at = (b, n, s, a)
+                self.events[at], self.paid[at] = p.place, by_reward[pay].place
+                to[at], reward[at], done[at] = state, pay, ends
+        first = np.eye(S)[whole_number("start", start, 0, S - 1)] if np.ndim(start) == 0 else real_array(start)
+        if first.shape != (S,):
+            raise InvalidInput(f"start must be a state, or [S] = [{S}] probabilities; got shape {first.shape}.")
+        wanted, places = np.unique(np.stack([self.events, self.paid]), return_inverse=True)
+        self.events, self.paid = places.reshape(2, *shape)
+        self.graph, self.program = graph, Program(graph, wanted.tolist())
+        rows = np.arange(S) if shown is None else np.asarray(shown)
+        if len(rows) != S:
+            raise InvalidInput(f"a family of {S} states needs as many observations; got {len(rows)}.")
+        self.padding: Mask = (
+            self.events == int(np.flatnonzero(wanted == zero)[0]) if zero in wanted else self.events < 0
+        )
+        self._check_box()
+        centre = self.program.at(((self.low + self.high) / 2)[:, None])[:, 0]
+        law_at = np.maximum(centre[self.events], 0.0)
+        self.arrays = ModelArrays(
+            self.horizon,
+            np.broadcast_to(first, shape[1:3]).copy(),
+            law_at / law_at.sum(axis=0),
+            to,
+            reward,
+            done,
+            np.arange(S)[None],
+            Codebook(rows),
+        )
+
+    # What a class of functions is asked for.
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return self.events.shape[3]
+
+    @property
+    def n_states(self) -> int:
+        """Number of states S."""
+        return self.events.shape[2]
+
+    @property
+    def n_structures(self) -> int:
+        """Number of structures N: the product of the lengths of all lists."""
+        return self.events.shape[1]
+
+    @property
+    def log_size(self) -> float:
+        """Natural logarithm of how many different parameters float64 can hold, at most: 2^64 for each, times N."""
+        return 64 * len(self.names) * math.log(2) + math.log(self.n_structures)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the outcomes, of how their probabilities follow from the parameters, and of the box."""
+        return digest_of([(FORMAT, self._to_arrays())])
+
+    def level_size(self, level: int, /) -> int:
+        """Returns 1: the whole box is one thing, of which no functions are listed."""
+        return 1
+
+    def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Refuses: there is no list of functions."""
+        _no_list()
+
+    def moments(self, level: int, batch: Any, members: Ints | None = None, /) -> Any:
+        """Refuses: there is no list of functions."""
+        _no_list()
+
+    def kinds(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
+        """Refuses: there is no list of functions."""
+        _no_list()
+
+    def value_bounds(self, level: int, /) -> tuple[Floats, Floats]:
+        """Refuses: there is no list of functions."""
+        _no_list()
+
+    def value_range(self, level: int, /) -> tuple[float, float]:
+        """Returns the range of totals, in which every value lies that is counted from the start."""
+        return self.reward_range
+
+    def member(self, member: Member, /) -> Any:
+        """Refuses: there is no list of functions."""
+        _no_list()
+
+    # What can be asked of a family.
+
+    def at(self, theta: Mapping[str, Any]) -> Model:
+        """Returns the model with these parameters: a number for each interval, an item for each list."""
+        missing = [name for name in (*self.names, *self.lists) if name not in theta]
+        if missing or len(theta) != len(self.names) + len(self.lists):
+            raise InvalidInput(
+                f"this family has the parameters {', '.join((*self.names, *self.lists))}; got {', '.join(map(str, theta))}."
+            )
+        point = np.array([real_number(name, theta[name]) for name in self.names])
+        if not ((self.low <= point) & (point <= self.high)).all():
+            raise InvalidInput(f"{dict(zip(self.names, point.tolist(), strict=True))} lies outside the box.")
+        places = [_place_of(items, theta[name], name) for name, items in self.lists.items()]
+        sizes = [len(items) for items in self.lists.values()]
+        return self.model(int(np.ravel_multi_index(places, sizes)) if sizes else 0, point)
+
+    def model(self, structure: int, point: Floats) -> Model:
+        """Returns the model of one structure at a point `[d]`."""
+        law = np.maximum(self.program.at(point[:, None])[:, 0], 0.0)[self.events[:, structure]]
+        law = np.where(self.padding[:, structure], 0.0, law)
+        parts = (law / law.sum(axis=0), *(x[:, structure] for x in self._outcomes))
+        probability, to, reward, done = (np.moveaxis(part, 0, -1) for part in parts)
+        rows = None if self.arrays.codebook.is_plain else self.arrays.codebook.rows
+        return Model(self.horizon, self.arrays.start[0], probability, to, reward, done, rows)
+
+    @property
+    def _outcomes(self) -> tuple[Any, Floats, Mask]:
+        return self.arrays.next, self.arrays.reward, self.arrays.done
+
+    def structure_words(self, structure: int) -> dict[str, Any]:
+        """Returns the items of one structure, by the names of their lists."""
+        sizes = [len(items) for items in self.lists.values()]
+        places = np.unravel_index(structure, sizes) if sizes else ()
+        return {name: items[int(i)] for (name, items), i in zip(self.lists.items(), places, strict=True)}
+
+    @staticmethod
+    def poisson(rate: Any, n: int) -> list[Any]:
+        """Returns n + 1 probabilities by a Poisson law: of 0, 1, ..., n - 1, and of n or more."""
+        n = whole_number("n", n, 0, 10_000)
+        if isinstance(rate, Expression):
+            return [
+                *(rate._apply("poisson", rate, numbers=(float(k),)) for k in range(n)),
+                rate._apply("tail", rate, numbers=(float(n),)),
+            ]
+        law = [float(taylor.poisson_law(np.asarray(rate, dtype=np.float64), k)) for k in range(n)]
+        return [*law, 1 - sum(law)]
+
+    @staticmethod
+    def binomial(n: int, p: Any) -> list[Any]:
+        """Returns n + 1 probabilities: of 0, 1, ..., n successes in n trials, each of probability p."""
+        n = whole_number("n", n, 0, 1_000)
+        if isinstance(p, Expression):
+            return [p._apply("binomial", p, numbers=(float(k), float(n))) for k in range(n + 1)]
+        return [float(taylor.binomial_law(n)(np.asarray(p, dtype=np.float64), k, 0)) for k in range(n + 1)]
+
+    @staticmethod
+    def phi(x: Any) -> Any:
+        """Returns the probability that a standard normal number is at most x."""
+        return x._apply("phi", x) if isinstance(x, Expression) else float(taylor.normal(x))
+
+    @classmethod
+    def of_gymnasium(
+        cls, env: Any, *, horizon: int, fixed: Mapping[str, Any] | None = None, **theta: tuple[float, float]
+    ) -> "Family":
+        """Returns the family of a Gymnasium toy-text environment whose outcomes `P` depend on keyword arguments.
+
+        Probabilities must be affine in the arguments: they are computed from d + 1 environments and compared with
+        `AFFINE_POINTS` others. The one in the middle of the box is played and compared with what it publishes.
+
+        Args:
+            env: id of the environment, or a function that makes it.
+            horizon: number of levels H.
+            fixed: arguments that are known, such as `map_name`.
+            **theta: (low, high) of each argument that is not.
+        """
+        import gymnasium
+
+        names, low, high, lists = _read_box(theta)
+        if lists:
+            raise InvalidInput(f"of_gymnasium takes (low, high) for every argument; {next(iter(lists))} is a list.")
+
+        def made(point: Floats) -> Any:
+            given = {**(fixed or {}), **dict(zip(names, point.tolist(), strict=True))}
+            with _named(names, point):
+                return gymnasium.make(env, **given) if isinstance(env, str) else env(**given)
+
+        def published(point: Floats) -> Any:
+            with contextlib.closing(made(point)) as one:
+                return one.unwrapped.P
+
+        middle = (low + high) / 2
+        model = Model.of_gymnasium(lambda: made(middle), horizon)
+        corners = [low, *(np.where(np.arange(len(names)) == i, high, low) for i in range(len(names)))]
+        rng = keyed_generator(0, "affine tables")
+        others = [rng.uniform(low, high) for _ in range(AFFINE_POINTS)]
+        tables = [published(point) for point in (*corners, *others)]
+        span = np.where(high > low, high - low, 1.0)
+
+        def make(given: Mapping[str, Any]) -> list[list[list[tuple[Any, int, float, bool]]]]:
+            return [
+                [_affine_law(tables, s, a, given, names, low, span, others) for a in range(model.n_actions)]
+                for s in range(model.n_states)
+            ]
+
+        return cls(make, theta, horizon=horizon, start=model.start)
+
+    # Saving.
+
+    def _to_arrays(self) -> dict[str, NDArray[Any]]:
+        nodes = json.dumps([[node.op, node.args, node.numbers] for node in self.graph.nodes])
+        places = np.array(self.program.places)
+        box = json.dumps([self.names, {name: [_short(item) for item in items] for name, items in self.lists.items()}])
+        return {
+            **{name: array for name, array in self.arrays.to_arrays().items() if name not in ("probability", "shows")},
+            "low": self.low,
+            "high": self.high,
+            "reward_range": np.array(self.reward_range),
+            "nodes": np.frombuffer(nodes.encode(), dtype=np.uint8),
+            "names": np.frombuffer(box.encode(), dtype=np.uint8),
+            "events": places[self.events],
+            "paid": places[self.paid],
+        }
+
+    def save(self, file: str | os.PathLike[str], /) -> None:
+        """Writes the family to a `.npz` file: plain arrays and JSON, no pickle. Items of lists are written as text."""
+        write_parts(file, FORMAT, [("family", self._to_arrays())])
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str], /) -> "Family":
+        """Returns the family that `save` wrote.
+
+        Raises:
+            InvalidFile: the file is damaged or holds something else.
+        """
+        _, parts = read_parts(file, FORMAT)
+        try:
+            ((_, arrays),) = parts
+            names, lists = json.loads(arrays["names"].tobytes())
+            graph = Graph(len(names))
+            for op, args, numbers in json.loads(arrays["nodes"].tobytes()):
+                place = len(graph.nodes)
+                if not all(type(arg) is int and 0 <= arg < place for arg in args):
+                    raise InvalidInput("a node takes one that is not before it")
+                graph.add(Node(str(op), tuple(args), tuple(map(float, numbers))))
+            events = np.asarray(arrays["events"], dtype=np.int64)
+            tables = [
+                [
+                    [_law_of_arrays(arrays, graph, events, n, s, a) for a in range(events.shape[3])]
+                    for s in range(events.shape[2])
+                ]
+                for n in range(events.shape[1])
+            ]
+            family = cls.__new__(cls)
+            family.horizon = whole_number("horizon", int(np.asarray(arrays["horizon"])), 1, LEVELS)
+            box = {name: (float(a), float(b)) for name, a, b in zip(names, arrays["low"], arrays["high"], strict=True)}
+            family.names, family.low, family.high, _ = _read_box(box)
+            family.lists = lists
+            family._build(graph, tables, np.asarray(arrays["start"])[0], arrays["codebook"])
+            family.reward_range = family._checked_totals(
+                (float(arrays["reward_range"][0]), float(arrays["reward_range"][1]))
+            )
+            return family
+        except Exception as error:  # whatever else a damaged or hostile file leads to
+            raise InvalidFile(f"{file} does not hold a family that richobs wrote: {error}") from error
+
+    # Checks.
+
+    def _check_box(self) -> None:
+        """Refuses probabilities that are negative, or do not sum to 1, somewhere in the box.
+
+        Sums are looked at in POINTS points and all corners. That no event is negative is shown for whole cells, which are
+        halved until it is plain, or CELLS were looked at.
+        """
+        d = len(self.low)
+        rng = keyed_generator(0, "points of a box")
+        corners = np.array(list(itertools.islice(itertools.product((0.0, 1.0), repeat=d), POINTS))).reshape(-1, d)
+        unit = np.concatenate([corners, rng.random((POINTS, d))]).T  # [d, P]
+        points = self.low[:, None] + (self.high - self.low)[:, None] * unit
+        at = self.program.at(points)
+        for n in range(self.n_structures):
+            law = np.where(self.padding[:, n, :, :, None], 0.0, at[self.events[:, n]])  # [B, S, K, P]
+            total = law.sum(axis=0)
+            bad = ~((np.abs(total - 1) <= OFF) & (law.min(axis=0) >= -OFF))  # NaN included
+            if bad.any():
+                s, a, p = (int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
+                self._refuse_law(n, s, a, points[:, p], law[:, s, a, p])
+        centre, width = ((self.low + self.high) / 2)[:, None], ((self.high - self.low) / 2)[:, None]
+        seen = 0
+        while centre.shape[1] and seen < CELLS:
+            seen += centre.shape[1]
+            found = self.program.over(Taylor.cells(centre, width))
+            negative = found.c < -OFF
+            if negative.any():
+                e, cell = (int(i) for i in np.argwhere(negative)[0])
+                _, n, s, a = (int(i) for i in np.argwhere((self.events == e) | (self.paid == e))[0])
+                law = self.program.at(centre[:, cell : cell + 1])[self.events[:, n, s, a], 0]
+                self._refuse_law(n, s, a, centre[:, cell], law)
+            open_ = (found.low < -OFF).any(axis=0)
+            centre, width = _halved(centre[:, open_], width[:, open_], (self.high - self.low)[:, None])
+
+    def _refuse_law(self, n: int, s: int, a: int, point: Floats, law: Floats) -> NoReturn:
+        where = {name: float(f"{x:.6g}") for name, x in zip(self.names, point, strict=True)}
+        kind = f"{self.structure_words(n)}, " if self.lists else ""
+        raise InvalidInput(
+            f"state {s}, action {a}: at {kind}{where} the probabilities are {', '.join(f'{p:.6g}' for p in law)}, which sum "
+            f"to {law.sum():.9g}. Over the whole box they must not be negative and must sum to 1: narrow the box, or write "
+            "the last one as 1 less the others."
+        )
+
+    def _compare(self, make: Make) -> None:
+        """Refuses a function that returns something else for numbers than it did for expressions."""
+        rng = keyed_generator(0, "compare", self.n_structures)
+        for n in {0, self.n_structures - 1}:
+            point = rng.uniform(self.low, self.high)
+            given = {**dict(zip(self.names, point.tolist(), strict=True)), **self.structure_words(n)}
+            flat = Graph(0)
+            table = _read_outcomes(_called(make, given), flat, "numbers")
+            law = self.program.at(point[:, None])[:, 0]
+            for s, a in itertools.product(range(self.n_states), range(self.n_actions)):
+                own = {
+                    (int(self.arrays.next[b, n, s, a]), float(self.arrays.reward[b, n, s, a]), bool(d)): law[e]
+                    for b, (e, d) in enumerate(zip(self.events[:, n, s, a], self.arrays.done[:, n, s, a], strict=True))
+                    if not self.padding[b, n, s, a]
+                }
+                other = {key: p.constant or 0.0 for key, p in table[s][a].items()}
+                if any(abs(own.get(key, 0.0) - other.get(key, 0.0)) > OFF for key in (*own, *other)):
+                    raise InvalidInput(
+                        f"make returns other outcomes of state {s}, action {a} for the numbers {given!r:.80} than for "
+                        "unknown ones. It must not depend on anything but its argument, nor on how it is called."
+                    )
+
+    def _checked_totals(self, given: tuple[float, float] | None) -> tuple[float, float]:
+        """Returns the range of totals, after checking that it holds everything that the outcomes allow."""
+        ends = []
+        for sign in (1.0, -1.0):
+            value = np.zeros((self.n_structures, self.n_states))
+            for _ in range(self.horizon):
+                rows = np.arange(self.n_structures)[:, None, None]
+                later = np.where(self.arrays.done, 0.0, value[rows, self.arrays.next])
+                best = np.where(self.padding, -np.inf, sign * self.arrays.reward + later)
+                value = best.max(axis=(0, 3))
+            ends.append(sign * float(np.where(self.arrays.start > 0, value, -np.inf).max()) + 0.0)
+        high, low = ends
+        if given is None:
+            return (low, high) if low < high else (low, low + 1.0)
+        declared = checked_range("reward_range", given)
+        slack = REWARD_TOLERANCE * self.horizon * max(1.0, abs(low), abs(high))
+        if low < declared[0] - slack or high > declared[1] + slack:
+            raise InvalidInput(
+                f"reward_range is [{declared[0]:g}, {declared[1]:g}], and outcomes allow totals from {low:g} to {high:g}."
+            )
+        return declared
+
+
+def _no_list() -> NoReturn:
+    raise InvalidInput(
+        "a Family is a box of parameters, not a list of functions. Use the learner 'families', which learn() chooses; "
+        "other learners take a grid of it, richobs.Simulators.grid(family.at, thetas)."
+    )
+
+
+def _short(item: Any) -> str:
+    return item if isinstance(item, str) else f"{item!r:.60}"
+
+
+def _place_of(items: Sequence[Any], item: Any, name: str) -> int:
+    for i, one in enumerate(items):
+        if one is item or (type(one) is type(item) and np.array_equal(one, item)):
+            return i
+    raise InvalidInput(f"{name} is none of the {len(items):,} items of its list; got {_short(item)}.")
+
+
+def _read_box(theta: Any) -> tuple[list[str], Floats, Floats, dict[str, list[Any]]]:
+    """Returns names and ends of intervals, and the lists."""
+    if not isinstance(theta, Mapping) or not theta or not all(isinstance(name, str) for name in theta):
+        raise InvalidInput(
+            f'theta names the unknown numbers and where they lie, such as {{"slip": (0, 1)}}; got {theta!r:.80}.'
+        )
+    names: list[str] = []
+    ends: list[tuple[float, float]] = []
+    lists: dict[str, list[Any]] = {}
+    for name, known in theta.items():
+        if isinstance(known, list):
+            if not known:
+                raise InvalidInput(f"theta[{name!r}] is an empty list: one of its items has to be right.")
+            lists[name] = list(known)
+            continue
+        if isinstance(known, str) or not isinstance(known, Sequence | np.ndarray) or len(known) != 2:
+            raise InvalidInput(
+                f"theta[{name!r}] must be (low, high), or a list of candidates of which one is right; got {known!r:.60}."
+            )
+        low, high = (real_number(f"theta[{name!r}]", end) for end in known)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise InvalidInput(
+                f"theta[{name!r}] must be (low, high), finite numbers with low < high; got ({low:g}, {high:g}). A number "
+                "that is known is written into `make`."
+            )
+        names.append(name)
+        ends.append((float(low), float(high)))
+    if not names:
+        raise InvalidInput(
+            "theta lists candidates alone; a family has at least one (low, high). A list is richobs.Simulators."
+        )
+    if math.prod(len(items) for items in lists.values()) > STRUCTURES:
+        raise InvalidInput(f"the lists of theta have more than {STRUCTURES:,} combinations.")
+    box = np.array(ends, dtype=np.float64).reshape(-1, 2)
+    return names, box[:, 0].copy(), box[:, 1].copy(), lists
+
+
+def _called(make: Make, given: dict[str, Any]) -> Any:
+    if not callable(make):
+        raise InvalidInput(f"make must be a function of the parameters; got {make!r:.60}.")
+    return make(dict(given))
+
+
+def _read_outcomes(given: Any, graph: Graph, kind: str) -> list[list[dict[Any, Expression]]]:
+    """Returns per state and action {(next, reward, done): probability}; outcomes that are equal are added up."""
+    where = f" ({kind})" if kind else ""
+    try:
+        tables = [[list(given[s][a]) for a in range(len(given[s]))] for s in range(len(given))]
+    except (TypeError, KeyError, IndexError) as error:
+        raise InvalidInput(
+            f"make must return outcomes [s][a], lists of (probability, next, reward, done){where}; {error}."
+        ) from None
+    if not tables or not tables[0]:
+        raise InvalidInput(f"make returned no states or no actions{where}.")
+    found: list[list[dict[Any, Expression]]] = []
+    for s, row in enumerate(tables):
+        found.append([])
+        for a, outcomes in enumerate(row):
+            law: dict[Any, Expression] = {}
+            for outcome in outcomes:
+                if not isinstance(outcome, Sequence) or len(outcome) != 4:
+                    raise InvalidInput(
+                        f"state {s}, action {a}: an outcome is (probability, next, reward, done); got {outcome!r:.60}."
+                    )
+                probability, to, reward, done = outcome
+                if any(isinstance(part, Expression) for part in (to, reward, done)):
+                    raise InvalidInput(
+                        f"state {s}, action {a}: next state, reward and done of an outcome must not depend on parameters, "
+                        "only probabilities do. List an outcome for each value."
+                    )
+                p = graph.of(probability)
+                if p.constant == 0:
+                    continue
+                ends = bool(done)
+                state = 0 if ends else whole_number(f"state {s}, action {a}: next state", to, 0, len(tables) - 1)
+                pay = float(real_number(f"state {s}, action {a}: reward", reward)) + 0.0
+                key = (state, pay, ends)
+                law[key] = law[key] + p if key in law else p
+            if not law:
+                raise InvalidInput(f"state {s}, action {a} has no outcome{where}.")
+            found[-1].append(dict(sorted(law.items(), key=lambda item: item[0])))
+    return found
+
+
+def _law_of_arrays(arrays: Any, graph: Graph, events: Ints, n: int, s: int, a: int) -> dict[Any, Expression]:
+    law = {}
+    for b in range(len(events)):
+        p = Expression(graph, int(events[b, n, s, a]))
+        if p.constant != 0:
+            key = (
+                int(arrays["next"][b, n, s, a]),
+                float(arrays["reward"][b, n, s, a]),
+                bool(arrays["done"][b, n, s, a]),
+            )
+            law[key] = p
+    return law
+
+
+def _halved(centre: Floats, width: Floats, span: Floats) -> tuple[Floats, Floats]:
+    """Returns the two halves of every cell, cut across the side that is longest relative to the box."""
+    side = (width / span).argmax(axis=0)
+    half = np.where(np.arange(len(width))[:, None] == side, width / 2, 0.0)
+    new = np.where(half > 0, half, width)
+    return np.concatenate([centre - half, centre + half], axis=1), np.concatenate([new, new], axis=1)
+
+
+@contextlib.contextmanager
+def _named(names: Sequence[str], point: Floats) -> Iterator[None]:
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except Exception as error:  # of somebody's environment
+        where = dict(zip(names, point.tolist(), strict=True))
+        raise InvalidInput(f"the environment cannot be made with {where}: {error}") from error
+
+
+def _affine_law(
+    tables: list[Any],
+    s: int,
+    a: int,
+    given: Mapping[str, Any],
+    names: Sequence[str],
+    low: Floats,
+    span: Floats,
+    others: list[Floats],
+) -> list[tuple[Any, int, float, bool]]:
+    """Returns the outcomes of one state and action as affine functions of the arguments, which are compared."""
+    listed = [[(int(to), float(r), bool(done)) for _, to, r, done in table[s][a]] for table in tables]
+    laws = np.array([[p for p, *_ in table[s][a]] for table in tables]) if len({*map(len, listed)}) == 1 else None
+    d = len(names)
+    if laws is None or any(one != listed[0] for one in listed):
+        raise InvalidInput(
+            f"state {s}, action {a}: the listed outcomes change with {', '.join(names)}; only probabilities may."
+        )
+    slopes = (laws[1 : d + 1] - laws[0]) / span[:, None]
+    again = np.array([laws[0] + (point - low) @ slopes for point in others])
+    if np.abs(again - laws[d + 1 :]).max(initial=0.0) > OFF:
+        raise InvalidInput(
+            f"state {s}, action {a}: probabilities are not affine in {', '.join(names)}. Write them down, in a function for "
+            "richobs.Family."
+        )
+    result = []
+    for b, (to, reward, done) in enumerate(listed[0]):
+        p: Any = laws[0, b] - float(low @ slopes[:, b])
+        for i, name in enumerate(names):
+            if abs(slopes[i, b]) > 1e-12:
+                p = p + float(slopes[i, b]) * given[name]
+        result.append((p, to, reward, done))
+    return result

@@ -1,0 +1,330 @@
+"""Bounds over cells of parameters: likelihood [F3], regret [F2], and the search that covers what lives with cells [F4].
+
+Pure functions of arrays. Labels are those of `docs/models.md`. Shapes: d parameters, q products of two, S states, K actions,
+n = S K rows, B outcomes of a row at most, E events, P points, C cells, H levels.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from richobs.classes import taylor
+from richobs.classes.parametric import Family
+from richobs.classes.taylor import Taylor, linear_size, products, quadratic_size
+from richobs.core.types import Floats, Ints, Mask
+
+FLOOR = 1e-12  # added to a probability of which likelihood is bounded from above: sums that cancel are off by less
+LARGEST = 1e4  # times the range of totals: a cell whose Taylor models have larger parts is halved, not believed
+AT_ONCE = 400_000  # numbers [d, B, n, C] that a level of a look at cells holds
+MOST_AT_ONCE = 64  # cells of one look
+TRIED = 8  # centres of failed cells in which the loss is planned exactly
+
+
+class Tables:
+    """The outcomes of one structure, by rows (state, action)."""
+
+    def __init__(self, family: Family, structure: int):
+        arrays = family.arrays
+        B, S, K = len(family.events), family.n_states, family.n_actions
+        self.n_states, self.n_actions, self.horizon = S, K, family.horizon
+        self.start: Floats = arrays.start[structure]
+        self.events: Ints = family.events[:, structure].reshape(B, S * K)
+        done = arrays.done[:, structure].reshape(B, S * K)
+        self.reward: Floats = arrays.reward[:, structure].reshape(B, S * K)
+        self.next: Ints = np.where(done, S, arrays.next[:, structure].reshape(B, S * K)).astype(np.int64)
+        self.first: Ints = np.arange(S) * K  # the row of action 0 of each state
+
+    def plan(self, law: Floats, pay: Floats | None = None) -> tuple[Floats, Ints]:
+        """Returns `[P]` V* and `[H, S, P]` best actions at points with probabilities `[E, P]`.
+
+        Args:
+            law: of every event.
+            pay: `[n, P]` mean rewards of rows, in the place of those of the outcomes.
+        """
+        S, K, n = self.n_states, self.n_actions, law.shape[1]
+        p = law[self.events]
+        if pay is None:
+            pay = np.einsum("bnp,bn->np", p, self.reward)
+        value, best = np.zeros((S + 1, n)), np.zeros((self.horizon, S, n), dtype=np.int64)
+        for h in reversed(range(self.horizon)):
+            q = (pay + np.einsum("bnp,bnp->np", p, value[self.next])).reshape(S, K, n)
+            best[h] = q.argmax(axis=1)
+            value[:S] = q.max(axis=1)
+        return self.start @ value[:S], best
+
+    def values(self, law: Floats, policy: Ints) -> Floats:
+        """Returns `[P]` the value of a policy `[H, S]` at points with probabilities `[E, P]`."""
+        value = np.zeros((self.n_states + 1, law.shape[1]))
+        p = law[self.events]
+        pay = np.einsum("bnp,bn->np", p, self.reward)
+        for h in reversed(range(self.horizon)):
+            rows = self.first + policy[h]
+            value[:-1] = pay[rows] + np.einsum("bnp,bnp->np", p[:, rows], value[self.next[:, rows]])
+        return self.start @ value[:-1]
+
+
+class Regret(NamedTuple):
+    """What is surely true at every point of each cell; shapes [C]."""
+
+    regret: Floats  # V* - V(policy) is at most this
+    low: Floats  # V(policy) is at least this
+    high: Floats  # and at most this
+    size: Floats  # largest part of a Taylor model of a value; with what rounding grows
+
+
+@np.errstate(all="ignore")  # nothing may be known of an event
+def regret_over(tables: Tables, events: Taylor, policy: Ints) -> Regret:
+    """Bounds the loss of a policy `[H, S]` over cells on which the events are Taylor models `[E, C]` (Theorem F2).
+
+    The Taylor model of V is carried backwards; outcomes of a row sum to 1 at every point, so that only differences of next
+    values count. D, the regret from a state on, is at most 0 where the policy goes on, and at most the upper end of the
+    advantage where another action is taken, plus the mean of D afterwards.
+    """
+    S, K, ball = tables.n_states, tables.n_actions, events.ball
+    d, C = len(events.g), events.c.shape[1]
+    q = len(events.m)
+    p, g, r = events.c[tables.events], events.g[:, tables.events], events.r[tables.events]  # [B, n, C], [d, B, n, C]
+    curved = bool(events.m.any())
+    m = events.m[:, tables.events] if curved else None
+    reward = tables.reward[:, :, None]
+    c, G, M, T = np.zeros((S + 1, C)), np.zeros((d, S + 1, C)), np.zeros((q, S + 1, C)), np.zeros((S + 1, C))
+    D, size = np.zeros((S + 1, C)), np.zeros(C)
+
+    def mean_above(x: Floats) -> Floats:
+        """Returns `[n, C]` at least the mean of numbers `[B, n, C]` by the outcomes' probabilities, all over the cell."""
+        mean = np.einsum("bnc,bnc->nc", p, x)
+        off = x - mean
+        above = mean + linear_size(np.einsum("dbnc,bnc->dnc", g, off), ball) + np.einsum("bnc,bnc->nc", r, np.abs(off))
+        if m is not None:
+            above += quadratic_size(np.einsum("qbnc,bnc->qnc", m, off), ball)
+        return above
+
+    for h in reversed(range(tables.horizon)):
+        u = reward + c[tables.next]
+        Qc = np.einsum("bnc,bnc->nc", p, u)
+        off = u - Qc
+        Gb, Mb = G[:, tables.next], M[:, tables.next]
+        Qg = np.einsum("bnc,dbnc->dnc", p, Gb) + np.einsum("dbnc,bnc->dnc", g, off)
+        Qm = np.einsum("bnc,qbnc->qnc", p, Mb) + products(g, Gb).sum(axis=1)
+        cubic = np.einsum("dbnc,qbnc->dqnc", g, Mb)
+        rest = np.einsum("bnc,bnc->nc", r, np.abs(off) + linear_size(Gb, ball) + quadratic_size(Mb, ball))
+        if m is not None:
+            Qm += np.einsum("qbnc,bnc->qnc", m, off)
+            cubic += np.einsum("qbnc,dbnc->dqnc", m, Gb)
+            rest += np.einsum("bnc,bnc->nc", quadratic_size(m, ball), quadratic_size(Mb, ball))
+        rest += linear_size(quadratic_size(np.moveaxis(cubic, 1, 0), ball), ball)
+        QT = rest + mean_above(T[tables.next])
+        rows = tables.first + policy[h]
+        c[:S], G[:, :S], M[:, :S], T[:S] = Qc[rows], Qg[:, rows], Qm[:, rows], QT[rows]
+        of = np.repeat(np.arange(S), K)  # the state of each row
+        advantage = Taylor(Qc - c[of], Qg - G[:, of], Qm - M[:, of], QT + T[of], ball).high
+        advantage[rows] = 0.0
+        D[:S] = (advantage + mean_above(D[tables.next])).reshape(S, K, C).max(axis=1)
+        size = np.maximum(size, (np.abs(c) + linear_size(G, ball) + quadratic_size(M, ball) + T).max(axis=0))
+    first = tables.start
+    V = Taylor(
+        first @ c[:S],
+        np.einsum("s,dsc->dc", first, G[:, :S]),
+        np.einsum("s,qsc->qc", first, M[:, :S]),
+        first @ T[:S],
+        ball,
+    )
+    known = np.isfinite(size + V.r + first @ D[:S])
+    lost, low, high = (
+        np.where(known, x, bad) for x, bad in ((first @ D[:S], np.inf), (V.low, -np.inf), (V.high, np.inf))
+    )
+    return Regret(lost, low, high, np.where(known, size, np.inf))
+
+
+def likelihood_over(events: Taylor, counts: Floats) -> Floats:
+    """Returns `[C]` at least the largest log-likelihood over each cell [F3].
+
+    Args:
+        events: `[E, C]`.
+        counts: `[E]` how often each was seen.
+    """
+    seen = np.flatnonzero(counts)
+    n = counts[seen]
+    e = events[seen]
+    with np.errstate(all="ignore"):
+        high = np.minimum(e.high + FLOOR, 1.0 + FLOOR)
+        natural = np.where(high > 0, n[:, None] * np.log(np.maximum(high, 1e-300)), -np.inf).sum(axis=0)
+        log = taylor.log(Taylor(e.c + FLOOR, e.g, e.m, e.r, e.ball))
+        curve = Taylor(
+            n @ log.c, np.einsum("e,dec->dc", n, log.g), np.einsum("e,qec->qc", n, log.m), n @ log.r, e.ball
+        ).high
+    return np.minimum(natural, np.where(np.isfinite(curve), curve, np.inf))
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the data say of one structure: how often each event was seen, and which likelihood is too small."""
+
+    counts: Floats  # [E]
+    threshold: float  # a point lives while its log-likelihood exceeds this
+
+    def log_likelihood(self, law: Floats) -> Floats:
+        """Returns `[P]` at points with probabilities `[E, P]`."""
+        seen = np.flatnonzero(self.counts)
+        with np.errstate(divide="ignore"):
+            return np.asarray(self.counts[seen] @ np.log(np.maximum(law[seen], 0.0)))
+
+
+class Cover(NamedTuple):
+    """What a search over the cells of one structure found."""
+
+    complete: bool  # whether every point that lives lies in an accepted cell
+    regret: float  # largest bound of an accepted cell; -inf where nothing lives
+    low: float  # V(policy) is at least this at every point that lives
+    upper: float  # V* is at most this at every point that lives
+    hull: Floats  # [d, 2] an interval of each parameter that holds every point that lives
+    witness: Floats | None  # [d] a point that lives and at which the policy loses more than allowed
+    cells: int  # that were looked at
+
+
+def cover(
+    family: Family,
+    tables: Tables,
+    evidence: Evidence,
+    policy: Ints | None,
+    allowed: float,
+    scale: Floats,
+    budget: int,
+    error: float,
+    region: Floats | None = None,
+) -> Cover:
+    """Covers every point that lives with cells in which a policy loses at most `allowed` (Theorem F4).
+
+    A cell is dropped if its likelihood bound is at most the threshold, accepted if its regret bound is at most `allowed`,
+    and halved otherwise. Without a policy, cells narrower than `scale` are accepted: only what lives is looked for.
+
+    Args:
+        family: the family.
+        tables: of one structure.
+        evidence: of it.
+        policy: `[H, S]` actions.
+        allowed: largest loss.
+        scale: `[d]` cells wider than that are halved before they are looked at.
+        budget: most cells.
+        error: by which a value may be wrong for other reasons than the cell: rounding, and what counts as equal.
+        region: `[d, 2]` intervals that surely hold every point that lives; by default the box.
+    """
+    span = family.high - family.low
+    first = np.stack([family.low, family.high], axis=1) if region is None else region
+    centre, width = first.mean(axis=1)[:, None], ((first[:, 1] - first[:, 0]) / 2)[:, None]
+    size = max(1, min(MOST_AT_ONCE, AT_ONCE // (tables.next.size * len(span))))
+    found = Cover(True, -math.inf, math.inf, -math.inf, np.array([[math.inf, -math.inf]] * len(span)), None, 0)
+    regret, low, upper, hull, looked = found.regret, found.low, found.upper, found.hull.copy(), 0
+    totals = family.reward_range[1] - family.reward_range[0]
+    while centre.shape[1]:
+        at_once = size if policy is not None else 16 * MOST_AT_ONCE
+        now, half = centre[:, -at_once:], width[:, -at_once:]
+        centre, width = centre[:, :-at_once], width[:, :-at_once]
+        looked += now.shape[1]
+        if looked > budget:
+            return found._replace(complete=False, cells=looked)
+        events = family.program.over(Taylor.cells(now, half))
+        kept = np.flatnonzero(likelihood_over(events, evidence.counts) > evidence.threshold)
+        now, half = now[:, kept], half[:, kept]
+        wide: Mask = np.asarray((half > scale[:, None]).any(axis=0))
+        ready = np.flatnonzero(~wide)
+        if len(ready):
+            accepted = np.ones(len(ready), dtype=bool)
+            if policy is not None:
+                own = Taylor(
+                    events.c[:, kept[ready]],
+                    events.g[:, :, kept[ready]],
+                    events.m[:, :, kept[ready]],
+                    events.r[:, kept[ready]],
+                )
+                bounds = regret_over(tables, own, policy)
+                bound = bounds.regret + 2 * error
+                accepted = np.asarray((bound <= allowed) & (bounds.size <= LARGEST * totals))
+                if not accepted.all():
+                    worst = ready[~accepted][np.argsort(-bound[~accepted])[:TRIED]]
+                    witness = _losing(family, tables, evidence, policy, allowed, now[:, worst])
+                    if witness is not None:
+                        return found._replace(complete=False, witness=witness, cells=looked)
+                regret = max(regret, float(bound[accepted].max(initial=-math.inf)))
+                low = min(low, float(bounds.low[accepted].min(initial=math.inf)) - error)
+                upper = max(upper, float((bounds.high + bound)[accepted].max(initial=-math.inf)))
+            good = ready[accepted]
+            hull[:, 0] = np.minimum(hull[:, 0], (now - half)[:, good].min(axis=1, initial=math.inf))
+            hull[:, 1] = np.maximum(hull[:, 1], (now + half)[:, good].max(axis=1, initial=-math.inf))
+            wide[ready[~accepted]] = True
+        now, half = _halves(now[:, wide], half[:, wide], scale)
+        centre, width = np.concatenate([centre, now], axis=1), np.concatenate([width, half], axis=1)
+    inside = np.clip(hull, family.low[:, None], family.high[:, None]) if math.isfinite(hull[0, 0]) else hull
+    return Cover(True, regret, low, upper, inside, None, looked)
+
+
+def _halves(centre: Floats, width: Floats, scale: Floats) -> tuple[Floats, Floats]:
+    """Returns both halves of every cell, cut across the side that is longest relative to `scale`."""
+    side = (width / scale[:, None]).argmax(axis=0)
+    cut = np.arange(len(width))[:, None] == side
+    half = np.where(cut, width / 2, width)
+    shift = np.where(cut, half, 0.0)
+    return np.concatenate([centre - shift, centre + shift], axis=1), np.concatenate([half, half], axis=1)
+
+
+def _losing(
+    family: Family, tables: Tables, evidence: Evidence, policy: Ints, allowed: float, points: Floats
+) -> Floats | None:
+    """Returns one of the points `[d, P]` that lives and at which the policy loses more than allowed; None: there is none."""
+    law = np.maximum(family.program.at(points), 0.0)
+    loss = tables.plan(law)[0] - tables.values(law, policy)
+    bad = np.flatnonzero((loss > allowed) & (evidence.log_likelihood(law) > evidence.threshold))
+    return points[:, bad[loss[bad].argmax()]] if len(bad) else None
+
+
+def ellipsoid(family: Family, evidence: Evidence, point: Floats) -> Taylor | None:
+    """Returns the parameters `[d, 1]` on an ellipsoid that holds all that lives; None where there is none (Lemma F5).
+
+    Args:
+        family: the family; probabilities of what was seen must be affine.
+        evidence: of one structure.
+        point: `[d]` near the maximum of the likelihood; what it misses is added.
+    """
+    seen = np.flatnonzero(evidence.counts)
+    if not len(seen) or not family.program.is_affine[seen].all():
+        return None
+    n = evidence.counts[seen]
+    slope = family.program.coefficients[family.program.wanted[seen], 1:]  # [e, d]
+    law = family.program.at(point[:, None])[seen]
+    e = law[:, 0]
+    here = float(evidence.log_likelihood(family.program.at(point[:, None]))[0])
+    if not (e > 1e-9).all() or here <= evidence.threshold:
+        return None
+    score = (n / e) @ slope
+    missed = float(np.maximum(score * (family.high - point), score * (family.low - point)).sum())
+    missed += 5 * float(n.sum()) * FLOOR / float(e.min())  # the cubic of log(1 + t) rises by at most 5 a unit
+    fisher = (slope.T * (n / e**2)) @ slope
+    try:
+        root = np.linalg.inv(np.linalg.cholesky(fisher)).T  # root root' = fisher^-1
+    except np.linalg.LinAlgError:
+        return None
+    least = float(np.linalg.eigvalsh(root.T @ fisher @ root).min())  # 1 but for rounding
+    steep = float(np.sqrt(((slope @ root) ** 2).sum(axis=1) / e**2).max())
+    needed = (here + missed - evidence.threshold) * (1 + 1e-6) / least if least > 0.5 else math.inf
+    rho = radius(needed, steep)
+    return None if rho is None else Taylor.ellipsoid(point, rho * root)
+
+
+def radius(needed: float, steep: float) -> float | None:
+    """Returns a rho with rho^2/2 - steep rho^3/3 >= needed, near the smallest; None where there is none (Lemma F5)."""
+    top = math.inf if steep == 0 else 1 / steep
+
+    def gain(rho: float) -> float:
+        return rho * rho / 2 - steep * rho**3 / 3
+
+    if not math.isfinite(needed) or (math.isfinite(top) and gain(top) < needed):
+        return None
+    low, high = 0.0, min(top, 2 * math.sqrt(2 * needed) + 1)
+    if gain(high) < needed:
+        high = top
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if gain(middle) >= needed else (middle, high)
+    return high

@@ -1,0 +1,220 @@
+"""What was seen, and how likely: counts, the forecast that was fixed before each batch, and the alarm [F1].
+
+Shapes: N structures, E events, U different steps that were seen, I nodes of the forecast, d parameters.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from richobs.classes.model_arrays import REWARD_TOLERANCE
+from richobs.classes.parametric import Family
+from richobs.core.environment import Episodes
+from richobs.core.errors import BrokenPromise
+from richobs.core.types import Floats, Ints, Mask
+from richobs.learners.families.cells import Evidence
+from richobs.learners.models.living import ZETA
+from richobs.stats import bets
+from richobs.stats.shares import Spendable
+
+ALARM = 0.1  # share of the money on forecasts that do not believe in the family
+TRUST = (10.0, 100.0, 1000.0)  # episodes that the fit counts as, in each of them
+TINY = 1e-300  # probabilities below it count as it: their logarithm is finite
+STARTED, MOVED, LAST = 0.0, 1.0, 2.0  # kinds of steps: the first state; a move; a reward at the last level
+ENDED = -1.0  # in the place of the next state
+
+
+class Batch(NamedTuple):
+    """Different steps of some episodes."""
+
+    steps: list[tuple[float, ...]]  # (kind, state, action, next, reward)
+    n: Floats  # [u] how often each was seen
+
+
+class Nodes(NamedTuple):
+    """The forecast of the next batch: a mixture of parameters, fixed before it is played."""
+
+    structure: Ints  # [I]
+    theta: Floats  # [d, I]
+    law: Floats  # [E, I] probabilities of events
+    weight: Floats  # [I] they sum to 1
+
+
+class Seen:
+    """All that is kept of the episodes, and the accounts against every parameter of the box."""
+
+    def __init__(self, family: Family, share: Spendable):
+        """Starts with nothing.
+
+        Args:
+            family: the family.
+            share: probability with which the true parameters may ever not live.
+        """
+        self.family = family
+        self.steps: dict[tuple[float, ...], int] = {}
+        self.n: list[float] = []  # [U]
+        self.events: list[Ints] = []  # [U] of [N], the event of each step in each structure; -1 where it is impossible
+        self.rows: dict[tuple[float, ...], float] = {}  # (kind, state, action) -> how often
+        self._rewards: Floats = np.unique(family.arrays.reward)
+        E = len(family.program.wanted)
+        self.counts: Floats = np.zeros((family.n_structures, E))
+        self.possible: Mask = np.ones(family.n_structures, dtype=bool)
+        self.factors = 0  # probabilities multiplied
+        self.log_mixture = 0.0
+        self.log_alarms: Floats = np.zeros(len(TRUST))  # relative to the law of the first state, which is known
+        self._log_death = math.log(bets.death(share))
+
+    @property
+    def log_numerator(self) -> float:
+        """Logarithm of what all forecasts together gave to what was seen: nine tenths of the money on the mixture."""
+        shares = np.array([1 - ALARM, *[ALARM / len(TRUST)] * len(TRUST)])
+        logs = np.log(shares) + np.array([self.log_mixture, *self.log_alarms])
+        top = float(logs.max())
+        return top + math.log(float(np.exp(logs - top).sum()))
+
+    @property
+    def threshold(self) -> float:
+        """Parameters live while their log-likelihood exceeds this (Theorem F1); rounding lowers it."""
+        return self.log_numerator - self._log_death - 2 * ZETA * self.factors
+
+    def evidence(self, structure: int) -> Evidence:
+        """Returns what the data say of one structure."""
+        return Evidence(self.counts[structure], self.threshold)
+
+    def read(self, played: Episodes) -> Batch:
+        """Returns the different steps of some episodes.
+
+        Raises:
+            BrokenPromise: an observation that no state shows, or a first state that the family holds impossible.
+        """
+        family, H = self.family, played.levels
+        ended = np.stack(played.ended) if len(played.ended) else np.zeros((H, played.n), dtype=bool)
+        states = np.full((H, played.n), -1, dtype=np.int64)
+        parts = []
+        for h in range(H):
+            going = np.flatnonzero(~ended[h])
+            states[h, going] = family.arrays.encode(np.asarray(played.observations[h])[going])
+            unknown = states[h, going] < 0
+            if unknown.any():
+                x = np.asarray(played.observations[h])[going][unknown][0]
+                raise BrokenPromise(
+                    f"level {h} showed {np.array2string(np.asarray(x), threshold=8)}, which no state of the family shows."
+                )
+        zeros = np.zeros(played.n)
+        parts.append(np.stack([zeros + STARTED, states[0], zeros, zeros, zeros], axis=1))
+        for h in range(H):
+            going = np.flatnonzero(~ended[h])
+            a, r = (np.asarray(x[h], dtype=np.float64)[going] for x in (played.actions, played.rewards))
+            near = self._rewards[np.abs(self._rewards - r[:, None]).argmin(axis=1)]
+            r = np.where(
+                np.abs(near - r) <= REWARD_TOLERANCE * np.maximum(1.0, np.abs(r)), near, r
+            )  # one reward, one step
+            last = h + 1 == H
+            after = np.full(len(going), 0.0) if last else np.where(ended[h + 1], ENDED, states[h + 1])[going]
+            kind = np.full(len(going), LAST if last else MOVED)
+            parts.append(np.stack([kind, states[h, going], a, after, r], axis=1))
+        rows, n = np.unique(np.concatenate(parts), axis=0, return_counts=True)
+        return Batch([tuple(row) for row in rows.tolist()], n.astype(np.float64))
+
+    def absorb(self, batch: Batch, nodes: Nodes) -> None:
+        """Weighs a batch by the forecasts that were fixed before it, and only then counts it.
+
+        Raises:
+            BrokenPromise: no structure holds all of it possible.
+        """
+        new = np.zeros_like(self.counts)
+        alarm = np.zeros(len(TRUST))
+        own = np.arange(len(new))
+        mixed = nodes.law * nodes.weight
+        with np.errstate(divide="ignore"):
+            for step, n in zip(batch.steps, batch.n, strict=True):
+                place = self._place(step)
+                event, seen = self.events[place], self.n[place]
+                if step[0] == STARTED:
+                    known = float(self.family.arrays.start[0, int(step[1])])
+                    if known == 0:
+                        raise BrokenPromise(
+                            f"an episode began in state {int(step[1])}, which the family holds impossible."
+                        )
+                    fit, less = known, math.log(known)
+                else:
+                    at = event[nodes.structure]
+                    fit, less = float(mixed[np.maximum(at, 0), np.arange(len(at))][at >= 0].sum()), 0.0
+                    new[own[event >= 0], event[event >= 0]] += n
+                    self.possible &= event >= 0
+                total = self.rows.get(step[:3], 0.0)
+                laws = [(seen + trust * fit) / (total + trust) for trust in TRUST]
+                alarm += n * (np.log(np.maximum(laws, TINY)) - less)
+        if not self.possible.any():
+            raise BrokenPromise(self._impossible(batch))
+        log_law = np.log(np.maximum(nodes.law, TINY))
+        logs = (new[nodes.structure] * log_law.T).sum(axis=1)  # [I]
+        logs = np.where(self.possible[nodes.structure], logs, -np.inf) + np.log(np.maximum(nodes.weight, TINY))
+        top = float(logs.max())
+        self.log_mixture += top + math.log(float(np.exp(logs - top).sum())) if math.isfinite(top) else -math.inf
+        self.log_alarms += alarm
+        self.counts += new
+        for step, n in zip(batch.steps, batch.n, strict=True):
+            self.n[self.steps[step]] += float(n)
+            self.rows[step[:3]] = self.rows.get(step[:3], 0.0) + float(n)
+        self.factors += int(batch.n.sum())
+
+    def _place(self, step: tuple[float, ...]) -> int:
+        """Returns the number of a step; a new one is looked up in every structure."""
+        if step not in self.steps:
+            self.steps[step] = len(self.n)
+            self.n.append(0.0)
+            self.events.append(self._events_of(step))
+        return self.steps[step]
+
+    def _events_of(self, step: tuple[float, ...]) -> Ints:
+        """Returns `[N]` the event of a step in every structure, -1 where it is impossible."""
+        kind, s, a, after, reward = step
+        family, at = self.family, (slice(None), slice(None), int(s), int(a))
+        if kind == STARTED:
+            return np.full(family.n_structures, -1)
+        arrays = family.arrays
+        close = np.abs(arrays.reward[at] - reward) <= 2 * REWARD_TOLERANCE * max(1.0, abs(reward))
+        fits = close & ~family.padding[at]  # [B, N]
+        if kind == MOVED:
+            fits &= arrays.done[at] if after == ENDED else ~arrays.done[at] & (arrays.next[at] == int(after))
+        events = (family.paid if kind == LAST else family.events)[at]
+        return np.where(fits.any(axis=0), np.take_along_axis(events, fits.argmax(axis=0)[None], axis=0)[0], -1)
+
+    def _impossible(self, batch: Batch) -> str:
+        """Returns, in words, a step that no structure holds possible, or one that the last ones do not."""
+        for step in batch.steps:
+            if step[0] != STARTED and not (self.events[self.steps[step]] >= 0).any():
+                return f"{step_words(step)} is impossible for every parameter of the family."
+        return "what was seen is impossible for every structure of the family."
+
+    def misfit(self, structure: int, law: Floats) -> str:
+        """Returns, in words, the state and action whose outcomes are the least likely by probabilities `[E]` of events."""
+        worst, words = -math.inf, ""
+        for row, total in self.rows.items():
+            mine = [(step, u) for step, u in self.steps.items() if step[:3] == row and row[0] != STARTED]
+            if not mine:
+                continue
+            n = np.array([self.n[u] for _, u in mine])
+            p = np.array([law[self.events[u][structure]] for _, u in mine])
+            lost = float((n * np.log(n / total / np.maximum(p, TINY))).sum())
+            if lost > worst:
+                seen = ", ".join(
+                    f"{outcome_words(step)} {int(k):,} times where {total * q:.1f} are expected"
+                    for (step, _), k, q in zip(mine, n, p, strict=True)
+                )
+                worst, words = lost, f"state {int(row[1])}, action {int(row[2])}: {seen}"
+        return words
+
+
+def outcome_words(step: tuple[float, ...]) -> str:
+    """Returns the outcome of a step in words."""
+    kind, _, _, after, reward = step
+    where = "" if kind == LAST else "the end and " if after == ENDED else f"state {int(after)} and "
+    return f"{where}reward {reward:g}"
+
+
+def step_words(step: tuple[float, ...]) -> str:
+    """Returns a step in words."""
+    return f"state {int(step[1])}, action {int(step[2])}, then {outcome_words(step)}"

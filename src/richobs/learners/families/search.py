@@ -1,0 +1,812 @@
+"""Learning in a family: weigh the whole box by everything seen, and cover what is left of it with cells.
+
+What is claimed rests on one event: the true parameters live for ever [F1]. Then a policy that loses at most epsilon in every
+cell that may hold a living point loses at most epsilon in the real system [F4]. Labels are those of `docs/models.md`.
+
+One round: find the most likely parameters, choose the policy that loses least in points that live, and if it loses at most
+epsilon in all of them, try to cover everything that lives. Otherwise play a few episodes: of the policy that tells the most
+likely parameters best from those at which the chosen policy loses too much, and in every fourth round of a draw.
+"""
+
+import math
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.classes.parametric import Family
+from richobs.classes.taylor import Taylor
+from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
+from richobs.core.events import Callback, Event, Progress, nobody
+from richobs.core.outcome import LOWER, Outcome, StopReason, claim_words
+from richobs.core.queries import Engine, Query
+from richobs.core.randomness import keyed_generator
+from richobs.core.types import Floats, Ints
+from richobs.core.words import number_words
+from richobs.engines.independence import Watch
+from richobs.learners.families.cells import LARGEST, Cover, Evidence, Tables, cover, ellipsoid, regret_over
+from richobs.learners.families.events import LossBounded, ThetaWeighed
+from richobs.learners.families.evidence import Nodes, Seen
+from richobs.learners.models.living import ZETA
+from richobs.learners.models.search import Tolerant, planning_error
+from richobs.stats import bets
+from richobs.stats.shares import Series, Share
+
+PHASE = "families"
+LIVES = "the true parameters live for ever"
+ON_LIKELIHOOD = 0.9  # share of delta; the rest is for what the policy earns
+CONFIRM = 16  # episodes of the claimed policy before any claim
+SLACK = 1e-9  # of the range of totals: rounding of all values over a cell
+SMALLEST_MEAN = 1e-3  # of the range of totals: means below it are not told from 0
+POINTS = 128  # that live, in which policies are compared
+NODES = 64  # of a forecast for each parameter, spread over the box, and as many near the maximum
+LIKELY = 16  # structures in which parameters are fitted
+CAREFUL = 0.85  # of epsilon: with three parameters or more cells are tried once points lose no more
+SPREAD = 1.2  # variance of the nodes near the maximum, relative to the inverse information
+WIDEST = 1.0  # half the width of the widest cell that is looked at, in radii of the set that lives
+MOST_KL = 20.0  # that one step counts for where something is impossible
+HULL_CELLS = 20_000  # that look for the ends of intervals
+NEWTON = 30  # steps of a maximisation
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How eager the search is; nothing claimed depends on it."""
+
+    batch: int = 2
+    """Episodes of one policy before parameters are weighed again; a long search allows an eighth of its episodes."""
+    cells: int = 3000
+    """Cells of the box that one attempt to certify a policy looks at."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "cells"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name} must be at least 1; got {getattr(self, name)}.")
+
+
+class Fit(NamedTuple):
+    """The most likely parameters of one structure."""
+
+    structure: int
+    theta: Floats  # [d]
+    log_likelihood: float
+    fisher: Floats  # [d, d] information, with a little for the box
+    root: Floats  # [d, d] root root' is its inverse
+
+
+class Points(NamedTuple):
+    """Parameters of one structure that live."""
+
+    structure: int
+    theta: Floats  # [d, P]
+    log_likelihood: Floats  # [P]
+    law: Floats  # [E, P]
+    best: Floats  # [P] V*
+
+
+class Chosen(NamedTuple):
+    """A policy, and what it loses in points that live."""
+
+    structure: int
+    theta: Floats  # [d] where it was planned
+    actions: Ints  # [H, S]
+    regret: float  # the largest
+    witness: tuple[int, Floats] | None  # the most likely point at which it loses more than epsilon
+
+
+@dataclass
+class FamilySearch:
+    """What was seen, what lives, and what of delta was spent."""
+
+    engine: Engine
+    family: Family
+    reward_range: tuple[float, float]
+    epsilon: float
+    delta: float
+    seed: int
+    notify: Callback
+    tuning: Tuning
+    step_range: tuple[float, float] | None = None
+    share: Share = field(init=False)  # the whole of delta
+    seen: Seen = field(init=False)
+    watch: Watch = field(init=False)  # that episodes are independent and of one law
+    rounds: int = 0
+    chosen: Chosen | None = None
+    covered: Cover | None = None  # of the chosen policy, by what was seen so far
+    shown_at: int | None = None  # episodes after which a policy was covered for the first time
+    lower: float = math.nan  # W
+    earns_at_most: float = math.nan
+    confirmed: bool = False  # whether a share was spent on what a policy earns
+    upper: float = math.nan  # U
+
+    def __post_init__(self) -> None:
+        self.share = Share(self.delta)
+        self._likelihood, self._earned = self.share.split(ON_LIKELIHOOD, 1 - ON_LIKELIHOOD)
+        self.looks = Series(self._earned)
+        self.seen = Seen(self.family, self._likelihood)
+        self.watch = Watch(self.seed, self.reward_range)
+        self.lower, self.upper = self.reward_range
+        self.earns_at_most = self.upper
+        low, high = self.reward_range
+        self.error = planning_error(self.family.horizon, self.reward_range, self.step_range) + SLACK * (high - low)
+        self._tables: dict[int, Tables] = {}
+        self._numbers: dict[bytes, int] = {}  # of policies that were played
+        self.played: dict[int, int] = {}  # episodes of each
+        self._tried = 0  # episodes at the last attempt that did not end
+        self.fits: list[Fit] = []
+        d = len(self.family.names)
+        self._even = _even_points(d)
+
+    def tables(self, structure: int) -> Tables:
+        """Returns the outcomes of a structure."""
+        if structure not in self._tables:
+            self._tables[structure] = Tables(self.family, structure)
+        return self._tables[structure]
+
+    @property
+    def next_size(self) -> int:
+        """Episodes of the next batch: not a matter of how many are allowed."""
+        return max(self.tuning.batch, self.engine.ledger.total // 8)
+
+    def policy(self, actions: Ints) -> LearnedPolicy:
+        """Returns a policy `[H, S]` that can be played and saved."""
+        book = self.family.arrays.codebook
+        return LearnedPolicy.from_table([book] * len(actions), list(actions), n_actions=self.family.n_actions)
+
+    def tell(self, event: Event) -> None:
+        """Tells whoever listens."""
+        chosen = self.chosen
+        policy = None if chosen is None else partial(self.policy, chosen.actions)
+        self.notify(Progress(event, self.engine.ledger.total, self.upper, self.lower, policy))
+
+
+def families(
+    engine: Engine,
+    family: Family,
+    *,
+    reward_range: tuple[float, float],
+    step_range: tuple[float, float] | None = None,
+    epsilon: float,
+    delta: float,
+    seed: int = 0,
+    notify: Callback = nobody,
+    tuning: Tuning | None = None,
+) -> Outcome:
+    """Learns a policy with V* - V(policy) <= epsilon with probability at least 1 - delta, if the truth is in the family.
+
+    Args:
+        engine: plays the episodes; its ledger may limit them.
+        family: the family.
+        reward_range: smallest and largest possible sum of an episode's rewards.
+        step_range: smallest and largest possible reward of one level; by default what `reward_range` implies.
+        epsilon: largest allowed gap between the policy's value and V*, in units of the rewards.
+        delta: probability that the claim is false.
+        seed: of all choices.
+        notify: told about every event.
+        tuning: how eager the search is.
+    """
+    search = FamilySearch(engine, family, reward_range, epsilon, delta, seed, notify, tuning or Tuning(), step_range)
+    return outcome(search, *run(search))
+
+
+def run(search: FamilySearch) -> tuple[Chosen, bool]:
+    """Plays and plans until a policy is certified and confirmed; returns it, and whether it is."""
+    nodes = place_nodes(search)
+    while True:
+        chosen = look(search)
+        try:
+            if search.covered is None or not search.covered.complete:
+                nodes = play(search, nodes, *next_policy(search, chosen, nodes), search.next_size)
+                continue
+            nodes = play(search, nodes, "the policy that is to be claimed", chosen.actions, CONFIRM)
+        except EpisodeLimit:
+            return chosen, False
+        search.covered = certify(search, chosen)  # what was seen since counts too
+        if search.covered.complete:
+            doubt(search, search.covered)
+            search.upper = min(search.upper, search.covered.upper)
+            tell_loss(search, chosen, search.covered.regret, search.covered)
+            return chosen, True
+        search.lower = search.reward_range[0]  # another policy may be chosen
+
+
+def doubt(search: FamilySearch, covered: Cover) -> None:
+    """Refuses a claim that the policy's own episodes contradict.
+
+    Raises:
+        BrokenPromise: they earn more, or less, than any parameters that live allow.
+    """
+    if covered.low <= search.earns_at_most and search.lower <= covered.upper:
+        return
+    raise BrokenPromise(
+        f"the policy's own episodes show a value in [{search.lower:.4g}, {search.earns_at_most:.4g}], and parameters that "
+        f"are left promise at least {covered.low:.4g} and allow at most {covered.upper:.4g}: the real system is none of the "
+        f"family's simulators. If it were one, this would happen with probability at most {search.delta:g}."
+    )
+
+
+def look(search: FamilySearch) -> Chosen:
+    """Finds what lives, chooses a policy, and tries to cover what lives [F4]."""
+    search.covered = None
+    points = living_points(search)
+    chosen = search.chosen = choose(search, points)
+    d, total = len(search.family.names), search.engine.ledger.total
+    regret, witness = chosen.regret, chosen.witness
+    if chosen.regret + 2 * search.error <= search.epsilon * (1 if d < 3 else CAREFUL) and total >= search._tried:
+        search.covered = found = certify(search, chosen)
+        if found.complete:
+            regret = found.regret
+            search.shown_at = total if search.shown_at is None else search.shown_at
+        elif found.witness is None:
+            search._tried = total + max(1, total // (10 if d < 3 else 4))
+        else:
+            witness = (chosen.structure, found.witness)
+    search.chosen = chosen = chosen._replace(witness=witness)
+    tell_loss(search, chosen, regret, search.covered)
+    return chosen
+
+
+def tell_loss(search: FamilySearch, chosen: Chosen, regret: float, covered: Cover | None) -> None:
+    """Tells what the chosen policy loses."""
+    search.tell(
+        LossBounded(
+            phase=PHASE,
+            regret=float(regret),
+            proved=covered is not None and covered.complete,
+            epsilon=search.epsilon,
+            cells=0 if covered is None else covered.cells,
+            planned_at=tuple(chosen.theta.tolist()),
+            witness=() if chosen.witness is None else tuple(chosen.witness[1].tolist()),
+        )
+    )
+
+
+def certify(search: FamilySearch, chosen: Chosen, allowed: float | None = None) -> Cover:
+    """Covers everything that lives, of all structures, with cells in which the policy loses little [F4]."""
+    return cover_all(
+        search.family,
+        {int(k): search.seen.counts[k] for k in np.flatnonzero(search.seen.possible)},
+        search.seen.threshold,
+        chosen.actions,
+        search.epsilon if allowed is None else allowed,
+        {fit.structure: fit.theta for fit in search.fits},
+        search.tuning.cells,
+        search.error,
+        search.tables,
+    )
+
+
+def cover_all(
+    family: Family,
+    counts: dict[int, Floats],
+    threshold: float,
+    actions: Ints,
+    allowed: float,
+    fits: dict[int, Floats],
+    budget: int,
+    error: float,
+    tables_of: Any = None,
+) -> Cover:
+    """Covers everything that lives: each structure by one ellipsoid where that is enough, else by cells.
+
+    Args:
+        family: the family.
+        counts: `[E]` of events, for each structure that holds everything seen possible.
+        threshold: log-likelihoods above it live.
+        actions: `[H, S]` the policy.
+        allowed: largest loss.
+        fits: the most likely parameters of some structures; they decide how cells are cut, not what is true.
+        budget: most cells of each structure.
+        error: of a value.
+        tables_of: returns the outcomes of a structure.
+    """
+    d = len(family.names)
+    whole = Cover(True, -math.inf, math.inf, -math.inf, np.array([[math.inf, -math.inf]] * d), None, 0)
+    for k, own in counts.items():
+        evidence = Evidence(own, threshold)
+        tables = tables_of(k) if tables_of is not None else Tables(family, k)
+        found, region = None, None
+        if k in fits:
+            found, region = by_ellipsoid(family, tables, evidence, actions, allowed, fits[k], error)
+        if found is None:
+            scale = cell_scale(family, evidence, fits.get(k))
+            found = cover(family, tables, evidence, actions, allowed, scale, budget, error, region)
+        whole = Cover(
+            whole.complete and found.complete,
+            max(whole.regret, found.regret),
+            min(whole.low, found.low),
+            max(whole.upper, found.upper),
+            np.stack(
+                [np.minimum(whole.hull[:, 0], found.hull[:, 0]), np.maximum(whole.hull[:, 1], found.hull[:, 1])], axis=1
+            ),
+            found.witness,
+            whole.cells + found.cells,
+        )
+        if not found.complete:
+            return whole
+    return whole
+
+
+def by_ellipsoid(
+    family: Family, tables: Tables, evidence: Evidence, actions: Ints, allowed: float, point: Floats, error: float
+) -> tuple[Cover | None, Floats | None]:
+    """Returns the cover by one ellipsoid, and intervals `[d, 2]` that hold the ellipsoid (Lemma F5).
+
+    The first is None where the policy may lose more than allowed in it, both where there is none.
+    """
+    parameters = ellipsoid(family, evidence, point)
+    if parameters is None:
+        return None, None
+    half = (parameters.linear[:, 0] + parameters.r[:, 0]) * (1 + 1e-9)
+    hull = np.clip(np.stack([point - half, point + half], axis=1), family.low[:, None], family.high[:, None])
+    bounds = regret_over(tables, family.program.over(parameters), actions)
+    totals = family.reward_range[1] - family.reward_range[0]
+    regret = float(bounds.regret[0]) + 2 * error
+    if not (regret <= allowed and bounds.size[0] <= LARGEST * totals):
+        return None, hull
+    return Cover(True, regret, float(bounds.low[0]) - error, float(bounds.high[0]) + regret, hull, None, 1), hull
+
+
+def cell_scale(family: Family, evidence: Evidence, point: Floats | None) -> Floats:
+    """Returns `[d]` the half width of the widest cells that are worth a look: that of the set that lives, about."""
+    span = family.high - family.low
+    if point is None:
+        return span / 2
+    fisher = information(family, evidence.counts, point)[1]
+    law = family.program.at(point[:, None])
+    reach = math.sqrt(2 * max(float(evidence.log_likelihood(law)[0]) - evidence.threshold, 0.5))
+    return np.minimum(WIDEST * reach / np.sqrt(np.diag(fisher)), span / 2)
+
+
+def information(family: Family, counts: Floats, point: Floats) -> tuple[Floats, Floats]:
+    """Returns `[d]` the score at a point and `[d, d]` the information, with that of a uniform law on the box."""
+    span = family.high - family.low
+    step = 1e-6 * span
+    model = family.program.over(Taylor.cells(point[:, None], step[:, None]))
+    seen = np.flatnonzero(counts)
+    e = np.maximum(model.c[seen, 0], 1e-12)
+    slope = model.g[:, seen, 0] / step[:, None]  # [d, e]
+    score = slope @ (counts[seen] / e)
+    return score, (slope * (counts[seen] / e**2)) @ slope.T + np.diag(12 / span**2)
+
+
+def maximise(search: FamilySearch, structure: int, start: Floats) -> Fit:
+    """Returns the most likely parameters near a start, by Newton's method with steps that stay in the box."""
+    family, evidence = search.family, search.seen.evidence(structure)
+    theta = start
+    best = float(evidence.log_likelihood(family.program.at(theta[:, None]))[0])
+    lengths = 0.5 ** np.arange(8)
+    for _ in range(NEWTON):
+        score, fisher = information(family, evidence.counts, theta)
+        edge = ((theta <= family.low) & (score < 0)) | ((theta >= family.high) & (score > 0))
+        free = ~edge
+        step = np.zeros_like(theta)
+        if free.any():
+            step[free] = np.linalg.solve(fisher[np.ix_(free, free)], score[free])
+        tried = np.clip(theta[:, None] + step[:, None] * lengths, family.low[:, None], family.high[:, None])
+        logs = evidence.log_likelihood(family.program.at(tried))
+        place = int(np.nan_to_num(logs, nan=-np.inf).argmax())
+        gained = float(logs[place]) - best
+        if not gained > 0:
+            break
+        theta, best = tried[:, place], float(logs[place])
+        if gained < 1e-10:
+            break
+    _, fisher = information(family, evidence.counts, theta)
+    return Fit(structure, theta, best, fisher, np.linalg.inv(np.linalg.cholesky(fisher)).T)
+
+
+def living_points(search: FamilySearch) -> list[Points]:
+    """Fits the likely structures, and returns points of each that live; without any the family is refuted.
+
+    Raises:
+        BrokenPromise: no parameter of the box lives.
+    """
+    seen, family = search.seen, search.family
+    threshold = seen.threshold
+    rng = keyed_generator(search.seed, "living points", search.rounds)
+    rest = sorted(search.fits, key=lambda fit: -fit.log_likelihood)
+    found: list[Points] = []
+    each = max(4, POINTS // max(1, len(rest)))
+    for fit in rest:
+        reach = math.sqrt(2 * max(fit.log_likelihood - threshold, 0.5))
+        z = rng.normal(size=(len(fit.theta), each))
+        z *= np.where(np.arange(each) % 2, 0.97, rng.random(each) ** (1 / len(z))) / np.linalg.norm(z, axis=0)
+        near = fit.theta[:, None] + reach * fit.root @ z
+        far = _in_box(family, search._even[:, : each // 4 + 1])
+        theta = np.concatenate([fit.theta[:, None], near, far], axis=1)
+        theta = np.clip(theta, family.low[:, None], family.high[:, None])
+        law = np.maximum(family.program.at(theta), 0.0)
+        logs = seen.evidence(fit.structure).log_likelihood(law)
+        alive = logs > threshold
+        if alive.any():
+            law = law[:, alive]
+            best = search.tables(fit.structure).plan(law)[0]
+            found.append(Points(fit.structure, theta[:, alive], logs[alive], law, best))
+    if found:
+        return found
+    for k in np.flatnonzero(seen.possible):
+        hull = cover(
+            family,
+            search.tables(int(k)),
+            seen.evidence(int(k)),
+            None,
+            0.0,
+            (family.high - family.low) / 1e3,
+            10**5,
+            0.0,
+        )
+        if not hull.complete or math.isfinite(hull.hull[0, 0]):  # something may live that was not found
+            fit = rest[0]
+            law = np.maximum(family.program.at(fit.theta[:, None]), 0.0)
+            best = search.tables(fit.structure).plan(law)[0]
+            return [Points(fit.structure, fit.theta[:, None], np.array([fit.log_likelihood]), law, best)]
+    fit = rest[0]
+    words = seen.misfit(fit.structure, family.program.at(fit.theta[:, None])[:, 0])
+    raise BrokenPromise(
+        f"no parameter of the family explains what was seen: the real system is none of its simulators. The most likely, "
+        f"{named(family, fit.theta)}, explain this least: {words}. If one of them were right, this would happen with "
+        f"probability at most {search.delta:g}."
+    )
+
+
+def choose(search: FamilySearch, points: list[Points]) -> Chosen:
+    """Returns the policy that loses least in the points: planned at the maximum, at their mean, or the last one."""
+    first = points[0]
+    weight = np.exp(first.log_likelihood - first.log_likelihood.max())
+    plans = [
+        first.theta[:, int(first.log_likelihood.argmax())],
+        first.theta.mean(axis=1),
+        first.theta @ weight / weight.sum(),
+    ]
+    law = np.maximum(search.family.program.at(np.stack(plans, axis=1)), 0.0)
+    _, best = search.tables(first.structure).plan(law)
+    candidates = [(first.structure, theta, best[:, :, i]) for i, theta in enumerate(plans)]
+    if search.chosen is not None:
+        candidates.append((search.chosen.structure, search.chosen.theta, search.chosen.actions))
+    found: Chosen | None = None
+    for structure, theta, actions in candidates:
+        if found is not None and any(np.array_equal(actions, other) for other in (found.actions,)):
+            continue
+        losses = [p.best - search.tables(p.structure).values(p.law, actions) for p in points]
+        regret = max(float(loss.max()) for loss in losses)
+        if found is None or regret < found.regret:
+            witness, likely = None, -math.inf
+            for p, loss in zip(points, losses, strict=True):
+                bad = np.flatnonzero(loss > search.epsilon - 2 * search.error)
+                if len(bad) and p.log_likelihood[bad].max() > likely:
+                    place = int(bad[p.log_likelihood[bad].argmax()])
+                    witness, likely = (p.structure, p.theta[:, place]), float(p.log_likelihood[place])
+            found = Chosen(structure, theta, actions, regret, witness)
+    assert found is not None
+    return found
+
+
+def next_policy(search: FamilySearch, chosen: Chosen, nodes: Nodes) -> tuple[str, Ints]:
+    """Returns what is played next, in words, and its actions `[H, S]` [F6]."""
+    if search.rounds % 4 == 3 or chosen.witness is None:
+        rng = keyed_generator(search.seed, "draw", search.rounds)
+        i = int(rng.choice(len(nodes.weight), p=nodes.weight))
+        _, best = search.tables(int(nodes.structure[i])).plan(np.maximum(nodes.law[:, [i]], 0.0))
+        return "the best policy of a draw by likelihood", best[:, :, 0]
+    fit = max(search.fits, key=lambda one: one.log_likelihood)
+    structure, theta = chosen.witness
+    own, other = search.tables(fit.structure), search.tables(structure)
+    law = np.maximum(search.family.program.at(np.stack([fit.theta, theta], axis=1)), 0.0)
+    p, q = law[own.events, 0], law[other.events, 1]  # [B, n]
+    if structure != fit.structure:
+        same = (own.next[:, None] == other.next) & (own.reward[:, None] == other.reward)  # [B, B, n]
+        q = (same * q).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kl = np.where(p > 0, p * np.minimum(np.log(p / q), MOST_KL), 0.0).sum(axis=0)
+    _, best = own.plan(law[:, :1], kl[:, None])
+    return "the policy that tells the likely parameters from the witness", best[:, :, 0]
+
+
+def play(search: FamilySearch, nodes: Nodes, why: str, actions: Ints, n: int) -> Nodes:
+    """Plays a batch and weighs it by the forecast that was fixed before; returns the forecast of the next one [F1]."""
+    policy = Tolerant(search.policy(actions))
+    claimed = search.chosen is not None and actions is search.chosen.actions
+    purpose = "confirm" if claimed and n == CONFIRM and search.covered is not None else "play"
+    played = search.engine.ask(Query(policy, n, purpose, PHASE, episodes=True)).episodes
+    assert played is not None, "the query wants episodes"
+    number = search._numbers.setdefault(actions.tobytes(), len(search._numbers))
+    search.watch.look(number, played)
+    search.played[number] = search.played.get(number, 0) + n
+    search.rounds += 1
+    seen = search.seen
+    try:
+        seen.absorb(seen.read(played), nodes)
+    except BrokenPromise as broken:
+        raise BrokenPromise(f"the real system is none of the family's simulators: {broken}") from None
+    nodes = place_nodes(search)
+    if purpose == "confirm":
+        earned(search, played.returns)
+    fit = max(search.fits, key=lambda one: one.log_likelihood)
+    search.tell(
+        ThetaWeighed(
+            phase=PHASE,
+            n=n,
+            why=why,
+            earned=float(played.returns.mean()),
+            radius=float(fit.log_likelihood - seen.threshold),
+            likely=tuple(fit.theta.tolist()),
+            widths=tuple(widths(search, fit).tolist()),
+            structures=int(seen.possible.sum()),
+        )
+    )
+    return nodes
+
+
+def widths(search: FamilySearch, fit: Fit) -> Floats:
+    """Returns `[d]` about how much of each interval is left, for whoever watches: nothing claimed depends on it."""
+    span = search.family.high - search.family.low
+    reach = math.sqrt(2 * max(fit.log_likelihood - search.seen.threshold, 0.0))
+    return np.minimum(2 * reach * np.sqrt((fit.root**2).sum(axis=1)) / span, 1.0)
+
+
+def earned(search: FamilySearch, returns: Floats) -> None:
+    """Bounds what the policy earns from its own episodes, whatever the family says."""
+    low, high = search.reward_range
+    scaled = np.clip((returns - low) / (high - low), 0.0, 1.0)
+    below, above = search.looks.next().split(0.5, 0.5)
+    search.lower = low + (high - low) * bets.lower_bound_of_mean(scaled, SMALLEST_MEAN, bets.death(below))
+    search.confirmed = True
+    search.earns_at_most = high - (high - low) * bets.lower_bound_of_mean(1 - scaled, SMALLEST_MEAN, bets.death(above))
+
+
+def place_nodes(search: FamilySearch) -> Nodes:
+    """Fits the likely structures and places the forecast of the next batch: a mixture near the posterior [F1]."""
+    seen, family = search.seen, search.family
+    d = len(family.names)
+    alive = np.flatnonzero(seen.possible)
+    each = max(8, min(NODES * d, 8192 // len(alive)))
+    even = _in_box(family, search._even[:, :each])
+    law = family.program.at(even)
+    with np.errstate(divide="ignore"):
+        logs = seen.counts[alive] @ np.log(np.maximum(law, 1e-300))  # [n, each]
+    order = np.argsort(-logs.max(axis=1), kind="stable")[:LIKELY]
+    before = {fit.structure: fit.theta for fit in search.fits}
+    search.fits = []
+    for place in order:
+        k = int(alive[place])
+        starts = [even[:, int(logs[place].argmax())]] + ([before[k]] if k in before else [])
+        values = seen.evidence(k).log_likelihood(family.program.at(np.stack(starts, axis=1)))
+        search.fits.append(maximise(search, k, starts[int(values.argmax())]))
+    structure = [np.repeat(alive, each)]
+    theta, log_weight = [np.tile(even, len(alive))], [(logs - math.log(each)).ravel()]
+    rng = keyed_generator(search.seed, "nodes", search.rounds)
+    for fit in search.fits:
+        near = fit.theta[:, None] + math.sqrt(SPREAD) * fit.root @ rng.normal(size=(d, each))
+        near = near[:, ((near >= family.low[:, None]) & (near <= family.high[:, None])).all(axis=0)]
+        if not near.shape[1]:
+            continue
+        place = int(np.flatnonzero(alive == fit.structure)[0])
+        own = seen.evidence(fit.structure).log_likelihood(np.maximum(family.program.at(near), 1e-300))
+        for i, (points, values) in enumerate(((even, logs[place]), (near, own))):
+            off = np.linalg.solve(math.sqrt(SPREAD) * fit.root, points - fit.theta[:, None])
+            scale = float(np.prod(family.high - family.low) / abs(np.linalg.det(math.sqrt(SPREAD) * fit.root)))
+            density = 1 + (2 * math.pi) ** (-d / 2) * np.exp(-(off**2).sum(axis=0) / 2) * scale  # of both placements
+            weighed = values - np.log(density) - math.log(each)
+            if i == 0:
+                log_weight[0][place * each : (place + 1) * each] = weighed
+            else:
+                structure.append(np.full(points.shape[1], fit.structure))
+                theta.append(points)
+                log_weight.append(weighed)
+    logs_all = np.concatenate(log_weight)
+    weight = np.exp(logs_all - logs_all.max())
+    points = np.concatenate(theta, axis=1)
+    return Nodes(np.concatenate(structure), points, np.maximum(family.program.at(points), 0.0), weight / weight.sum())
+
+
+def _even_points(d: int, n: int = 8192) -> Floats:
+    """Returns `[d, n]` points spread evenly over the unit box: multiples of powers of one irrational number."""
+    root = 1.5
+    for _ in range(60):
+        root = (1 + root) ** (1 / (d + 1))
+    return np.mod(0.5 + np.outer(root ** -np.arange(1.0, d + 1), np.arange(n)), 1.0)
+
+
+def _in_box(family: Family, unit: Floats) -> Floats:
+    return family.low[:, None] + (family.high - family.low)[:, None] * unit
+
+
+def named(family: Family, theta: Floats) -> str:
+    """Returns parameters in words."""
+    return ", ".join(f"{name} = {value:.4g}" for name, value in zip(family.names, theta, strict=True))
+
+
+@dataclass(frozen=True)
+class FamilyConstants:
+    """What a search in a family began with, and what its claim rests on."""
+
+    tuning: dict[str, Any]
+    names: list[str]
+    box: list[list[float]]  # [d][2]
+    zeta: float  # declared relative error of one probability
+    error: float  # of a value: rounding, and rewards that count as equal
+    log_numerator: float  # logarithm of what the forecasts gave to what was seen
+    factors: int  # probabilities multiplied
+    threshold: float  # log-likelihoods above it live
+    counts: list[list[Any]]  # per structure that is possible: its number, and how often each event was seen
+    fits: list[list[Any]]  # likewise the most likely parameters, which decide how cells are cut
+    structure: int  # of the policy
+    planned_at: list[float]  # parameters whose best policy it is
+    allowed: float  # loss with which cells were accepted: epsilon, or more where the episodes ran out
+    cells: int
+    gap: float  # the largest bound of a cell, errors included
+    earns: list[float]  # interval of the policy's value, from its own episodes
+    shown_at: int | None  # episodes after which the policy was covered for the first time
+    theta: dict[str, list[float]]  # of each parameter: low, high, most likely
+    pictures: list[dict[str, Any]]  # for the page: what is left, and what the policy loses there
+
+
+def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
+    """Returns the answer: the policy, the claim in words, and the shares of delta that were spent."""
+    family, seen, total = search.family, search.seen, search.engine.ledger.total
+    covered, low, allowed = search.covered, search.reward_range[0], search.epsilon
+    number = search._numbers.get(chosen.actions.tobytes())
+    enough = number is not None and search.played[number] >= CONFIRM
+    if not certified:
+        search.lower = low  # what was earned may have been by another policy
+        covered, allowed = widened(search, chosen) if enough else (None, search.epsilon)
+    guaranteed = covered is not None and covered.complete
+    gap = covered.regret if covered is not None and guaranteed else math.inf
+    claimed = search.epsilon if gap <= search.epsilon else gap
+    if guaranteed and covered is not None:
+        search.upper = min(search.reward_range[1], covered.upper)
+        search._likelihood.claim(LIVES, (), total, seen.log_numerator - seen.threshold)
+        if search.confirmed:  # also of a policy that is not claimed
+            search._earned.claim(LOWER, (), CONFIRM, search.lower)
+    intervals = theta_intervals(search)
+    fit = max(search.fits, key=lambda one: one.log_likelihood)
+    law = np.maximum(family.program.at(fit.theta[:, None]), 0.0)
+    reason = (
+        StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT if guaranteed else StopReason.BUDGET_SPENT
+    )
+    words = partial(claim_words, search.delta, assumptions=[assumption(family)], sampling=search.engine.ledger.assumes)
+    few = f"No guarantee: the episodes were spent before {CONFIRM} of the policy were played, or its loss was bounded."
+    return Outcome(
+        policy=search.policy(chosen.actions),
+        claim=words(epsilon=claimed, lower=search.lower, upper=search.upper) if guaranteed else few,
+        learner="families",
+        epsilon=claimed if guaranteed else search.epsilon,
+        delta=search.delta,
+        reason=reason,
+        guaranteed=guaranteed,
+        value_hat=float(search.tables(fit.structure).values(law, chosen.actions)[0]),
+        v_star_hat=float(search.tables(fit.structure).plan(law)[0][0]),
+        upper=search.upper if guaranteed else None,
+        lower=search.lower if guaranteed else None,
+        rounds=search.rounds,
+        claims=search.share.claims() if guaranteed else (),
+        theta={name: (low_, high_, likely) for name, (low_, high_, likely) in intervals.items()},
+        remarks=()
+        if certified
+        else (f"the policy loses up to {number_words(chosen.regret, up=True)} at parameters that are left",),
+        constants=FamilyConstants(
+            tuning=asdict(search.tuning),
+            names=list(family.names),
+            box=np.stack([family.low, family.high], axis=1).tolist(),
+            zeta=ZETA,
+            error=search.error,
+            log_numerator=seen.log_numerator,
+            factors=seen.factors,
+            threshold=seen.threshold,
+            counts=[[int(k), seen.counts[k].tolist()] for k in np.flatnonzero(seen.possible)],
+            fits=[[one.structure, one.theta.tolist()] for one in search.fits],
+            structure=chosen.structure,
+            planned_at=chosen.theta.tolist(),
+            allowed=allowed,
+            cells=0 if covered is None else covered.cells,
+            gap=gap if guaranteed else -1.0,
+            earns=[search.lower, search.earns_at_most if certified else search.reward_range[1]],
+            shown_at=search.shown_at,
+            theta={name: list(ends) for name, ends in intervals.items()},
+            pictures=pictures(search, chosen, intervals),
+        ),
+    )
+
+
+def assumption(family: Family) -> str:
+    """Returns what the claim rests on, in words that can follow "that"."""
+    ends = zip(family.names, family.low, family.high, strict=True)
+    where = " and ".join(f"{name} in [{low:g}, {high:g}]" for name, low, high in ends)
+    items = "".join(f" and one of {len(items):,} items for {name}" for name, items in family.lists.items())
+    return f"the real system is the given simulator for some {where}{items}"
+
+
+def widened(search: FamilySearch, chosen: Chosen) -> tuple[Cover | None, float]:
+    """Returns a cover with the smallest loss that can be shown, in steps of a half, and that loss; None where none can."""
+    allowed = max(search.epsilon, chosen.regret + 2 * search.error)
+    while allowed < search.reward_range[1] - search.reward_range[0]:
+        found = certify(search, chosen, allowed)
+        if found.complete:
+            return found, allowed
+        allowed *= 1.5
+    return None, allowed
+
+
+def theta_intervals(search: FamilySearch) -> dict[str, tuple[float, float, float]]:
+    """Returns for each parameter an interval that holds it where it lives, and its most likely value."""
+    family, seen = search.family, search.seen
+    fit = max(search.fits, key=lambda one: one.log_likelihood)
+    d = len(family.names)
+    ends = np.array([[math.inf, -math.inf]] * d)
+    by_structure = {one.structure: one.theta for one in search.fits}
+    for k in np.flatnonzero(seen.possible):
+        evidence = seen.evidence(int(k))
+        scale = cell_scale(family, evidence, by_structure.get(int(k))) / (16 if d < 3 else 1)
+        found = cover(family, search.tables(int(k)), evidence, None, 0.0, scale, HULL_CELLS, 0.0)
+        hull = found.hull if found.complete else np.stack([family.low, family.high], axis=1)
+        ends = np.stack([np.minimum(ends[:, 0], hull[:, 0]), np.maximum(ends[:, 1], hull[:, 1])], axis=1)
+    if not np.isfinite(ends).all():  # nothing lives: the next look would say so
+        ends = np.stack([family.low, family.high], axis=1)
+    return {
+        name: (float(low), float(high), float(likely))
+        for name, (low, high), likely in zip(family.names, ends, fit.theta, strict=True)
+    }
+
+
+def pictures(
+    search: FamilySearch, chosen: Chosen, intervals: dict[str, tuple[float, float, float]]
+) -> list[dict[str, Any]]:
+    """Returns what the page draws of one or two parameters: which are left, and what the policy loses there."""
+    family, d = search.family, len(search.family.names)
+    if d > 2:
+        return []
+    fit = max(search.fits, key=lambda one: one.log_likelihood)
+    tables = search.tables(fit.structure)
+    axes = []
+    for i, (low, high, _) in enumerate(intervals.values()):
+        more = 0.25 * (high - low)
+        axes.append(
+            np.linspace(max(low - more, family.low[i]), min(high + more, family.high[i]), 101 if d == 1 else 49)
+        )
+    shape = tuple(map(len, axes))
+    law = np.maximum(family.program.at(np.stack([x.ravel() for x in np.meshgrid(*axes, indexing="ij")])), 0.0)
+    logs = (search.seen.evidence(fit.structure).log_likelihood(law) - search.seen.threshold).reshape(shape)
+    loss = (tables.plan(law)[0] - tables.values(law, chosen.actions)).reshape(shape)
+    x, names = axes[0], family.names
+
+    def curve(name: str, style: str, y: Floats, at: Floats = x) -> list[Any]:
+        return [name, style, [[float(f"{a:.6g}"), float(f"{b:.6g}")] for a, b in zip(at, y, strict=True)]]
+
+    witness = "" if chosen.witness is None else f" The last witness was {named(family, chosen.witness[1])}."
+    left = "; ".join(f"{name} in [{low:.4g}, {high:.4g}]" for name, (low, high, _) in intervals.items())
+    summary = f"Left are {left}; most likely are {named(family, fit.theta)}.{witness}"
+    level = np.full(len(x), search.epsilon)
+    if d == 1:
+        kept = [
+            curve("log-likelihood less the threshold", "a", np.maximum(logs, -10.0)),
+            curve("threshold", "b", 0 * x),
+        ]
+        title = f"Which {names[0]} is left: where the curve is above 0"
+    else:
+        title, kept = f"Which {names[0]} and {names[1]} are left: between the curves", []
+        loss = np.where(logs > 0, loss, 0.0).max(axis=1)
+        for part, style in ((0.0, "a"), (0.5, "c")):
+            alive = logs > part * float(logs.max())
+            some = alive.any(axis=1)
+            for end, place in (("most", 48 - alive[:, ::-1].argmax(axis=1)), ("least", alive.argmax(axis=1))):
+                kept.append(
+                    curve(
+                        f"{end} {names[1]}{' (half the evidence)' if part else ''}",
+                        style,
+                        axes[1][place][some],
+                        x[some],
+                    )
+                )
+    lost = [curve("loss of the policy", "a", loss), curve("epsilon", "b", level)]
+    return [
+        {"title": title, "x": names[0], "curves": [c for c in kept if c[2]], "summary": summary},
+        {
+            "title": "What the policy loses there",
+            "x": names[0],
+            "curves": lost,
+            "summary": "Where parameters are left.",
+        },
+    ]

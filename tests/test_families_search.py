@@ -1,0 +1,472 @@
+"""The learner `families`: every bound against random points, forecasts by enumeration, and whole runs."""
+
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+import richobs
+from richobs import BrokenPromise, Certificate, Family, InvalidInput, Problem, Simulators
+from richobs.classes.taylor import Taylor
+from richobs.core.environment import Episodes
+from richobs.core.events import nobody
+from richobs.core.settings import Settings
+from richobs.learners import learner
+from richobs.learners.families import cells, evidence, search
+from richobs.learners.families.cells import Evidence, Tables
+from richobs.learners.families.evidence import Nodes, Seen
+from richobs.learners.families.search import FamilySearch, Tuning, by_ellipsoid, cover_all, doubt, place_nodes
+from richobs.learners.models.living import ZETA
+from richobs.runs.prepare import prepare
+from richobs.runs.session import run
+from richobs.stats.shares import Share
+from richobs_lab.worlds.model_environment import model_problem
+
+
+def random_family(seed, curved, S=3, K=2, B=3, horizon=4):
+    """A family with random outcomes; probabilities are affine, or a softmax whose third derivatives matter."""
+    rng = np.random.default_rng(seed)
+    to, pay = rng.integers(S, size=(S, K, B)), rng.normal(size=(S, K, B))
+    a, b = rng.dirichlet(np.ones(B), size=(2, S, K)), rng.dirichlet(np.ones(B), size=(S, K))
+    steep = 2 * rng.normal(size=(2, S, K, B))
+
+    def law(t, s, k):
+        if not curved:
+            x, y = t["x"] / 2, t["y"] / 2
+            return [x * a[0, s, k, i] + y * a[1, s, k, i] + (1 - x - y) * b[s, k, i] for i in range(B)]
+        odds = [np.exp(t["x"] * steep[0, s, k, i] + t["y"] * t["x"] * steep[1, s, k, i]) for i in range(B)]
+        return [o / sum(odds[1:], odds[0]) for o in odds]
+
+    def make(t):
+        return [
+            [
+                [(p, int(to[s, k, i]), float(pay[s, k, i]), i == 0 and s == 1) for i, p in enumerate(law(t, s, k))]
+                for k in range(K)
+            ]
+            for s in range(S)
+        ]
+
+    return Family(make, {"x": (0, 1), "y": (0, 1)}, horizon=horizon)
+
+
+def points_of(rng, centre, axes, n, ball):
+    z = rng.uniform(-1, 1, size=(len(centre), n))
+    z[:, :4] = [[-1, -1, 1, 1], [-1, 1, -1, 1]]
+    if ball:
+        z /= np.maximum(np.linalg.norm(z, axis=0), 1e-9)
+    return centre[:, None] + axes @ z
+
+
+@pytest.mark.parametrize(("curved", "ball"), [(False, False), (True, False), (False, True), (True, True)])
+def test_losses_and_values_at_points_stay_within_the_bounds_of_their_cell(curved, ball):
+    """The bound is also not far above the largest loss in small cells."""
+    ratios = []
+    for seed in range(12):
+        family, rng = random_family(seed, curved), np.random.default_rng(100 + seed)
+        tables = Tables(family, 0)
+        for width in (0.15, 0.05, 0.01):
+            centre = rng.uniform(0.2, 0.8, size=2)
+            axes = width * (rng.normal(size=(2, 2)) if ball else np.diag(rng.uniform(0.5, 1, size=2)))
+            parameters = (
+                Taylor.ellipsoid(centre, axes) if ball else Taylor.cells(centre[:, None], np.diag(axes)[:, None])
+            )
+            points = points_of(rng, centre, axes, 100, ball)
+            law = family.program.at(points)
+            _, best = tables.plan(law[:, :1])
+            bounds = cells.regret_over(tables, family.program.over(parameters), best[:, :, 0])
+            optimal, value = tables.plan(law)[0], tables.values(law, best[:, :, 0])
+            assert (optimal - value).max() <= bounds.regret[0] + 1e-12
+            assert bounds.low[0] - 1e-12 <= value.min()
+            assert value.max() <= bounds.high[0] + 1e-12
+            if width == 0.01 and (optimal - value).max() > 1e-3:
+                ratios.append(bounds.regret[0] / (optimal - value).max())
+    assert not ratios or np.median(ratios) < 3
+
+
+def test_planning_is_that_of_the_models():
+    family = random_family(3, True)
+    points = np.random.default_rng(0).random((2, 5))
+    tables, law = Tables(family, 0), family.program.at(points)
+    functions = Simulators([family.model(0, p) for p in points.T])
+    best, actions = tables.plan(law)
+    np.testing.assert_allclose(best, functions.optimal_values()[functions.place], atol=1e-12)
+    policy = richobs.LearnedPolicy.from_table([None] * 4, list(actions[:, :, 0]), n_actions=2)
+    np.testing.assert_allclose(
+        tables.values(law, actions[:, :, 0]), functions.policy_values(policy)[functions.place], atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("curved", [False, True])
+def test_likelihood_at_points_stays_below_the_bound_of_their_cell(curved):
+    rng, close = np.random.default_rng(5), []
+    for seed in range(12):
+        family = random_family(seed, curved)
+        counts = rng.poisson(3, size=len(family.program.wanted)).astype(float)
+        counts[family.program.at(np.full((2, 1), 0.5))[:, 0] <= 0] = 0  # padding is never seen
+        for width in (0.4, 0.1, 0.01):
+            centre, half = rng.uniform(width, 1 - width, size=2), np.array([width, width / 2])
+            points = points_of(rng, centre, np.diag(half), 200, False)
+            true = Evidence(counts, 0.0).log_likelihood(family.program.at(points))
+            bound = cells.likelihood_over(family.program.over(Taylor.cells(centre[:, None], half[:, None])), counts)
+            assert true.max() <= bound[0] + 1e-9
+            close.append(bound[0] - true.max() if width == 0.01 else 0.0)
+    assert max(close) < 0.1
+
+
+def test_the_ellipsoid_holds_every_point_that_lives():
+    found = 0
+    for seed in range(20):
+        family, rng = random_family(seed, False), np.random.default_rng(seed)
+        law = family.program.at(np.full((2, 1), 0.4))[:, 0]
+        counts = rng.poisson(200 * np.maximum(law, 0)).astype(float)
+        points = rng.random((2, 4000))
+        logs = Evidence(counts, 0.0).log_likelihood(family.program.at(points))
+        best = points[:, logs.argmax()] + rng.normal(size=2) * 0.003 * (
+            seed % 2
+        )  # also from a point that is no maximum
+        own = Evidence(counts, float(logs.max()) - 3.0)
+        parameters = cells.ellipsoid(family, own, best)
+        if parameters is None:
+            continue
+        found += 1
+        z = np.linalg.solve(parameters.g[:, :, 0].T, points - parameters.c)
+        inside = np.linalg.norm(z, axis=0) <= 1
+        assert inside[logs > own.threshold].all()
+        assert inside.mean() < 0.9
+    assert found >= 10
+
+
+@pytest.mark.parametrize(("needed", "steep", "rho"), [(2.0, 0.0, 2.0), (1.0, 0.1, 1.5434), (1.0, 1.0, None)])
+def test_the_radius_pays_for_the_cubic_term(needed, steep, rho):
+    """rho^2/2 - steep rho^3/3 >= needed: 1.5434^2/2 - 0.1 * 1.5434^3/3 is 1.0685, of which 1 was needed at 1.4897."""
+    got = cells.radius(needed, steep)
+    if rho is None:
+        assert got is None
+    else:
+        assert got**2 / 2 - steep * got**3 / 3 == pytest.approx(needed, abs=1e-9)
+        assert got <= rho + 1e-9
+
+
+def coin(theta_range=(0.0, 1.0), horizon=1):
+    """One state; action 0 pays 1 with probability x, action 1 pays 1 with probability 1/2."""
+    return Family(
+        lambda t: [
+            [[(t["x"], 0, 1.0, False), (1 - t["x"], 0, 0.0, False)], [(0.5, 0, 1.0, False), (0.5, 0, 0.0, False)]]
+        ],
+        {"x": theta_range},
+        horizon=horizon,
+    )
+
+
+ZERO, ONE = np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("heads", "threshold", "policy", "allowed", "complete"),
+    [
+        (0, -1.0, ZERO, 0.51, True),  # everything lives: x = 0 loses 1/2
+        (0, -1.0, ZERO, 0.49, False),
+        (30, -4.0, ZERO, 0.01, True),  # 30 log x > -4: x > 0.875
+        (30, -30.0, ZERO, 0.05, False),  # x > 0.367, where 0.132 is lost
+        (30, -30.0, ZERO, 0.14, True),
+        (30, -4.0, ONE, 0.45, False),  # at x = 1 the other action earns 1/2 more
+    ],
+)
+def test_a_cover_is_complete_exactly_where_the_policy_is_good_enough(heads, threshold, policy, allowed, complete):
+    family = coin()
+    counts = np.zeros(len(family.program.wanted))
+    counts[int(family.paid[1, 0, 0, 0])] = heads  # outcomes in order: reward 0, then 1
+    found = cells.cover(
+        family, Tables(family, 0), Evidence(counts, threshold), policy, allowed, np.array([0.5]), 2000, 0.0
+    )
+    assert found.complete == complete
+    if complete:
+        assert found.regret <= allowed
+        least = math.exp(threshold / heads) if heads else 0.0
+        assert found.hull[0, 0] <= least + 1e-9
+        assert found.upper >= 1.0 - 1e-9
+    else:
+        assert found.witness is not None
+
+
+def test_running_out_of_cells_is_no_cover():
+    family = coin()
+    counts = np.zeros(len(family.program.wanted))
+    for budget in (1, 3):
+        found = cells.cover(
+            family, Tables(family, 0), Evidence(counts, -1.0), ZERO, 0.5000001, np.array([0.01]), budget, 0.0
+        )
+        assert not found.complete
+    listed = Family(
+        lambda t: [[[(p, 0, 1.0, False), (1 - p, 0, 0.0, False)] for p in (t["x"], t["other"])]],
+        {"x": (0.5, 1), "other": [0.9, 0.1]},
+        horizon=1,
+    )
+    counts = {k: np.zeros(len(listed.program.wanted)) for k in (1, 0)}
+    assert cover_all(listed, {1: counts[1]}, -1.0, ZERO, 0.2, {}, 2000, 0.0).complete
+    both = cover_all(listed, counts, -1.0, ZERO, 0.2, {}, 2000, 0.0)  # where the other pays 0.9, up to 0.4 is lost
+    assert not both.complete
+
+
+def test_an_ellipsoid_is_enough_only_where_the_policy_is_good():
+    """100 of 200 heads: x lies in 0.5 +- 0.1, where action 0 loses up to 0.1."""
+    family = coin()
+    counts = np.zeros(len(family.program.wanted))
+    counts[family.paid[:2, 0, 0, 0]] = 100
+    own = Evidence(counts, 200 * math.log(0.5) - 2.0)
+    (none, region), (found, hull) = (
+        by_ellipsoid(family, Tables(family, 0), own, ZERO, allowed, np.array([0.5]), 0.0) for allowed in (0.05, 0.15)
+    )
+    assert none is None
+    assert found.complete
+    assert 0.05 < found.regret < 0.15
+    np.testing.assert_array_equal(region, hull)
+    ends = np.array([[0.4005, 0.5995]])  # 100 log(4 x (1 - x)) = -4 at 0.5 +- 0.0990; -2 is at +- 0.0704
+    assert hull[0, 0] <= 0.5 - 0.0704
+    assert hull[0, 1] >= 0.5 + 0.0704
+    assert (np.abs(hull - ends) < 0.05).all()
+    narrow = cells.cover(family, Tables(family, 0), own, ZERO, 0.15, np.array([0.5]), 50, 0.0, hull)
+    assert narrow.complete
+    assert narrow.cells <= 3
+
+
+def test_errors_of_values_count_in_every_bound():
+    family = coin()
+    counts = {0: np.zeros(len(family.program.wanted))}
+    plain, careful = (cover_all(family, counts, -1.0, ZERO, 0.9, {}, 2000, error) for error in (0.0, 0.01))
+    assert careful.regret == pytest.approx(plain.regret + 0.02)
+    assert careful.low == pytest.approx(plain.low - 0.01)
+    assert careful.upper >= plain.upper + 0.01
+
+
+def searching(family, delta=0.1, epsilon=0.1):
+    return FamilySearch(None, family, (0.0, 1.0), epsilon, delta, 0, nobody, Tuning())
+
+
+def coin_episode(action, reward):
+    return Episodes(
+        [np.zeros(1, dtype=np.int64)], [np.array([action])], [np.array([float(reward)])], [np.zeros(1, dtype=bool)]
+    )
+
+
+def test_forecasts_of_everything_that_may_happen_sum_to_one():
+    """Three batches: the mixture and the alarm are fixed before each, so that the sum over all answers is exactly 1."""
+    family = coin()
+    total = mixture = 0.0
+    for rewards in itertools.product((0, 1), repeat=3):
+        own = searching(family)
+        nodes = place_nodes(own)
+        for reward in rewards:
+            own.seen.absorb(own.seen.read(coin_episode(0, reward)), nodes)
+            nodes = place_nodes(own)
+        total += math.exp(own.seen.log_numerator)
+        mixture += math.exp(own.seen.log_mixture)
+    assert (total, mixture) == (pytest.approx(1), pytest.approx(1))
+
+
+def test_the_threshold_is_the_forecast_less_the_logarithm_of_one_over_delta():
+    """Nodes at 0.2 and 0.6 with weights 3/4 and 1/4 forecast 0.3; the alarm trusts the same fit."""
+    seen = Seen(coin(), Share(0.05))
+    theta = np.array([[0.2, 0.6]])
+    nodes = Nodes(np.zeros(2, dtype=int), theta, seen.family.program.at(theta), np.array([0.75, 0.25]))
+    seen.absorb(seen.read(coin_episode(0, 1)), nodes)
+    assert seen.log_mixture == pytest.approx(math.log(0.3))
+    np.testing.assert_allclose(np.exp(seen.log_alarms), 0.3)
+    assert seen.log_numerator == pytest.approx(math.log(0.3))
+    assert seen.threshold == pytest.approx(math.log(0.3) - math.log(20) - 1e-6 - 2 * ZETA * 2, abs=1e-10)
+    seen.absorb(seen.read(coin_episode(0, 1)), nodes)  # the alarm counted the first one: (1 + 10 * 0.3) / 11
+    np.testing.assert_allclose(np.exp(seen.log_alarms), [0.3 * 4 / 11, 0.3 * 31 / 101, 0.3 * 301 / 1001])
+    alarm = 0.1 * np.exp(seen.log_alarms).mean()
+    assert seen.log_numerator == pytest.approx(math.log(0.9 * 0.09 + alarm))
+
+
+def test_what_is_close_to_a_listed_reward_is_that_reward():
+    seen = Seen(coin(), Share(0.05))
+    batch = seen.read(coin_episode(0, 1 + 5e-8))
+    assert (2.0, 0.0, 0.0, 0.0, 1.0) in batch.steps
+
+
+def problem_at(family, theta, functions=None):
+    truth = model_problem(Simulators([family.at(theta)]), 0, family.reward_range)
+    return Problem(truth.env, functions or family, truth=truth.truth)
+
+
+def test_a_system_outside_the_family_is_reported_with_state_and_action():
+    """The family says that both actions have one probability; in truth they differ."""
+    tied = Family(
+        lambda t: [[[(t["x"], 0, 1.0, False), (1 - t["x"], 0, 0.0, False)]] * 2] * 1, {"x": (0.1, 0.9)}, horizon=4
+    )
+    free = Family(
+        lambda t: [[[(t[n], 0, 1.0, False), (1 - t[n], 0, 0.0, False)] for n in ("x", "y")]],
+        {"x": (0, 1), "y": (0, 1)},
+        horizon=4,
+    )
+    own = searching(tied, epsilon=0.01)
+    rng = np.random.default_rng(0)
+    env = problem_at(free, {"x": 0.8, "y": 0.2}).env
+    nodes = place_nodes(own)
+    for _ in range(4):
+        own.seen.absorb(own.seen.read(env.play(richobs.Uniform(2), 64, rng)), nodes)
+        nodes = place_nodes(own)
+    with pytest.raises(
+        BrokenPromise, match=r"explain this least: state 0, action [01]: state 0 and reward .* are expected"
+    ):
+        search.living_points(own)
+
+
+@pytest.mark.parametrize(
+    ("theta_range", "played", "words"),
+    [
+        ((0.0, 1.0), coin_episode(0, 0.5), "then reward 0.5 is impossible for every parameter"),
+        ((0.0, 1.0), Episodes([np.array([7])], [np.array([0])], [np.array([1.0])], [np.array([False])]), "showed 7"),
+    ],
+)
+def test_what_no_parameter_allows_ends_the_run(theta_range, played, words):
+    seen = Seen(coin(theta_range), Share(0.05))
+    theta = np.array([[0.2]])
+    nodes = Nodes(np.zeros(1, dtype=int), theta, seen.family.program.at(theta), np.ones(1))
+    with pytest.raises(BrokenPromise, match=words):
+        seen.absorb(seen.read(played), nodes)
+
+
+def test_a_claim_that_the_policys_own_episodes_contradict_is_not_made():
+    own = searching(coin())
+    covered = cells.Cover(True, 0.01, 0.4, 0.6, np.zeros((1, 2)), None, 1)
+    own.lower, own.earns_at_most = 0.35, 0.55
+    doubt(own, covered)
+    for lower, most in ((0.61, 0.9), (0.0, 0.39)):
+        own.lower, own.earns_at_most = lower, most
+        with pytest.raises(BrokenPromise, match="own episodes show a value in"):
+            doubt(own, covered)
+
+
+@cache
+def lake():
+    return Family.of_gymnasium("FrozenLake-v1", horizon=20, success_rate=(0.1, 0.9))
+
+
+@cache
+def ran():
+    problem = problem_at(lake(), {"success_rate": 0.55})
+    return problem, run(problem, Settings(learner="families", epsilon=0.05, seed=3))
+
+
+def test_a_run_claims_in_two_sentences_and_says_where_the_parameters_lie():
+    problem, outcome = ran()
+    assert outcome.guaranteed
+    assert problem.optimal_value - problem.value(outcome.policy) <= 0.05
+    low, high, likely = outcome.theta["success_rate"]
+    assert 0.1 <= low <= likely <= high <= 0.9
+    assert low < 0.55 < high
+    assert high - low < 0.5
+    assert "for some success_rate in [0.1, 0.9]" in outcome.claim
+    assert "two things hold" in outcome.claim
+    assert outcome.upper >= problem.optimal_value
+    assert outcome.lower <= problem.value(outcome.policy)
+    confirmed = [entry for entry in outcome.ledger if entry.purpose == "confirm"]
+    assert sum(entry.episodes for entry in confirmed) >= 16
+    assert outcome.constants.shown_at <= outcome.episodes - 16
+    assert [c.share for c in outcome.claims] == pytest.approx([0.045, 0.005])
+
+
+def test_learn_chooses_the_learner_and_others_say_what_to_give():
+    problem = problem_at(coin((0.6, 0.9)), {"x": 0.8})
+    assert richobs.learn(problem.env, problem.functions, epsilon=0.2, progress=False).learner == "families"
+    for name, words in (("betting", "Simulators.grid"), ("models", "needs a class of candidate models")):
+        with pytest.raises(InvalidInput, match=words):
+            richobs.learn(problem, epsilon=0.2, learner=name, progress=False)
+    with pytest.raises(InvalidInput, match="needs a family with parameters in a box"):
+        prepare(richobs.make("lock/3"), Settings(learner="families"))
+    with pytest.raises(InvalidInput, match="too small for the learner 'families'"):
+        prepare(problem, Settings(learner="families", epsilon=1e-8))
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "what"),
+    [
+        ("constants", lambda c: c.update(log_numerator=c["log_numerator"] + 3), "cells"),
+        ("constants", lambda c: c.update(gap=c["gap"] / 2), "cells"),
+        ("constants", lambda c: c.update(counts=[[0, [0.0] * len(c["counts"][0][1])]]), "cells"),
+        ("constants", lambda c: c.update(planned_at=[0.1]), "cells"),
+        ("constants", lambda c: c.update(factors="many"), "cells"),
+        ("result", lambda c: c.update(upper=c["upper"] - 0.01), "cells"),
+        ("result", lambda c: c.update(epsilon=0.01), "cells"),
+        ("policy", lambda c: c.update(digest="0" * 64), "cells"),
+        ("claims", lambda c: c[0].__setitem__(3, 0.06), "delta"),
+    ],
+)
+def test_a_changed_certificate_is_noticed(part, change, what):
+    problem, outcome = ran()
+    content = Certificate.of(outcome, problem).content
+    chosen = learner("families")
+    settings = Settings(learner="families", epsilon=0.05, seed=3)
+    assert all(finding.agrees for finding in chosen.recheck(content, problem, settings))
+    change(content[part])
+    wrong = [finding.what for finding in chosen.recheck(content, problem, settings) if not finding.agrees]
+    assert wrong == [what]
+
+
+def test_verify_repeats_the_run():
+    problem, outcome = ran()
+    verification = richobs.verify(Certificate.of(outcome, problem), problem)
+    assert verification.agrees, str(verification)
+
+
+def test_episodes_that_run_out_give_a_wider_claim_or_none():
+    problem = problem_at(lake(), {"success_rate": 0.55})
+    none = run(problem, Settings(learner="families", epsilon=0.005, max_episodes=6))
+    assert (none.guaranteed, none.claim[:13]) == (False, "No guarantee:")
+    asked = Settings(learner="families", epsilon=2e-4, max_episodes=500)
+    wide = run(problem, asked)
+    assert wide.guaranteed
+    assert wide.epsilon > 2e-4
+    assert problem.optimal_value - problem.value(wide.policy) <= wide.epsilon
+    content = Certificate.of(wide, problem).content
+    assert all(finding.agrees for finding in learner("families").recheck(content, problem, asked))
+
+
+def test_a_list_of_structures_is_told_apart():
+    """Which of three states pays is listed, how often moves succeed is not known."""
+
+    def make(t):
+        p = t["p"]
+        return [
+            [[(p, to, float(to == t["goal"]), False), (1 - p, s, 0.0, False)] for to in ((s + 1) % 3, (s + 2) % 3)]
+            for s in range(3)
+        ]
+
+    family = Family(make, {"goal": [1, 2], "p": (0.3, 0.9)}, horizon=4)
+    problem = problem_at(family, {"goal": 2, "p": 0.6})
+    outcome = run(problem, Settings(learner="families", epsilon=0.1))
+    assert outcome.guaranteed
+    assert problem.optimal_value - problem.value(outcome.policy) <= 0.1
+    assert [k for k, _ in outcome.constants.counts] == [1]
+    assert family.structure_words(1) == {"goal": 2}
+
+
+def test_claims_are_rarely_false_where_they_are_hard():
+    """60 runs at delta 1/2: the truth dies in at most 41 with probability 0.998 (binomial), and false claims are fewer."""
+    family, died = coin((0.2, 0.8), horizon=3), 0
+    false = 0
+    for seed in range(60):
+        x = 0.5 + 0.02 * (-1) ** seed
+        problem = problem_at(family, {"x": x})
+        try:
+            outcome = run(problem, Settings(learner="families", epsilon=0.03, delta=0.5, seed=seed, max_episodes=60))
+        except BrokenPromise:
+            died += 1
+            continue
+        low, high, _ = outcome.theta["x"]
+        died += not low <= x <= high
+        false += outcome.guaranteed and problem.optimal_value - problem.value(outcome.policy) > outcome.epsilon
+    assert died <= 41
+    assert false <= 41
+    assert died >= 1  # the test is alive
+
+
+def test_evidence_and_search_share_their_numbers():
+    assert evidence.ALARM == 0.1
+    assert pytest.approx(1) == search.ON_LIKELIHOOD + 0.1
+    assert search.CONFIRM == 16
