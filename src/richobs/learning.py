@@ -87,8 +87,8 @@ def learn(
     if assume not in (None, "values", "model"):
         raise InvalidInput(f"assume must be 'values' or 'model'; got {assume!r}.")
     problem = as_problem(env, functions)
-    preferred = getattr(problem.functions, "preferred_learner", None)  # of a class that only one learner can use
-    name = learner or preferred or ("models" if assume == "model" else default_learner(problem.functions))
+    fitting = default_learner(problem.functions)
+    name = learner or ("models" if assume == "model" and fitting == Settings.learner else fitting)
     if assume is not None and (assume == "model") != (name in ("models", "families")):
         raise InvalidInput(
             f"the learner {name!r} does not go with assume={assume!r}: the learners 'models' and 'families' trust models, "

@@ -54,7 +54,8 @@ def learner(name: str) -> Learner:
 
 
 def default_learner(functions: FunctionClass) -> str:
-    """Returns the name of the learner that takes a class where none is named: one without a list where there is no list."""
-    if has_list(functions):
-        return Settings.learner
+    """Returns who learns where nobody is named: the one that the class prefers, or one without a list where there is none."""
+    preferred: str | None = getattr(functions, "preferred_learner", None)
+    if preferred is not None or has_list(functions):
+        return preferred or Settings.learner
     return next(name for name in LEARNERS if LEARNERS.load(name).traits.without_list)
