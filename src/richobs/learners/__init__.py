@@ -54,7 +54,7 @@ def learner(name: str) -> Learner:
 
 
 def default_learner(functions: FunctionClass) -> str:
-    """Returns who learns where nobody is named: the one that the class prefers, or one without a list where there is none."""
+    """Returns who learns where nobody is named: whom the class prefers, or one without a list where there is none."""
     preferred: str | None = getattr(functions, "preferred_learner", None)
     if preferred is not None or has_list(functions):
         return preferred or Settings.learner
