@@ -38,6 +38,7 @@ class Coins:
 
     def __init__(self, *chances):
         self.chances, self.n_actions, self.played = np.array(chances), len(chances), 0
+        self.declared = richobs.Declared(identity=f"Coins {chances}")
 
     def play(self, policy, n, rng, levels=None):
         self.played += n
@@ -65,6 +66,45 @@ class Steps(gymnasium.Env):
         reward = 1.0 + float(action == 1 and self.left == self.length)
         self.left -= 1
         return np.array([self.left], dtype=np.float32), reward, self.left == 0, False, {}
+
+
+class Mixed:
+    """Takes action 1 with a probability that depends on the observation; knows its law."""
+
+    def __init__(self, chance):
+        self.chance = chance
+
+    def probabilities(self, level, x):
+        p = np.full(len(x), self.chance)
+        return np.stack([1 - p, p], axis=1)
+
+    def actions(self, level, x, rng):
+        return (rng.random(len(x)) < self.chance).astype(np.int64)
+
+
+class Predicts:
+    """A model that always takes one action."""
+
+    def __init__(self, action):
+        self.action = action
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.full(len(episode_start), self.action), None
+
+
+class Plain(Coins):
+    """Coins that do not say which they are."""
+
+    def __init__(self):
+        super().__init__(0.5)
+        del self.declared
+
+
+class Wrapped(gymnasium.Wrapper):
+    """A wrapper that does not record its arguments."""
+
+
+LAKE, LAKE_ON_ICE = (gymnasium.make("FrozenLake-v1", is_slippery=slippery) for slippery in (False, True))
 
 
 class TestCompare:
@@ -276,6 +316,74 @@ class TestFolder:
         ask()
         with pytest.raises(StoreError, match=r"its delta is 0\.05, and 0\.1 is asked now"):
             ask(delta=0.1)
+
+    @pytest.mark.parametrize(
+        ("first", "then", "words"),
+        [
+            ((certify_policy, Coins(0.9, 0.1), arm(0)), (certify_policy, Coins(0.9, 0.1), arm(1)), "its policies is"),
+            ((certify_policy, Coins(0.9), arm(0)), (certify_policy, Coins(0.1), arm(0)), "its environment is"),
+            ((compare, Coins(0.9, 0.1), arm(0), arm(1)), (compare, Coins(0.9, 0.1), arm(1), arm(0)), "its policies is"),
+            (
+                (certify_policy, Coins(0.9), richobs.Uniform(1)),
+                (certify_policy, Coins(0.9), richobs.Uniform(2)),
+                "policies",
+            ),
+            (
+                (select, Coins(0.9, 0.1), {"x": arm(0), "y": arm(1)}),
+                (select, Coins(0.9, 0.1), {"x": arm(1), "y": arm(0)}),
+                "its policies is",
+            ),
+            ((certify_policy, LAKE, arm(0)), (certify_policy, LAKE_ON_ICE, arm(0)), "its environment_digest is"),
+        ],
+    )
+    def test_a_folder_of_another_policy_or_environment_is_refused(self, first, then, words, tmp_path):
+        how = {"epsilon": 0.9, "max_episodes": 64, "reward_range": (0, 1), "out": tmp_path}
+        for call, *given in (first, first):
+            call(*given, **how)
+        call, *given = then
+        with pytest.raises(StoreError, match=words):
+            call(*given, **how)
+
+    @pytest.mark.parametrize(
+        ("call", "given", "more", "words"),
+        [
+            (certify_policy, (Coins(0.5), lambda x: 0), {}, r"the policy \(function\) cannot be told from another"),
+            (certify_policy, (Coins(0.5), Mixed(0.0)), {}, r"the policy \(Mixed\)"),
+            (certify_policy, (Coins(0.5), Predicts(0)), {}, r"the policy \(Predicts\)"),
+            (compare, (Coins(0.5, 0.5), arm(0), Mixed(0.0)), {}, r"the policy \(Mixed\)"),
+            (certify_policy, (Plain(), arm(0)), {}, r"the environment \(Plain\)"),
+            (certify_policy, (Steps(), arm(0)), {"reward_range": (0, 9)}, r"the environment \(Steps\)"),
+            (
+                certify_policy,
+                (gymnasium.vector.SyncVectorEnv([Steps] * 2), arm(0)),
+                {"reward_range": (0, 9)},
+                r"the environment \(SyncVectorEnv\)",
+            ),
+            (
+                certify_policy,
+                (gymnasium.wrappers.TransformReward(LAKE, lambda r: r), arm(0)),
+                {"reward_range": (0, 1)},
+                r"the environment \(TransformReward\)",
+            ),
+            (certify_policy, (Wrapped(LAKE), arm(0)), {"reward_range": (0, 1)}, r"the environment \(Wrapped\)"),
+            (select, (Coins(0.5, 0.5), [arm(0), arm(1)]), {"more": lambda report: None}, r"whoever joins"),
+        ],
+    )
+    def test_plain_python_has_a_new_folder_each_time(self, call, given, more, words, tmp_path):
+        """Its name is all that is known, and another one of this name must not get its report."""
+        how = {"epsilon": 0.9, "max_episodes": 64, **more}
+        call(*given, out=tmp_path / "j", **how)
+        with pytest.raises(StoreError, match=words):
+            call(*given, out=tmp_path / "j", **how)
+
+    def test_a_policy_may_bring_a_digest(self, tmp_path):
+        policy = Mixed(0.0)
+        policy.digest = "never 1"
+        first, again = (certify_policy(Coins(0.5), policy, max_episodes=40, out=tmp_path) for _ in range(2))
+        assert first == again
+        policy.digest = "always 1"
+        with pytest.raises(StoreError, match="its policies is"):
+            certify_policy(Coins(0.5), policy, max_episodes=40, out=tmp_path)
 
     def test_altered_draws_are_refused(self, ask, tmp_path):
         ask()
@@ -580,20 +688,6 @@ class TestCommand:
         assert "    - type: mean_reward\n" in card
 
 
-class Mixed:
-    """Takes action 1 with a probability that depends on the observation; knows its law."""
-
-    def __init__(self, chance):
-        self.chance = chance
-
-    def probabilities(self, level, x):
-        p = np.full(len(x), self.chance)
-        return np.stack([1 - p, p], axis=1)
-
-    def actions(self, level, x, rng):
-        return (rng.random(len(x)) < self.chance).astype(np.int64)
-
-
 def logged(n, rng, *, levels=1, chance=0.5, adaptive=False):
     """Episodes in which action 1 pays 1/levels with probability 0.8 and action 0 with 0.3; V(1, 1, ...) = 0.8.
 
@@ -846,16 +940,6 @@ def _total(seed):
 def _alone(vector, n, seed):
     (totals,) = player(vector, lambda x: 0).alone(n, np.random.default_rng(seed), 0)
     return totals.tolist()
-
-
-class Predicts:
-    """A model that always takes one action."""
-
-    def __init__(self, action):
-        self.action = action
-
-    def predict(self, observation, state=None, episode_start=None, deterministic=False):
-        return np.full(len(episode_start), self.action), None
 
 
 class DummyVecEnv:

@@ -20,7 +20,15 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
 from richobs.core.words import exact_words
 from richobs.judging.logs import as_log
-from richobs.judging.players import Player, Predictor, environment_words, player, policy_words
+from richobs.judging.players import (
+    Player,
+    Predictor,
+    environment_digest,
+    environment_words,
+    player,
+    policy_words,
+    strangers,
+)
 from richobs.judging.record import Calls, Question, opened_record
 from richobs.judging.value import (
     Listener,
@@ -178,7 +186,10 @@ def compare(
     players = (player(played, a), player(played, b))
     question = dataclasses.replace(question, paired=bool(paired) and all(one.paired for one in players))
     ledger = Ledger(question.max_episodes)
-    with opened_record(out, question, (a, b)) as record, listening(callback, progress) as listen:
+    with (
+        opened_record(out, question, (a, b), strangers(env, (a, b))) as record,
+        listening(callback, progress) as listen,
+    ):
 
         def draw(look: int, n: int, before: int) -> Calls:
             return record.draw(lambda: rounds(question, players, range(2), look, n, before))
@@ -307,4 +318,5 @@ def question_of(
         environment="numbers" if played is None else environment_words(played, getattr(env, "id", None)),
         world=env.id if isinstance(env, Problem) else None,
         policies=tuple(map(policy_words, policies)),
+        environment_digest=None if played is None else environment_digest(played, getattr(env, "id", None)),
     )

@@ -7,6 +7,7 @@ episode for each of some generators that other policies get too (`rounds`). Shap
 import abc
 import functools
 import hashlib
+import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -18,14 +19,15 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from richobs.classes.callables import as_array
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.arguments import whole_number
-from richobs.core.environment import environment_identity
+from richobs.core.environment import declared_by, environment_identity
 from richobs.core.errors import InvalidInput
 from richobs.core.executors import Workers
 from richobs.core.ledger import Ledger
-from richobs.core.policies import Policy
+from richobs.core.policies import OpenLoop, Policy, Uniform
 from richobs.core.problem import ENVIRONMENT_NAMES, Problem, checked_environment
 from richobs.core.types import Floats, Ints, Observations
 from richobs.engines.calls import Calls, play_checked
+from richobs.runs.database import sha256
 from richobs.worlds.gymnasium_in.arrays import NUMBERED, Actions
 from richobs.worlds.gymnasium_in.copies import step_vector, vector_rows
 from richobs.worlds.simulator import WorldEnvironment
@@ -111,16 +113,54 @@ def _check_playable(env: Any) -> None:
         )
 
 
+def environment_digest(env: Any, id: str | None) -> str | None:
+    """Returns what tells an environment from every other one: its identity or id, or SHA-256 of its specification.
+
+    None for a vector environment, whose copies and wrappers no specification tells, and for one that is plain Python.
+    """
+    if isinstance(env, VectorEnv | VectorEnvironment):
+        return None
+    if not isinstance(env, gymnasium.Env):
+        return declared_by(env).identity or id
+    try:
+        plain = json.loads(env.spec.to_json()) if env.spec is not None else None
+    except (TypeError, ValueError):  # made of Python code
+        return None
+    if plain is None or any(wrapper["kwargs"] is None for wrapper in plain["additional_wrappers"]):
+        return None
+    return sha256(json.dumps(plain, sort_keys=True).encode())
+
+
+def policy_digest(policy: Any) -> str | None:
+    """Returns what tells a policy from every other one, such as SHA-256 of what it consists of; None for plain Python."""
+    if type(policy) is OpenLoop:
+        return f"OpenLoop {policy.path}"
+    if type(policy) is Uniform:
+        return f"Uniform {policy.n_actions}"
+    try:
+        digest = getattr(policy, "digest", None)
+    except InvalidInput:  # made of Python code
+        return None
+    if isinstance(digest, str):
+        return digest
+    if callable(getattr(policy, "actions", None)) or not isinstance(policy, Predictor) or not _parameters(policy):
+        return None
+    return parameter_digest(policy)
+
+
 def policy_words(policy: Any) -> str:
-    """Returns which policy it is: a digest of what it consists of, or the name of its class or function."""
-    if isinstance(policy, LearnedPolicy):
-        try:
-            return policy.digest
-        except InvalidInput:  # made of Python code
-            return "LearnedPolicy"
-    if isinstance(policy, Predictor):
-        return parameter_digest(policy)
-    return str(getattr(policy, "__qualname__", type(policy).__qualname__))
+    """Returns which policy it is: its digest, or the name of its class or function."""
+    return policy_digest(policy) or str(getattr(policy, "__qualname__", type(policy).__qualname__))
+
+
+def strangers(env: Any, policies: Sequence[Any]) -> list[str]:
+    """Returns, in words, what of a judgement cannot be told from something else by the next call."""
+    played = env.env if isinstance(env, Problem) else env
+    known = {type(policy).__qualname__: None for policy in policies if policy_digest(policy) is None}
+    named = [f"the policy ({name})" for name in known]
+    if environment_digest(played, getattr(env, "id", None)) is None:
+        named.append(f"the environment ({type(played).__qualname__})")
+    return named
 
 
 def parameter_digest(model: Any) -> str:
@@ -129,14 +169,17 @@ def parameter_digest(model: Any) -> str:
     They are `policy.state_dict()`, or else its own, or else what `get_parameters()` returns. A model that has none of them
     has the digest of no parameters: of such a model it cannot be seen whether it has changed.
     """
+    digest = hashlib.sha256()
+    _absorb(digest, "", _parameters(model))
+    return digest.hexdigest()
+
+
+def _parameters(model: Any) -> Any:
+    """Returns the parameters of a model's policy; nothing where it has none."""
     holder = model.policy if hasattr(model, "policy") and hasattr(model.policy, "state_dict") else model
     if hasattr(holder, "state_dict"):
-        parameters = holder.state_dict()
-    else:
-        parameters = model.get_parameters() if hasattr(model, "get_parameters") else {}
-    digest = hashlib.sha256()
-    _absorb(digest, "", parameters)
-    return digest.hexdigest()
+        return holder.state_dict()
+    return model.get_parameters() if hasattr(model, "get_parameters") else {}
 
 
 def _absorb(digest: Any, name: str, part: Any) -> None:

@@ -55,6 +55,7 @@ class Question:
     is_open: bool = False  # whether policies may join
     world: str | None = None  # an id from which it can be built again
     policies: tuple[str, ...] = ()  # digests or names
+    environment_digest: str | None = None  # what tells it from every other one
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> "Question":
@@ -98,11 +99,19 @@ def _unpacked(text: str, body: bytes) -> Calls:
 
 
 @contextlib.contextmanager
-def opened_record(out: str | os.PathLike[str] | None, question: Question, policies: Sequence[Any]) -> Iterator[Record]:
+def opened_record(
+    out: str | os.PathLike[str] | None, question: Question, policies: Sequence[Any], strangers: Sequence[str] = ()
+) -> Iterator[Record]:
     """Holds the folder of a judgement, made where it is not there; without a folder, a record that keeps nothing.
 
+    Args:
+        out: the folder.
+        question: what is asked.
+        policies: saved there, where they can be.
+        strangers: what of the judgement has no digest, in words: then a folder that is there may be of something else.
+
     Raises:
-        StoreError: the folder is held by another process, or cannot be written, or is of another question.
+        StoreError: the folder is held by another process, or cannot be written, or is (or may be) of another question.
         InvalidFile: it is damaged.
     """
     if out is None:
@@ -111,13 +120,19 @@ def opened_record(out: str | os.PathLike[str] | None, question: Question, polici
     place = absolute_path(folder_path(out))
     with contextlib.ExitStack() as stack:
         try:
-            rows = _opened(stack, place, _plain(question), policies)
+            rows = _opened(stack, place, _plain(question), policies, strangers)
         except OSError as error:
             raise StoreError(f"the judgement in {place} cannot be written ({error}). What was stored stays.") from error
         yield Record(place, rows)
 
 
-def _opened(stack: contextlib.ExitStack, place: FilePath, asked: dict[str, Any], policies: Sequence[Any]) -> LinkedRows:
+def _opened(
+    stack: contextlib.ExitStack,
+    place: FilePath,
+    asked: dict[str, Any],
+    policies: Sequence[Any],
+    strangers: Sequence[str],
+) -> LinkedRows:
     """Makes or opens the folder of a judgement, and returns its draws."""
     make_folder(place)
     stack.enter_context(held(place / LOCK))
@@ -132,6 +147,12 @@ def _opened(stack: contextlib.ExitStack, place: FilePath, asked: dict[str, Any],
         _write(place / QUESTION, {"format": FORMAT, "version": VERSION, "question": asked})
     elif (known := _read_question(place)) != asked:
         raise StoreError(f"{place} holds another judgement: {_difference(known, asked)}. Choose another folder.")
+    elif strangers:
+        raise StoreError(
+            f"{place} holds a judgement already, and {' and '.join(strangers)[:200]} cannot be told from another one of the "
+            "same name, so it may be about something else. Choose another folder; or give a policy an attribute `digest`, "
+            "an environment of richobs an identity (richobs.Declared), and make a Gymnasium environment by gymnasium.make."
+        )
     if not is_there(place / DATABASE):
         make_database(place / DATABASE, ROWS)
     return _rows(stack, place, asked, write=True)

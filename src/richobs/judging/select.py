@@ -22,7 +22,7 @@ from richobs.core.types import Floats, Ints, Mask
 from richobs.core.words import exact_words
 from richobs.engines.independence import OneLaw, stop_for
 from richobs.judging.compare import PAIRS, question_of, rounds
-from richobs.judging.players import GROWTH, player
+from richobs.judging.players import GROWTH, player, strangers
 from richobs.judging.record import Calls, Question, opened_record
 from richobs.judging.value import FALSE_ALARM, Listener, PolicyReport, Verdict, listening, scaled
 from richobs.show.judged import Lane, Picture, lanes_picture
@@ -291,7 +291,8 @@ def select(
     question = dataclasses.replace(
         check, paired=bool(paired) and all(p.paired for p in players), max_episodes=limit, is_open=more is not None
     )
-    with opened_record(out, question, given) as record, listening(callback, progress) as listen:
+    unknown = [*strangers(env, given), *(["whoever joins (more)"] if more is not None else [])]
+    with opened_record(out, question, given, unknown) as record, listening(callback, progress) as listen:
 
         def draw(look: int, living: Ints, n: int, before: int) -> Calls:
             return record.draw(lambda: rounds(question, players, [int(i) for i in living], look, n, before))

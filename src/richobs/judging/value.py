@@ -40,9 +40,11 @@ from richobs.judging.players import (
     GROWTH,
     Predictor,
     VectorEnvironment,
+    environment_digest,
     environment_words,
     player,
     policy_words,
+    strangers,
     totals_error,
 )
 from richobs.judging.record import Calls, Question, opened_record
@@ -386,6 +388,7 @@ def certify_policy(
         environment="a log" if played is None else environment_words(played, getattr(env, "id", None)),
         world=env.id if isinstance(env, Problem) else None,
         policies=(policy_words(policy),),
+        environment_digest=None if played is None else environment_digest(played, getattr(env, "id", None)),
     )
     if given is not None:
         if out is not None:
@@ -394,7 +397,7 @@ def certify_policy(
             return judge(PolicyReport.asked(question), question, given.draw, listen, log=given)
     ledger = Ledger(question.max_episodes)
     with (
-        opened_record(out, question, [policy]) as record,
+        opened_record(out, question, [policy], strangers(env, [policy])) as record,
         Workers(declared_by(played).processes) as workers,
         listening(callback, progress) as listen,
     ):

@@ -72,8 +72,8 @@ def _derived(question: Question, record: Record) -> PolicyReport:
     if question.kind == "select":
         if question.is_open:
             raise InvalidInput(
-                f"policies could join the race in {record.place}, and it does not say which. Call richobs.select again with "
-                "the same arguments and this folder: no episode is played again."
+                f"policies could join the race in {record.place}, and it does not say which, so it cannot be "
+                "derived again."
             )
         return run(question, lambda look, living, n, before: stored(), lambda report: None, None)
     asked = asked_of(question) if question.kind == "compare" else PolicyReport.asked(question)
