@@ -24,7 +24,7 @@ from richobs.judging.logs import as_log, read_returns
 from richobs.judging.players import player
 from richobs.judging.record import Question
 from richobs.judging.select import BETS, Race, select
-from richobs.judging.value import Verdict, certify_policy
+from richobs.judging.value import PolicyReport, Verdict, certify_policy
 from richobs.sb3 import SelectCallback, checkpoints
 from richobs.stats.bets import death, mixed
 from richobs.stats.sequences import ConfidenceSequence, WeightedSequence, shifts_for
@@ -664,6 +664,22 @@ class TestCommand:
         assert main([*value, "--epsilon", "0.01", "--max-episodes", "40"]) == 3
         assert main([*value, "--max-episodes", "40"]) == 0
 
+    @pytest.mark.parametrize(
+        ("verdict", "threshold", "epsilon", "status"),
+        [
+            (Verdict.AT_LEAST, 0.5, 0.3, 0),
+            (Verdict.BELOW, 0.5, 0.3, 1),
+            (Verdict.WITHIN_EPSILON, 0.5, 0.3, 3),
+            (Verdict.EPISODES_SPENT, 0.5, None, 3),
+            (Verdict.WITHIN_EPSILON, None, 0.3, 0),
+            (Verdict.EPISODES_SPENT, None, 0.3, 3),
+            (Verdict.EPISODES_SPENT, None, None, 0),
+        ],
+    )
+    def test_a_gate_opens_only_where_its_threshold_is_certain(self, verdict, threshold, epsilon, status):
+        report = PolicyReport(0.4, 0.6, 0.5, 9, 0.05, verdict, (0.0, 1.0), threshold, epsilon)
+        assert report.status == status
+
     def test_envelopes(self, files, capsys, tmp_path):
         out = tmp_path / "v"
         assert main(["value", "lock/3", "--policy", files[0], "--threshold", "0.4", "--out", str(out)]) == 0
@@ -995,11 +1011,14 @@ def test_bad(certified):
 
 def test_undecided(certified):
     certified(problem, policy, at_least=0.5, max_episodes=40)
+
+def test_narrow(certified):
+    certified(problem, policy, at_least=0.5, epsilon=0.4)
 """
     )
     call = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=", str(tmp_path)]
     said = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
-    assert "2 failed, 1 passed" in said
+    assert "3 failed, 1 passed" in said
     assert re.search(
         r"=+ certified policies =+\n.*test_good: the policy earns at least the threshold \([\d,]+ episodes\)", said
     )

@@ -126,7 +126,9 @@ class PolicyReport:
         """What a gate says: 0 where what was asked is certain, 1 where the opposite is, 3 where neither is."""
         if self.verdict in (Verdict.BELOW, Verdict.B_BETTER):
             return 1
-        asked = self.threshold is not None or self.epsilon is not None or self.each > 1
+        if self.threshold is not None:
+            return 0 if self.verdict is Verdict.AT_LEAST else 3
+        asked = self.epsilon is not None or self.each > 1
         return 3 if asked and self.verdict in (Verdict.EPISODES_SPENT, Verdict.OPEN) else 0
 
     @property
