@@ -100,6 +100,22 @@ class Plain(Coins):
         del self.declared
 
 
+class Pays(Coins):
+    """Declares what one step pays."""
+
+    def __init__(self, least, most):
+        super().__init__(0.5, 0.5)
+        self.declared = richobs.Declared(step_range=(least, most))
+
+
+class Returns:
+    """A policy, or something like it, whose methods return what was given."""
+
+    def __init__(self, **given):
+        for name, value in given.items():
+            setattr(self, name, lambda *arguments, value=value: value)
+
+
 class Wrapped(gymnasium.Wrapper):
     """A wrapper that does not record its arguments."""
 
@@ -644,6 +660,11 @@ class TestCommand:
         (tmp_path / name).write_text(text.format(1, 0.5, 0))
         assert read_returns(tmp_path / name).tolist() == [1.0, 0.5, 0.0]
 
+    def test_a_file_with_a_row_per_step_is_no_file_of_returns(self, tmp_path):
+        (tmp_path / "x.csv").write_text("episode,reward\n1,0\n1,1\n2,1\n")
+        with pytest.raises(InvalidFile, match="it has a row per step"):
+            read_returns(tmp_path / "x.csv")
+
     def test_files_of_returns_are_compared(self, tmp_path, capsys):
         a, b = tmp_path / "a.csv", tmp_path / "b.json"
         a.write_text("return\n" + "1\n" * 20)
@@ -742,7 +763,7 @@ class TestLogs:
         """One episode, propensities 0.5 and 0.25, rewards 0.3 and 0.1: weight 8, per-decision 2 0.3 + 8 0.1."""
         rewards, propensities = [np.array([0.3]), np.array([0.1])], [np.array([0.5]), np.array([0.25])]
         log = Episodes([np.zeros((1, 1))] * 2, [np.array([1])] * 2, rewards, (), propensities)
-        found = as_log(log, ONES, None, (0.0, 1.0), np.random.default_rng(0))
+        found = as_log(log, ONES, Pays(0.0, 0.5), (0.0, 1.0), np.random.default_rng(0))
         np.testing.assert_allclose(found.weights, [[8.0]])
         np.testing.assert_allclose(found.below, [[8 * 0.4], [2 * 0.3 + 8 * 0.1]])
         np.testing.assert_allclose(found.above, [8 * 0.6])
@@ -752,12 +773,24 @@ class TestLogs:
         np.testing.assert_allclose(both.above, [(2 * 0.4 + 8 * 0.6) / 2])
 
     def test_each_step_has_the_weight_of_its_own_past_where_no_reward_is_negative(self):
-        log = logged(5, np.random.default_rng(0), levels=2)
-        ranges = {(0.0, 1.0): 2, (-1.0, 1.0): 1}
-        for given, expected in ranges.items():
-            assert len(as_log(log, ONES, None, given, np.random.default_rng(0)).below) == expected
-        one = logged(5, np.random.default_rng(0))
-        assert len(as_log(one, ONES, None, (0.0, 1.0), np.random.default_rng(0)).below) == 1
+        log, one = logged(5, np.random.default_rng(0), levels=2), logged(5, np.random.default_rng(0))
+        for given, env, total, expected in (
+            (log, Pays(0.0, 0.5), (0.0, 1.0), 2),
+            (log, Pays(0.0, 0.5), (-1.0, 1.0), 2),
+            (log, Pays(-1.0, 1.0), (0.0, 1.0), 1),
+            (log, Pays(0.0, 1.0), (0.0, 1.0), 1),  # what totals in [0, 1] imply
+            (log, Coins(0.5, 0.5), (0.0, 1.0), 1),
+            (log, None, (0.0, 1.0), 1),
+            (one, Pays(0.0, 0.5), (0.0, 1.0), 1),
+        ):
+            assert len(as_log(given, ONES, env, total, np.random.default_rng(0)).below) == expected
+
+    def test_a_reward_that_the_environment_rules_out_is_refused(self):
+        log = dataclasses.replace(logged(3, np.random.default_rng(0)), rewards=[np.array([0.5, -0.5, 0.5])])
+        with pytest.raises(
+            RewardOutOfRange, match=r"step 0, paid -0\.5; the environment declares that no reward is below 0"
+        ):
+            as_log(log, ONES, Pays(0.0, 0.5), (-1.0, 1.0), np.random.default_rng(0))
 
     @pytest.mark.parametrize(("levels", "adaptive"), [(1, False), (1, True), (3, False)])
     def test_the_value_is_excluded_as_seldom_as_promised(self, levels, adaptive):
@@ -813,7 +846,10 @@ class TestLogs:
             ({"propensities": [np.array([0.5, 0.0, 0.5])]}, "episode 1 of the log, step 0, has propensity 0.0"),
             ({"propensities": [np.array([0.5, 0.5, 1.5])]}, "episode 2 of the log, step 0, has propensity 1.5"),
             ({"rewards": [np.array([0.5, 0.5, 1.5])]}, r"episode 2 of the log earned 1.5; the declared range"),
-            ({"rewards": [np.array([0.5, -0.5, 0.5])]}, "episode 1 of the log, step 0, paid -0.5"),
+            ({"rewards": [np.array([0.5, -0.5, 0.5])]}, "episode 1 of the log earned -0.5"),
+            ({"actions": [np.array([0, -1, 1])]}, "episode 1 of the log, step 0, has action -1"),
+            ({"actions": [np.array([0, 1, 0.7])]}, "episode 2 of the log, step 0, has action 0.7"),
+            ({"actions": [np.array([[0], [1], [0]])]}, r"step 0 of the log has actions of shape \(3, 1\)"),
         ],
     )
     def test_logs_that_cannot_be_used_are_refused(self, change, words):
@@ -825,6 +861,35 @@ class TestLogs:
         log = dataclasses.replace(logged(3, np.random.default_rng(0)), actions=[np.array([0, 2, 1])])
         with pytest.raises(InvalidInput, match="the log has action 2 at step 0; the policy knows 2 actions"):
             certify_policy(None, Mixed(0.5), log=log, reward_range=(0, 1))
+
+    @pytest.mark.parametrize(
+        ("policy", "words"),
+        [
+            (Returns(actions=np.ones((3, 1), dtype=int)), r"chose actions of shape \(3, 1\) for 3 observations"),
+            (Returns(actions=0, probabilities=np.full((3, 2), 0.8)), "are not a law for each observation"),
+            (Returns(actions=0, probabilities=np.tile([1.5, -0.5], (3, 1))), "are not a law for each observation"),
+        ],
+    )
+    def test_policies_that_answer_something_else_are_refused(self, policy, words):
+        with pytest.raises(InvalidInput, match=words):
+            certify_policy(None, policy, log=logged(3, np.random.default_rng(0)), reward_range=(0, 1))
+
+    def test_actions_that_the_environment_does_not_have_are_refused(self):
+        log = dataclasses.replace(logged(3, np.random.default_rng(0)), actions=[np.array([0, 2, 1])])
+        with pytest.raises(InvalidInput, match="has action 2; actions are whole numbers from 0 to 1"):
+            certify_policy(Coins(0.5, 0.5), ONES, log=log)
+
+    def test_two_policies_where_one_is_asked_for_are_refused(self, tmp_path):
+        """A column `target` answers for a policy, so none may be given; a comparison has two."""
+        file = tmp_path / "x.csv"
+        file.write_text("episode,x,action,reward,propensity,target\n1,0,1,1,.5,1")
+        with pytest.raises(InvalidInput, match=r"column `target`.* and a policy is given too"):
+            certify_policy(None, ONES, log=file, reward_range=(0, 1))
+        with pytest.raises(InvalidInput, match="column `target`"):
+            compare(None, ONES, arm(0), log=file, reward_range=(0, 1))
+        for pair in ((ONES, None), (None, ONES)):
+            with pytest.raises(InvalidInput, match="compare needs two policies"):
+                compare(None, *pair, log=logged(3, np.random.default_rng(0)), reward_range=(0, 1))
 
     def test_what_is_no_log_is_refused(self, tmp_path):
         for log, words in ((3, "a int arrived"), (tmp_path / "x.csv", "damaged or cannot be read")):
@@ -859,10 +924,15 @@ class TestLogs:
         ("text", "words"),
         [
             ("episode,reward\n1,2", "lacks the column 'propensity'"),
+            ("episode,reward,propensity,x\n1,1,1,1", "lacks the column 'action'"),
             ("episode,reward,propensity,target\n1,1,0,1", "row 2, has propensity 0"),
             ("episode,reward,propensity,target\n1,1,x,1", "row 2: propensity is 'x'"),
             ("episode,reward,propensity,target\n1,1,.5,1\n2,1,.5,1\n1,1,.5,1", "row 4: episode 1 goes on"),
             ("episode,reward,propensity,target\n1,1,.5", "row 2, has 3 values"),
+            ("episode,step,reward,propensity,target\n1,0,1,.5,1\n1,2,1,.5,1", "row 3: step is 2, and 1 is next"),
+            ("episode,step,reward,propensity,target\n1,1,1,.5,1\n1,0,1,.5,1", "row 2: step is 1, and 0 is next"),
+            ("episode,action,reward,propensity,x\n1,1.7,1,.5,1", r"row 2, has action 1\.7"),
+            ("episode,action,reward,propensity,x\n1,-1,1,.5,1", "row 2, has action -1"),
             ("", "has no rows"),
         ],
     )
@@ -888,6 +958,9 @@ class TestLogs:
         dataset = types.SimpleNamespace(iterate_episodes=lambda: iter([first, second]))
         found = as_log(dataset, ONES, None, (0.0, 1.0), np.random.default_rng(0))
         np.testing.assert_allclose(found.weights, [[2.0, 8.0]])
+        second.infos = {"propensities": np.full((3, 2), 0.5)}
+        with pytest.raises(InvalidInput, match="episode 1 of the Minari dataset has 2 numbers for each step"):
+            as_log(dataset, ONES, None, (0.0, 1.0), np.random.default_rng(0))
         second.infos = {}
         with pytest.raises(InvalidInput, match="episode 1 of the Minari dataset has no propensities"):
             as_log(dataset, ONES, None, (0.0, 1.0), np.random.default_rng(0))

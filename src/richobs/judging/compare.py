@@ -175,6 +175,8 @@ def compare(
         As `certify_policy`.
     """
     played: Any = env.env if isinstance(env, Problem) else env
+    if a is None or b is None:
+        raise InvalidInput("compare needs two policies, with a log too; None arrived.")
     question = question_of(env, played, (a, b), names, epsilon, delta, max_episodes, seed, reward_range, batch)
     if log is not None:
         if out is not None:

@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 
 from richobs.core.arguments import file_path
-from richobs.core.environment import TOLERANCE, Episodes, implied_step_range, step_range
+from richobs.core.environment import TOLERANCE, Episodes, declared_by, implied_step_range
 from richobs.core.errors import InvalidFile, InvalidInput, RewardOutOfRange
 from richobs.core.files import read_json, reading
 from richobs.core.policies import RandomPolicy
 from richobs.core.problem import ENVIRONMENT_NAMES
-from richobs.core.types import Floats
+from richobs.core.types import Floats, Ints
 from richobs.judging.players import policy_of
 
 NEEDED, KNOWN = ("episode", "reward", "propensity"), ("episode", "step", "action", "reward", "propensity", "target")
 RETURNS = ("return", "returns", "total", "reward", "rewards", "r", "sum_reward", "score", "success", "episode_rewards")
 LISTS = ("per_episode", "episodes")  # keys of JSON under which evaluation tools list episodes
+SUM = 1e-6  # by how much probabilities in single precision may miss 1
 MINARI = ("propensity", "propensities", "action_probability")  # keys of a Minari episode's infos
 
 
@@ -77,10 +78,23 @@ def as_log(
         RewardOutOfRange: a total outside the range, or a negative reward where there can be none.
     """
     episodes, targets = _read(given)
-    episodes = dataclasses.replace(episodes, propensities=[np.asarray(p, float) for p in episodes.propensities])
-    low, high = reward_range
+    if targets is not None and policy is not None:
+        raise InvalidInput(
+            "the log has a column `target`, the probability of its action under a policy, and a policy is given too. They "
+            "may be different ones: leave out the column, or give None as the policy."
+        )
+    if targets is not None and other is not None:
+        raise InvalidInput(
+            "a log with a column `target` is of one policy; two are compared by what they do themselves."
+        )
     own = env is not None and all(hasattr(env, name) for name in ENVIRONMENT_NAMES)
-    least = (step_range(env) if own else implied_step_range(reward_range))[0]
+    episodes = dataclasses.replace(
+        episodes,
+        propensities=[np.asarray(p, float) for p in episodes.propensities],
+        actions=_checked_actions(episodes, int(env.n_actions) if own else None),
+    )
+    low, high = reward_range
+    least = _least_reward(env) if own else -math.inf
     _check(episodes, reward_range, least)
     r = np.clip((episodes.returns - low) / (high - low), 0.0, 1.0)
     steps = _ratios(episodes, policy, targets, rng)  # [levels, n]
@@ -93,6 +107,37 @@ def as_log(
         decisions = (np.cumprod(steps, axis=0) * np.maximum(np.stack(list(episodes.rewards)), 0.0)).sum(axis=0)
         below.append((decisions - low) / (high - low))
     return Log(w[None], np.stack(below), w * (1 - r))
+
+
+def _least_reward(env: Any) -> float:
+    """Returns the smallest reward of a step that an environment declares; -infinity where only its totals are declared.
+
+    A range of steps that totals imply is taken for none: totals in [0, 1] may be sums of negative rewards too.
+    """
+    declared = declared_by(env).step_range
+    return -math.inf if declared is None or declared == implied_step_range(env.reward_range) else float(declared[0])
+
+
+def _checked_actions(episodes: Episodes, n_actions: int | None) -> list[Ints]:
+    """Returns logged actions as whole numbers from 0 on, once they are."""
+    checked = []
+    for level, given in enumerate(episodes.actions):
+        a = np.asarray(given)
+        if a.shape != (episodes.n,):
+            raise InvalidInput(
+                f"step {level} of the log has actions of shape {a.shape}; it needs one number for each of the "
+                f"{episodes.n:,} episodes."
+            )
+        live = ~np.asarray(episodes.ended[level]) if episodes.ended else np.ones(episodes.n, dtype=bool)
+        right = (a >= 0) & (a == np.floor(a)) & (a < (math.inf if n_actions is None else n_actions))  # NaN is not
+        if (live & ~right).any():
+            i = int((live & ~right).argmax())
+            most = "" if n_actions is None else f" to {n_actions - 1}"
+            raise InvalidInput(
+                f"episode {i} of the log, step {level}, has action {a[i]}; actions are whole numbers from 0{most or ' on'}."
+            )
+        checked.append(np.where(live, a, 0).astype(np.int64))
+    return checked
 
 
 def _ratios(episodes: Episodes, policy: Any, targets: Any, rng: np.random.Generator) -> Floats:
@@ -111,14 +156,25 @@ def _ratios(episodes: Episodes, policy: Any, targets: Any, rng: np.random.Genera
                     f"a target of the log at step {level} is no probability: {likely.min()}, {likely.max()}."
                 )
         elif isinstance(acting, RandomPolicy):
-            law = np.asarray(acting.probabilities(level, x))
+            law = np.asarray(acting.probabilities(level, x), dtype=np.float64)
+            if law.ndim != 2 or not ((law >= 0).all() and np.allclose(law.sum(axis=1), 1.0, rtol=0.0, atol=SUM)):
+                raise InvalidInput(
+                    f"the policy's probabilities at step {level}, of shape {law.shape}, are not a law for each observation: "
+                    "numbers from 0 on that sum to 1."
+                )
             if law.shape[1] <= a.max():
                 raise InvalidInput(
                     f"the log has action {a.max()} at step {level}; the policy knows {law.shape[1]} actions."
                 )
             likely = law[np.arange(len(a)), a]
         else:  # an action that is drawn from the policy agrees with the logged one as often as the policy takes it
-            likely = (np.asarray(acting.actions(level, x, rng)) == a).astype(np.float64) if acting is not None else a
+            chosen = np.asarray(acting.actions(level, x, rng)) if acting is not None else a
+            if chosen.shape != a.shape:
+                raise InvalidInput(
+                    f"the policy chose actions of shape {chosen.shape} for {len(a):,} observations; one number for each is "
+                    "needed."
+                )
+            likely = (chosen == a).astype(np.float64)
         rows.append(np.where(episodes.ended[level], 1.0, likely / p) if episodes.ended else likely / p)
     return np.stack(rows)
 
@@ -148,8 +204,8 @@ def _check(episodes: Episodes, reward_range: tuple[float, float], least: float) 
         if short.any():
             i = int(short.argmax())
             raise RewardOutOfRange(
-                f"episode {i} of the log, step {level}, paid {episodes.rewards[level][i]}; the declared range of the total, "
-                f"[{low:g}, {high:g}], means that no reward is below {least:g}."
+                f"episode {i} of the log, step {level}, paid {episodes.rewards[level][i]}; the environment declares that "
+                f"no reward is below {least:g}."
             )
     totals = episodes.returns
     if not ((totals >= low - TOLERANCE) & (totals <= high + TOLERANCE)).all():
@@ -200,7 +256,8 @@ def _number(text: str, file: FilePath, row: int, name: str) -> float:
 def _from_csv(file: FilePath) -> tuple[Episodes, list[Floats] | None]:
     """Returns the episodes of a CSV file: one row per step, episodes one after the other."""
     header, rows = _table(file)
-    if missing := [name for name in NEEDED if name not in header]:
+    needed = NEEDED if "target" in header else (*NEEDED, "action")
+    if missing := [name for name in needed if name not in header]:
         raise InvalidFile(
             f"{file} lacks the column {missing[0]!r}. A log has one row per step, with columns {', '.join(NEEDED)}, action "
             "and what was observed, or target instead of these: the probability of the action under the policy."
@@ -215,7 +272,16 @@ def _from_csv(file: FilePath) -> tuple[Episodes, list[Floats] | None]:
         if cell["episode"] != last and cell["episode"] in steps:
             raise InvalidFile(f"{file}, row {number}: episode {cell['episode'][:40]} goes on after another began.")
         last = cell["episode"]
-        read = {k: _number(cell[k], file, number, k) for k in ("reward", "propensity", "action", "target") if k in cell}
+        read = {k: _number(cell[k], file, number, k) for k in KNOWN[1:] if k in cell}
+        if "step" in cell and read["step"] != len(steps.get(last, ())):
+            raise InvalidFile(
+                f"{file}, row {number}: step is {read['step']:g}, and {len(steps.get(last, ()))} is next in its episode. "
+                "Steps count 0, 1, 2, ... in the order in which they were taken."
+            )
+        if "action" in cell and not (read["action"] >= 0 and read["action"].is_integer()):
+            raise InvalidFile(
+                f"{file}, row {number}, has action {read['action']:g}; actions are whole numbers from 0 on."
+            )
         if not 0 < read["propensity"] <= 1:
             raise InvalidFile(
                 f"{file}, row {number}, has propensity {read['propensity']:g}; an action that was taken has a probability "
@@ -239,7 +305,13 @@ def _from_minari(dataset: Any) -> Episodes:
             )
         n = len(episode.rewards)
         x, p = np.asarray(episode.observations)[:n].reshape(n, -1), np.asarray(episode.infos[key], dtype=np.float64)
-        p = p.reshape(len(p), -1)[-n:, 0]  # infos begin with that of the reset
+        p = p.reshape(len(p), -1)
+        if p.shape[1] != 1:
+            raise InvalidInput(
+                f"episode {number} of the Minari dataset has {p.shape[1]} numbers for each step in its infos {key!r}; one "
+                "is needed, the probability of the action that was taken."
+            )
+        p = p[-n:, 0]  # infos begin with that of the reset
         listed.append(
             [
                 (x[i].tolist(), float(episode.rewards[i]), float(p[i]), float(episode.actions[i]), math.nan)
@@ -261,7 +333,7 @@ def _columns(listed: Sequence[Sequence[Any]], has_target: bool) -> tuple[Episode
         x.append(np.array([row[0] for row in rows]))
         r.append(np.array([row[1] for row in rows]))
         p.append(np.array([row[2] for row in rows]))
-        a.append(np.array([row[3] for row in rows]).astype(np.int64))
+        a.append(np.array([row[3] for row in rows]))
         target.append(np.array([row[4] for row in rows]))
         ended.append(np.array([level >= len(episode) for episode in listed]))
     return Episodes(x, a, r, ended, p), target if has_target else None
@@ -289,6 +361,12 @@ def read_returns(file: str | os.PathLike[str]) -> Floats:
             raise InvalidFile(
                 f"{place} has columns {', '.join(header)[:80]}; none of them is one of {', '.join(RETURNS)}."
             )
+        if "episode" in header:
+            seen = [row[header.index("episode")] for row in rows if len(row) == len(header)]
+            if len(set(seen)) < len(seen):
+                raise InvalidFile(
+                    f"{place} names an episode twice: it has a row per step, and a row per episode is needed."
+                )
         column = 0 if name is None else header.index(name)
         values = [_number(row[column], place, i, name or "the return") for i, row in enumerate(rows, start=2)]
     returns = np.array(values, dtype=np.float64)
