@@ -192,11 +192,21 @@ class TestCompare:
     def test_the_first_round_by_which_a_win_is_certain_by_hand(self):
         """a always wins: the bets are 1/(1 + 2s), and their average wealth must reach 40."""
         report = compare_returns(np.ones(99), np.zeros(99), 0, 1, paired=True)
-        shifts = 2.0 ** np.arange(-5, 2)  # up to sqrt(99 / (8 log 40)) = 1.8
+        shifts = 2.0 ** np.arange(-5, 9)  # up to sqrt(2^20 / (8 log 40)) = 188.5
         wealth = [np.mean((1 + 1 / (1 + 2 * shifts)) ** n) for n in range(99)]
         expected = next(n for n, w in enumerate(wealth) if w >= death(Supposed(0.025)))
-        assert report.pairs == expected == 7
+        assert report.pairs == expected == 8
         assert report.verdict is Verdict.A_BETTER
+
+    def test_numbers_that_are_appended_do_not_change_earlier_bets(self):
+        """Else whoever runs it again and again as a file grows has another account each time."""
+        a, b = np.random.default_rng(0).random((2, 400))
+        few, more = (compare_returns(a[:n], b[:n], 0, 1, paired=True) for n in (100, 400))
+        k = len(few.looks) - 1  # the last look of the shorter one comes where it ends
+        assert few.looks[:k] == more.looks[:k]
+        log, longer = (logged(n, np.random.default_rng(0)) for n in (100, 400))
+        few, more = (certify_policy(None, ONES, log=one, reward_range=(0, 1)) for one in (log, longer))
+        assert few.looks[:3] == more.looks[:3]
 
     def test_units_are_the_environments_own(self):
         a, b = np.random.default_rng(0).random((2, 60))
@@ -280,7 +290,7 @@ class TestCompare:
         rng = np.random.default_rng(seed)
         a, b = (rng.random(200) < 0.75).astype(float), (rng.random(200) < 0.5).astype(float)
         report = compare_returns(a, b, 0, 1, paired=False)
-        won = _wins((a - b)[None], 0.025)[0]
+        won = _wins((a - b)[None], 0.025, 2**20)[0]
         expected = [bool(won[episodes // 2 - 1]) for episodes, _, _ in report.looks]
         assert expected == [False] * (len(report.looks) - 1) + [True]
         assert report.verdict is Verdict.A_BETTER
@@ -293,9 +303,9 @@ class TestCompare:
         assert 150 <= false <= 600
 
 
-def _wins(d, share):
+def _wins(d, share, limit=None):
     """Returns after which rounds it is certain that a is better, for each row of differences."""
-    shifts = shifts_for(d.shape[1], share, 2.0**-5)
+    shifts = shifts_for(limit or d.shape[1], share, 2.0**-5)
     logs = np.log1p(d[:, :, None] / (1 + 2 * shifts)).cumsum(axis=1)
     return mixed(logs) >= math.log(death(Supposed(share)))
 

@@ -31,6 +31,7 @@ from richobs.judging.players import (
 )
 from richobs.judging.record import Calls, Question, opened_record
 from richobs.judging.value import (
+    PLANNED,
     Listener,
     PolicyReport,
     Verdict,
@@ -278,7 +279,7 @@ def compare_returns(
     def draw(look: int, n: int, before: int) -> Calls:
         return [one[before : before + n] for one in both]
 
-    return judge(asked_of(question), question, draw, lambda report: None)
+    return judge(asked_of(question), question, draw, lambda report: None, planned=PLANNED)
 
 
 def question_of(

@@ -60,6 +60,7 @@ LARGEST_BATCH = 10_000_000  # episodes that are played before anything is looked
 DIGITS = 4  # to which a bound is written in words, as powers of ten below the width of the range
 ROUNDING = 1e-12  # relative error of scaling to [0, 1] and back in float64, with room
 HOPELESS = 10  # logged episodes are worth so few of the policy's own that nothing can be expected of them
+PLANNED = 2**20  # observations that bets on given numbers are made for: how many there are may depend on them
 FALSE_ALARM = 1e-4  # probability that a call is stopped though its episodes are independent and of one law
 ABOVE = "V(policy) is at most"  # the claim that the upper bound is
 
@@ -449,7 +450,14 @@ def listening(callback: Listener | None, progress: bool | None) -> Iterator[List
 
 
 def judge(
-    asked: R, question: Question, draw: Draw, listen: Listener, *, ledger: Ledger | None = None, log: Log | None = None
+    asked: R,
+    question: Question,
+    draw: Draw,
+    listen: Listener,
+    *,
+    ledger: Ledger | None = None,
+    log: Log | None = None,
+    planned: int | None = None,
 ) -> R:
     """Plays and looks until there is a verdict: the report is a function of the question and the draws [V1, V5, V7].
 
@@ -460,6 +468,7 @@ def judge(
         listen: called with the report after every look.
         ledger: counts the episodes that are played.
         log: where episodes are logged ones: their observations come with weights, in units of the span.
+        planned: observations that the bets are made for, where that is not the most that are played.
     """
     each, (low, high) = asked.each if log is None else 1, asked.span
     limit = max(1, question.max_episodes // each)
@@ -467,9 +476,9 @@ def judge(
     below, above = whole.split(0.5, 0.5)
     sequence: ConfidenceSequence | WeightedSequence
     if log is None:
-        sequence = ConfidenceSequence(limit, below, above, smallest=asked.first_shift)
+        sequence = ConfidenceSequence(planned or limit, below, above, smallest=asked.first_shift)
     else:
-        sequence = WeightedSequence(limit, below, above)
+        sequence = WeightedSequence(PLANNED, below, above)
     one_law = OneLaw(Share(FALSE_ALARM), keyed_generator(question.seed, "policy value", "checks"))
     report, look = asked, 0
     ledger = Ledger(question.max_episodes) if ledger is None else ledger
