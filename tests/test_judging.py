@@ -729,6 +729,12 @@ class TestCommand:
         assert metric["sample_size"] == json.loads((out / "certificate.json").read_text())["episodes"]
         digest = hashlib.sha256((out / "policy-0.npz").read_bytes()).hexdigest()
         assert statement["subject"] == [{"name": "policy-0.npz", "digest": {"sha256": digest}}]
+        richobs.LearnedPolicy.load(files[1]).save(out / "policy-0.npz")  # not the one that was judged
+        (tmp_path / "alone.json").write_bytes((out / "certificate.json").read_bytes())
+        richobs.LearnedPolicy.load(files[1]).save(tmp_path / "policy.npz")
+        for place, name in ((out, "certificate.json"), (tmp_path / "alone.json", "alone.json")):
+            assert main(["show", str(place), "--in-toto"]) == 0
+            assert [one["name"] for one in json.loads(capsys.readouterr().out)["subject"]] == [name]
         assert main(["show", str(out), "--model-card"]) == 0
         card = capsys.readouterr().out
         assert "## Evaluation\n\nWith probability at least 0.95 the policy earns between" in card
@@ -1149,6 +1155,20 @@ class TestStableBaselines:
         module.evaluate_policy = lambda model, env, n, **options: (list(range(n)), [])
         (totals,) = player(VecEnv(), Predicts(0)).alone(50, np.random.default_rng(0), 0)
         assert sorted(totals) == list(range(50)) != totals.tolist()
+
+    def test_episodes_that_end_with_a_life_are_refused(self, monkeypatch):
+        class EpisodicLifeEnv(gymnasium.Wrapper): ...
+
+        for name in ("stable_baselines3", "stable_baselines3.common", "stable_baselines3.common.atari_wrappers"):
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        sys.modules["stable_baselines3.common.atari_wrappers"].EpisodicLifeEnv = EpisodicLifeEnv
+        env = VecEnv()
+        env.env_is_wrapped = lambda wrapper: [False, wrapper is EpisodicLifeEnv]
+        for given in (env, Wrapped(EpisodicLifeEnv(Steps()))):
+            with pytest.raises(InvalidInput, match="wrapped in EpisodicLifeEnv: its episodes end with a life"):
+                player(given, Predicts(0))
+        env.env_is_wrapped = lambda wrapper: [False, False]
+        player(env, Predicts(0))
 
     def test_checkpoints_of_a_folder(self, tmp_path):
         for steps in (10_000, 2_000, 300):

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
+from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import InvalidFile
 from richobs.core.files import is_there, read_json, reading
+from richobs.judging.record import QUESTION, read_question
 from richobs.runs.certificate import Certificate
 from richobs.runs.database import sha256
 from richobs.runs.store import CERTIFICATE, POLICY
@@ -14,6 +16,7 @@ from richobs.runs.store import CERTIFICATE, POLICY
 STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", "https://in-toto.io/attestation/test-result/v0.1"
 RESULTS = {True: "PASSED", False: "FAILED", None: "WARNED"}
 PASSED = {"AT_LEAST": True, "BELOW": False, "A_BETTER": True, "B_BETTER": False, "NO_DIFFERENCE": True, "BEST": True}
+REPORTS = ("richobs-policy-value", "richobs-comparison", "richobs-selection")
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def facts(file: FilePath) -> Facts:
     with reading(file):
         content: dict[str, Any] = read_json(file)
         form = content.get("format")
-    if form in ("richobs-policy-value", "richobs-comparison", "richobs-selection"):
+    if form in REPORTS:
         with reading(file):
             metric, comparator, threshold = {
                 "richobs-policy-value": ("mean_reward", ">=", content["threshold"]),
@@ -89,7 +92,7 @@ def in_toto(place: FilePath) -> str:
     """
     file = place / CERTIFICATE if place.is_dir() else place
     found = facts(file)
-    policies = [one for one in (*sorted(file.parent.glob("policy-*.npz")), file.with_name(POLICY)) if is_there(one)]
+    policies = _policies(file)
     metric = {
         "metric": found.metric,
         "comparator": found.comparator,
@@ -108,6 +111,21 @@ def in_toto(place: FilePath) -> str:
         "predicate": {"result": RESULTS[found.passed], "configuration": [_named(file)], "metrics": [metric]},
     }
     return json.dumps(statement, indent=2)
+
+
+def _policies(file: FilePath) -> list[FilePath]:
+    """Returns the files of policies beside a certificate that it is about, by their digests; no others."""
+    with reading(file):
+        form = read_json(file).get("format")
+    if form not in REPORTS:
+        found, digests = [file.with_name(POLICY)], [Certificate.load(file).content["policy"]["digest"]]
+    elif file.name == CERTIFICATE and is_there(file.with_name(QUESTION)):
+        digests = list(read_question(file.parent).policies)
+        found = [file.with_name(f"policy-{k}.npz") for k in range(len(digests))]
+    else:
+        return []  # a report of `save` names no policies
+    pairs = zip(found, digests, strict=True)
+    return [one for one, digest in pairs if is_there(one) and LearnedPolicy.load(one).digest == digest]
 
 
 def _named(file: FilePath) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from richobs.worlds.simulator import WorldEnvironment
 GROWTH = 16  # later calls, and looks, come after a sixteenth of all episodes so far
 MONITOR = 5e-7  # the wrapper Monitor of Stable-Baselines3 rounds totals to six decimals
 SINGLE = 2.0**-23  # relative error of a total whose rewards are in single precision, as vector environments return them
+LIVES = "EpisodicLifeEnv"  # a wrapper of Stable-Baselines3 whose reset begins no new episode
 MOST_STEPS = 1_000_000  # of one episode of a Gymnasium environment
 
 
@@ -321,6 +322,10 @@ class _GymnasiumPlayer(Player):
         self._env = env
         self._policy = policy
         policy_of(policy)  # refuses what is none
+        while isinstance(env, gymnasium.Wrapper):
+            if type(env).__name__ == LIVES:
+                _refuse_lives()
+            env = env.env
 
     def alone(self, n: int, rng: np.random.Generator, before: int) -> list[Floats]:
         """Plays n episodes and returns `[n]` their totals, as one call."""
@@ -375,6 +380,14 @@ class _GymnasiumPlayer(Player):
             return action
 
         return predict
+
+
+def _refuse_lives() -> None:
+    raise InvalidInput(
+        f"the environment is wrapped in {LIVES}: its episodes end with a life, and the next one goes on where the last "
+        "ended, so they are neither whole games nor independent. Give the environment without it (for make_atari_env: "
+        'wrapper_kwargs={"terminal_on_life_loss": False}).'
+    )
 
 
 def _check_ends(env: Any, steps: int, ended: bool) -> None:
@@ -477,6 +490,11 @@ class _StableBaselinesPlayer(_CopiesPlayer):
                 f"{type(policy).__name__} arrived. Give a Gymnasium environment, or a model."
             )
         super().__init__(env, policy)
+        if hasattr(env, "env_is_wrapped"):
+            from stable_baselines3.common.atari_wrappers import EpisodicLifeEnv
+
+            if any(env.env_is_wrapped(EpisodicLifeEnv)):
+                _refuse_lives()
         self.paired = type(getattr(env, "unwrapped", env)).__name__ in ("DummyVecEnv", "SubprocVecEnv")
 
     def alone(self, n: int, rng: np.random.Generator, before: int) -> list[Floats]:

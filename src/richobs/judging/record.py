@@ -181,6 +181,11 @@ def _read_question(place: FilePath) -> dict[str, Any]:
     return plain
 
 
+def read_question(place: FilePath) -> Question:
+    """Returns the question of a folder."""
+    return Question.from_plain(_read_question(place))
+
+
 def _rows(stack: contextlib.ExitStack, place: FilePath, question: dict[str, Any], *, write: bool) -> LinkedRows:
     """Opens the draws of a folder; their links begin with the question."""
     with reading(place / DATABASE):
