@@ -22,10 +22,11 @@ from richobs.learners.linear.fits import (
     sample_weights,
 )
 from richobs.learners.linear.linearity import surprise
-from richobs.learners.linear.search import AGAIN, FINAL, WIDER, LinearSearch, Tuning
+from richobs.learners.linear.search import AGAIN, FINAL, WIDER, LinearSearch, Tuning, assumptions
 from richobs_lab.worlds.linear_mdp import linear_problem
 
 ONE = np.ones((1, 1, 1))  # one context, one action, one feature
+NO_END = "no episode ends before the last level"
 EVERYWHERE = (-math.inf, math.inf)
 
 
@@ -191,6 +192,48 @@ def test_features_that_others_explain_are_left_out():
     rows = np.array([[1.0, 2.0, 0.0, 1.0], [1.0, 2.0, 1.0, 2.0], [1.0, 2.0, 3.0, 4.0]])
     assert independent(rows) == [0, 2]
     assert independent(np.zeros((2, 3))) == [0]
+    thirds = np.column_stack([np.ones(4), np.arange(4) / 3])
+    assert independent(np.column_stack([thirds, thirds @ [0.1, 0.7]])) == [0, 1]  # up to rounding
+
+
+def in_units(scale, offset):
+    """Returns features 1 and scale (offset + u), with u from 0 to 1."""
+    u = np.array([[0.0, 1.0], [0.3, 0.6]])
+    return richobs.Linear(np.stack([np.ones((2, 2)), scale * (offset + u)], axis=2), horizon=1)
+
+
+@pytest.mark.parametrize(
+    ("scale", "offset", "words"),
+    [
+        (1.0, 1.7e9, "level 0: feature 1 is nearly a linear combination of features 0.* Centre and scale"),
+        (1.0, 1e7, "feature 1 is nearly"),
+        (1e-3, 1e12, "feature 1 is nearly"),
+        (2e12, 1.0, "a feature at level 0 is 1e\\+12 or more in size.* Centre and scale"),
+        (-2e12, 1.0, "a feature at level 0 is 1e\\+12 or more in size"),
+    ],
+)
+def test_no_feature_is_lost_to_rounding(scale, offset, words):
+    with pytest.raises(InvalidInput, match=words):
+        Features(in_units(scale, offset))
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1.0, 1e4), (1e11, 0.0), (1e-200, 0.0), (1e-310, 0.0)])
+def test_the_unit_of_a_feature_does_not_matter(scale, offset):
+    features = Features(in_units(scale, offset))
+    np.testing.assert_allclose(
+        features.tables[0][:, :, 1], (offset + in_units(1, 0).phi(0, np.arange(2))[:, :, 1]) / (offset + 1)
+    )
+    assert not any(features.left_out)
+
+
+def test_a_feature_that_is_left_out_is_named_in_the_claim():
+    assert assumptions(Features(in_units(1.0, 0.0)))[1:] == ["every observation is one of the contexts", NO_END]
+    phi = np.stack(
+        [np.full((2, 2), 0.1), np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([[0.2, 0.3], [0.4, 0.5]])], axis=2
+    )
+    features = Features(richobs.Linear(phi, horizon=1))
+    assert features.left_out == [[2]]
+    assert assumptions(features)[2] == "feature 2 of level 0 is linear in those before it, as it is up to rounding"
 
 
 # Runs.
@@ -313,6 +356,7 @@ def test_the_test_of_linearity_by_hand():
             "'betting' needs a class whose functions are listed; a Linear",
         ),
         (lambda: richobs.learn(linear_problem(horizon=1), engine="counted"), "engine|counted"),
+        (lambda: richobs.learn(linear_problem(horizon=1), tolerance=0.1), "the learner 'linear' knows no tolerance"),
     ],
 )
 def test_what_is_refused(call, words):
