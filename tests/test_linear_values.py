@@ -7,7 +7,7 @@ import pytest
 
 import richobs
 from richobs.core.environment import Declared, Episodes
-from richobs.core.errors import BrokenPromise, InvalidInput
+from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.learners import learner
 from richobs.learners.linear.data import Data, Features, Level, independent, joined
 from richobs.learners.linear.fits import (
@@ -276,6 +276,13 @@ def test_the_certificate_holds_the_sums_and_is_checked_by_them(solved):
         broken = json.loads(certificate.to_json())
         change(broken["constants"][name])
         assert not check(broken, problem, outcome.settings)[1].agrees, name
+    for side, value in (("lower", outcome.value_hat + 0.01), ("upper", outcome.value_hat + outcome.epsilon / 2)):
+        broken = json.loads(certificate.to_json())
+        row = next(row for row in broken["claims"] if row[4] == broken["result"][side])
+        broken["result"][side] = row[4] = value
+        assert not check(broken, problem, outcome.settings)[1].agrees, side
+        broken["result"][side] = getattr(outcome, side)  # and no longer what the claim says
+        assert not check(broken, problem, outcome.settings)[1].agrees, side
     lowered = json.loads(certificate.to_json())
     for row in lowered["claims"]:
         row[3] /= 2  # less than the bound took
@@ -303,6 +310,13 @@ def test_episodes_that_run_out_leave_the_honest_wider_bound():
     assert 0.02 < outcome.epsilon < 1
     assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon
     assert "is chance" in outcome.remarks[0]
+
+
+def test_a_limit_below_the_first_batch_says_how_many_are_needed():
+    with pytest.raises(EpisodeLimit, match="asks for 64 episodes; 10 remain of the 10 allowed"):
+        richobs.learn(linear_problem(horizon=1), max_episodes=10)
+    rows = richobs.plan(linear_problem(horizon=1)).lines
+    assert [(row.value, row.unit) for row in rows if row.section == "exploration"] == [(64, "episodes")]
 
 
 def test_contexts_need_not_be_known():
