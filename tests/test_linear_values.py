@@ -88,6 +88,7 @@ def test_a_direction_that_was_not_seen_gives_no_bound():
     fit = fitted(level_of(phi, [0, 0], [0, 0]), np.zeros(2), np.zeros(2), (0.0, 1.0), 1.0, phi)
     assert fit.solved() is None
     assert inverse_gram(np.diag([1.0, 1e-8])) is None
+    assert inverse_gram(np.array([[1e-320]])) is None  # float64 keeps three digits of it
     whole = Fit(np.eye(2), np.zeros(2), np.eye(2))
     frozen = Frozen([np.zeros(2)], [EVERYWHERE], 1.0, (whole,), (np.zeros(2),), (np.zeros((2, 2)),))
     assert frozen.excess(0, fit, phi) == math.inf
