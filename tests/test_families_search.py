@@ -85,6 +85,48 @@ def test_losses_and_values_at_points_stay_within_the_bounds_of_their_cell(curved
     assert not ratios or np.median(ratios) < 3
 
 
+@pytest.mark.parametrize("policy", [0, 1])
+@pytest.mark.parametrize("width", [0.5, 0.1, 0.02])
+def test_outcomes_that_are_written_apart_need_not_sum_to_one_in_their_middles(policy, width):
+    """Around a kink the middles of ranges sum to more than 1; with rewards near 10 that is no small error."""
+
+    def make(theta):
+        u = theta["x"] - 0.5
+        parts = (np.maximum(u, 0.0), 11.0), (np.maximum(-u, 0.0), 11.0), (1 - abs(u), 10.0)
+        return [[[(1.0, 0, 10.05, True)], [(p, 0, r, True) for p, r in parts]]]
+
+    family = Family(make, theta={"x": (0.0, 1.0)}, horizon=1)
+    tables, chosen = Tables(family, 0), np.array([[policy]])
+    events = family.program.over(Taylor.cells(np.array([[0.5]]), np.array([[width]])))
+    assert events.c[tables.events[:, 1], 0].sum() > 1.01
+    found = cells.regret_over(tables, events, chosen)
+    law = family.program.at(0.5 + width * np.linspace(-1, 1, 41)[None])
+    value = tables.values(law, chosen)
+    assert found.regret[0] >= (tables.plan(law)[0] - value).max() - 1e-9
+    assert found.low[0] <= value.min() + 1e-9
+    assert found.high[0] >= value.max() - 1e-9
+
+
+def test_the_mean_of_later_losses_is_bounded_where_middles_do_not_sum_to_one():
+    """The loss comes after the kink: a second action, worth more in the state that all outcomes lead to."""
+
+    def make(theta):
+        u = theta["x"] - 0.5
+        kink = [
+            (np.maximum(-u, 0.0), 1, 0.0, False),
+            (np.maximum(u, 0.0), 1, 0.1, False),
+            (0.5 - 0.5 * abs(u), 1, 0.2, False),
+        ]
+        kink.append((0.5 - 0.5 * abs(u), 1, 0.3, False))
+        return [[kink, kink], [[(1.0, 1, 0.0, True)], [(1.0, 1, 5.0, True)]]]
+
+    family = Family(make, theta={"x": (0.0, 1.0)}, horizon=2)
+    tables, chosen = Tables(family, 0), np.zeros((2, 2), dtype=np.int64)
+    for centre, width in ((0.5, 0.3), (0.45, 0.2)):
+        events = family.program.over(Taylor.cells(np.array([[centre]]), np.array([[width]])))
+        assert cells.regret_over(tables, events, chosen).regret[0] >= 5.0 - 1e-9
+
+
 def test_planning_is_that_of_the_models():
     family = random_family(3, True)
     points = np.random.default_rng(0).random((2, 5))
@@ -264,6 +306,28 @@ def test_forecasts_of_everything_that_may_happen_sum_to_one():
         total += math.exp(own.seen.log_numerator)
         mixture += math.exp(own.seen.log_mixture)
     assert (total, mixture) == (pytest.approx(1), pytest.approx(1))
+
+
+def test_the_law_of_the_first_state_is_known_to_every_forecast():
+    table = [[[(0.5, s, 1.0, True), (0.5, s, 0.0, True)]] for s in range(4)]
+    family = Family(lambda theta: table, theta={"x": (0.0, 1.0)}, horizon=1, start=[0.25] * 4)
+    seen = Seen(family, Share(0.05))
+    nodes = place_nodes(searching(family))
+    for s in range(40):
+        seen.absorb(evidence.Batch([(evidence.STARTED, s % 4, 0.0, 0.0, 0.0)], np.ones(1)), nodes)
+    assert seen.log_alarms.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_forecast_is_a_law_where_the_family_is_none():
+    """The sum is 1.4 at one point that no check of the box hits; claims about legal parameters must not suffer."""
+
+    def make(theta):
+        spike = np.maximum(0.0, 0.4 - abs(theta["x"] - 0.523456) * 1e3)
+        return [[[(0.3 * theta["x"] + 0.3 + spike, 0, 1.0, True), (0.7 - 0.3 * theta["x"], 0, 0.0, True)]]]
+
+    family = Family(make, theta={"x": (0.0, 1.0)}, horizon=1)
+    law = family.forecast(np.zeros(2, dtype=np.int64), np.array([[0.523456, 0.25]]))
+    np.testing.assert_allclose(law[family.events[:, 0, 0, 0]].sum(axis=0), 1.0)
 
 
 def test_the_threshold_is_the_forecast_less_the_logarithm_of_one_over_delta():

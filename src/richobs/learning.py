@@ -15,7 +15,7 @@ from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem, as_problem
 from richobs.core.recorded import joined_episodes
 from richobs.core.settings import Settings, write_tuning
-from richobs.learners import Plan
+from richobs.learners import Plan, default_learner
 from richobs.learners import learner as learner_of
 from richobs.runs.prepare import in_units_of
 from richobs.runs.session import run
@@ -46,8 +46,8 @@ def learn(
         functions: the class F of value functions; it should hold Q*.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the claim is false.
-        learner: who learns, by default "betting", which needs few episodes and allows random transitions, and "families" for
-            a `richobs.Family`. "lsvee" is the
+        learner: who learns, by default "betting", which needs few episodes and allows random transitions, "families" for a
+            `richobs.Family`, and "linear" for a `richobs.Linear` without parameters. "lsvee" is the
             paper as printed and assumes deterministic transitions. `richobs learners` lists all with what they need and
             promise.
         assume: what the class is trusted for where it is a family of models (`richobs.Simulators`). "values", the weaker
@@ -86,9 +86,9 @@ def learn(
     """
     if assume not in (None, "values", "model"):
         raise InvalidInput(f"assume must be 'values' or 'model'; got {assume!r}.")
-    given = functions if functions is not None else getattr(env, "functions", None)
-    preferred = getattr(given, "preferred_learner", None)  # of a class that only one learner can use
-    name = learner or preferred or ("models" if assume == "model" else Settings.learner)
+    problem = as_problem(env, functions)
+    fitting = default_learner(problem.functions)
+    name = learner or ("models" if assume == "model" and fitting == Settings.learner else fitting)
     if assume is not None and (assume == "model") != (name in ("models", "families")):
         raise InvalidInput(
             f"the learner {name!r} does not go with assume={assume!r}: the learners 'models' and 'families' trust models, "
@@ -96,7 +96,6 @@ def learn(
         )
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function that takes a Progress; got {callback!r}.")
-    problem = as_problem(env, functions)
     if episodes is not None:
         problem = dataclasses.replace(problem, recorded=joined_episodes(episodes))
     executor = cast("Executor", workers) if hasattr(workers, "submit") else None
@@ -173,9 +172,11 @@ def plan(
     Raises:
         InvalidInput: the learner cannot serve this problem or these settings.
     """
-    asked = _settings(**settings, epsilon=epsilon, delta=delta, learner=learner or Settings.learner)
+    problem = as_problem(env, functions)
+    name = learner or default_learner(problem.functions)
+    asked = _settings(**settings, epsilon=epsilon, delta=delta, learner=name)
     asked.check()
-    problem, chosen = as_problem(env, functions), learner_of(asked.learner)
+    chosen = learner_of(asked.learner)
     chosen.tuning(asked)
     chosen.check_needs(problem, asked)
     served = in_units_of(chosen, problem, asked)

@@ -23,6 +23,7 @@ from richobs.learners.base import Promise
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
 from richobs_lab.rivals.rival_events import RoundPlayed
+from richobs_lab.worlds.linear_mdp import linear_problem
 from richobs_lab.worlds.model_environment import model_problem
 
 SKELETON = Path(__file__).parents[2] / "docs/skeletons/learner.py"
@@ -114,7 +115,12 @@ def asked(name, **more):
 @functools.cache
 def served(name):
     """The first small problem that a learner can serve."""
-    for problem in [*map(richobs.make, SERVED), two_models(), unknown_coin()]:
+    for problem in [
+        *map(richobs.make, SERVED),
+        two_models(),
+        unknown_coin(),
+        linear_problem(horizon=2, dim=2, n_contexts=4, n_actions=2),
+    ]:
         try:
             prepare(problem, asked(name))
         except InvalidInput:

@@ -3,20 +3,24 @@
 Shapes: N functions, n observations, K actions, d features.
 """
 
-from collections.abc import Callable
-from typing import Any, Self
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from richobs.classes.base import UNIT, Arrays, Clipping, LevelClass, checked_members, codec, range_arrays, range_from
 from richobs.classes.layered import Listed
-from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
+from richobs.core.arguments import LEVELS, real_array, real_number, refuse_unusable, whole_number
+from richobs.core.codebook import Codebook
+from richobs.core.environment import TOLERANCE
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Observations
 
 MEMBERS_AT_ONCE = 65_536  # functions whose parameters are turned into float64 at once
 FEW = 16  # so many functions or fewer: their values do not depend on what else is in the batch
+EVERYTHING = 1e12  # features are cut to +- this, which only a mistake reaches
 PRODUCTS_AT_ONCE = 500_000  # products of a parameter and a feature that are held in memory at once
 
 FeatureFunction = Callable[[int, Observations], ArrayLike]  # (level, [n, ...]) to [n, d], or to [n, K, d]
@@ -179,41 +183,126 @@ def _in_order(theta: Floats, phi: Floats, result: Floats) -> Floats:
 
 
 class Linear(Listed):
-    """N linear functions; function i uses parameter vector i at every level."""
+    """Linear functions of features: N of them by their parameters, or all of them where no parameters are given.
+
+    Without parameters the class lists the d features themselves, and every linear combination of them is meant; a learner
+    that needs no list takes it (docs/linear.md).
+    """
 
     @refuse_unusable
     def __init__(
         self,
-        features: str | FeatureFunction,
-        parameters: ArrayLike,
-        horizon: int,
+        features: str | FeatureFunction | ArrayLike,
+        parameters: ArrayLike | None = None,
+        horizon: int | None = None,
         *,
+        dim: int | None = None,
         n_actions: int | None = None,
-        value_range: tuple[float, float] = UNIT,
+        contexts: ArrayLike | Sequence[ArrayLike] | None = None,
+        norm: float | None = None,
+        may_end: bool = False,
+        value_range: tuple[float, float] | None = None,
     ):
         """Describes the class.
 
         Args:
-            features: as for `LinearLevel`.
+            features: as for `LinearLevel`; without parameters also `[X, K, d]` the features of observations 0 to X-1, or a
+                list with one such array per level.
             parameters: `[N, d]` or `[N, K, d]`, the same at all levels. For others, make a `Listed` of `LinearLevel`.
             horizon: number of levels H.
+            dim: without parameters, the number of features d; of those of one action where features are known by name.
             n_actions: number of actions K, where the parameters do not say.
-            value_range: range to which values are cut.
+            contexts: without parameters, all observations there can be: `[X, ...]`, or one such array per level. Bounds are
+                then taken over these; otherwise over all features that are no longer than `norm`.
+            norm: without parameters and contexts, the largest Euclidean length of phi(x, a).
+            may_end: without parameters, whether episodes can end before the last level.
+            value_range: range to which values are cut, by default [0, 1]; with parameters alone.
         """
+        self.contexts: tuple[Codebook, ...] | None = None
+        self.norm, self.may_end, self.has_list = math.inf, bool(may_end), parameters is not None
+        if parameters is None:
+            if not isinstance(features, str) and not callable(features):
+                function, contexts = _of_arrays(features, horizon)
+                dim, n_actions, features = function.tables[0].shape[2], function.tables[0].shape[1], function
+                horizon = len(function.tables) if horizon is None else horizon
+            if dim is None or n_actions is None or value_range is not None:
+                raise InvalidInput("Linear without parameters needs `dim` and `n_actions`, and has no `value_range`.")
+            dim, n_actions = whole_number("Linear: dim", dim, least=1), whole_number("n_actions", n_actions, least=1)
+            size = dim * n_actions if isinstance(features, str) else dim
+            parameters = np.eye(size).reshape(size, n_actions, dim) if isinstance(features, str) else np.eye(size)
+            value_range = (-EVERYTHING, EVERYTHING)
         horizon = whole_number("Linear: horizon", horizon, least=1, most=LEVELS)
         every: NDArray[Any] = np.asarray(parameters)  # one array, shared by all levels
+        unit = UNIT if value_range is None else value_range
+        function_of = cast("str | FeatureFunction", features)
         super().__init__(
-            [
-                LinearLevel(features, every, n_actions=n_actions, level=h, value_range=value_range)
-                for h in range(horizon)
-            ]
+            [LinearLevel(function_of, every, n_actions=n_actions, level=h, value_range=unit) for h in range(horizon)]
         )
+        if not self.has_list:
+            self._bounds(contexts, norm)
+
+    def _bounds(self, contexts: ArrayLike | Sequence[ArrayLike] | None, norm: float | None) -> None:
+        """Keeps what is known of all features there can be."""
+        if contexts is not None:
+            lists = contexts if isinstance(contexts, list | tuple) else [contexts] * self.horizon
+            if len(lists) != self.horizon:
+                raise InvalidInput(
+                    f"contexts are one array, or one for each of {self.horizon} levels; got {len(lists)}."
+                )
+            self.contexts = tuple(Codebook(np.asarray(rows)) for rows in lists)
+            return
+        self.norm = math.nan if norm is None else real_number("Linear: norm", norm)
+        if not 0 < self.norm < math.inf:
+            raise InvalidInput(
+                "Linear without parameters bounds what was not seen: give `contexts`, all observations there can be, or "
+                f"`norm`, the largest length of phi(x, a), a positive number; got norm={norm!r}."
+            )
+
+    @property
+    def dim(self) -> int:
+        """Number of features d of an observation and an action."""
+        return self.level_size(0)
+
+    def phi(self, level: int, x: Observations) -> Floats:
+        """Returns `[n, K, d]` the features of observations; without parameters alone.
+
+        Raises:
+            InvalidInput: one is longer than the class says, or the function returns something else.
+        """
+        phi = np.moveaxis(self.values(level, x), 0, 2)
+        longest = float(np.sqrt((phi**2).sum(axis=2)).max()) if phi.size else 0.0
+        if longest > self.norm * (1 + TOLERANCE):
+            raise InvalidInput(
+                f"a feature vector at level {level} has length {longest:g}; norm={self.norm:g} was declared. Declare a "
+                "larger one: bounds over all features rest on it."
+            )
+        return phi
 
     @property
     def clipped(self) -> tuple[int, int]:
         """How many values lay outside the range so far, and how many were computed."""
         counts = [c.clipping for c in self.levels if isinstance(c, LinearLevel)]
         return sum(c.n_clipped for c in counts), sum(c.n_values for c in counts)
+
+
+class _Looked:
+    """Features of observations that are numbers, looked up: a function of (level, observations)."""
+
+    def __init__(self, tables: list[Floats]):
+        self.tables = tables
+
+    def __call__(self, level: int, x: Observations) -> Floats:
+        return self.tables[level][x]
+
+
+def _of_arrays(given: Any, horizon: int | None) -> tuple[_Looked, list[Ints]]:
+    """Returns the function of features `[X, K, d]`, of all levels or of each, and the observations of each level."""
+    lists = isinstance(given, list | tuple) and np.ndim(given[0]) == 3
+    tables = [real_array(table) for table in (given if lists else [given] * whole_number("Linear: horizon", horizon))]
+    if not tables or any(t.ndim != 3 or 0 in t.shape or t.shape[1:] != tables[0].shape[1:] for t in tables):
+        shapes = ", ".join(sorted({str(table.shape) for table in tables}))
+        raise InvalidInput(f"features as arrays are [X, K, d], K and d the same at all levels; got {shapes}.")
+    return _Looked(tables), [np.arange(len(table)) for table in tables]
 
 
 def parameter_grid(*axes: ArrayLike) -> Floats:

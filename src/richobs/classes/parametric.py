@@ -110,6 +110,12 @@ class Family:
             by_reward: dict[float, Expression] = {}
             for (_, pay, _), p in law.items():
                 by_reward[pay] = by_reward[pay] + p if pay in by_reward else p
+            for lower, upper in itertools.pairwise(sorted(by_reward)):
+                if upper - lower <= 4 * REWARD_TOLERANCE * max(1.0, abs(upper)):
+                    raise InvalidInput(
+                        f"state {s}, action {a} can pay {lower:.12g} and {upper:.12g}. Rewards that close cannot be told "
+                        "apart; write them as one."
+                    )
             for b, ((state, pay, ends), p) in enumerate(law.items()):
                 at = (b, n, s, a)
                 self.events[at], self.paid[at] = p.place, by_reward[pay].place
@@ -366,7 +372,8 @@ class Family:
         """Refuses probabilities that are negative, or do not sum to 1, somewhere in the box.
 
         Sums are looked at in POINTS points and all corners. That no event is negative is shown for whole cells, which are
-        halved until it is plain, or CELLS were looked at.
+        halved until it is plain, or CELLS were looked at. What escapes this makes no claim false as long as the true numbers
+        are fine, because forecasts are laws at every point (`forecast`).
         """
         d = len(self.low)
         rng = keyed_generator(0, "points of a box")
@@ -386,14 +393,28 @@ class Family:
         while centre.shape[1] and seen < CELLS:
             seen += centre.shape[1]
             found = self.program.over(Taylor.cells(centre, width))
-            negative = found.c < -OFF
+            middle = self.program.at(centre)
+            negative = middle < -OFF
             if negative.any():
                 e, cell = (int(i) for i in np.argwhere(negative)[0])
                 _, n, s, a = (int(i) for i in np.argwhere((self.events == e) | (self.paid == e))[0])
-                law = self.program.at(centre[:, cell : cell + 1])[self.events[:, n, s, a], 0]
+                law = middle[self.events[:, n, s, a], cell]
                 self._refuse_law(n, s, a, centre[:, cell], law)
             open_ = (found.low < -OFF).any(axis=0)
             centre, width = _halved(centre[:, open_], width[:, open_], (self.high - self.low)[:, None])
+
+    def forecast(self, structure: Ints, points: Floats) -> Floats:
+        """Returns `[E, I]` the events at points `[d, I]` of structures: nonnegative, and at most 1 for a state and action.
+
+        Where the probabilities at a point are none, because they sum to more than 1, all of them are made smaller.
+        """
+        law = np.maximum(self.program.at(points), 0.0)
+        for n in np.unique(structure):
+            mine = np.flatnonzero(structure == n)
+            total = np.where(self.padding[:, n, :, :, None], 0.0, law[:, mine][self.events[:, n]]).sum(axis=0)
+            most = total.max(axis=(0, 1))
+            law[:, mine] /= np.where(most > 1 + OFF, most, 1.0)
+        return law
 
     def _refuse_law(self, n: int, s: int, a: int, point: Floats, law: Floats) -> NoReturn:
         where = {name: float(f"{x:.6g}") for name, x in zip(self.names, point, strict=True)}
@@ -613,7 +634,7 @@ def _affine_law(
     for b, (to, reward, done) in enumerate(listed[0]):
         p: Any = laws[0, b] - float(low @ slopes[:, b])
         for i, name in enumerate(names):
-            if abs(slopes[i, b]) > 1e-12:
+            if abs(slopes[i, b]) * span[i] > 1e-12:
                 p = p + float(slopes[i, b]) * given[name]
         result.append((p, to, reward, done))
     return result

@@ -267,7 +267,9 @@ def binomial_law(n: int) -> Law:
     return law
 
 
-def chance(f: Taylor, k: int, law: Law, peak: Callable[[int, int], float], tail: bool = False) -> Taylor:
+def chance(
+    f: Taylor, k: int, law: Law, peak: Callable[[int, int], float], tail: bool = False, most: float = math.inf
+) -> Taylor:
     """Returns the probability of k, or of k and all larger numbers, by a law whose parameter is f.
 
     The derivative of the probability of k is that of k - 1 less that of k, and the derivative of the tail from k is the
@@ -279,6 +281,7 @@ def chance(f: Taylor, k: int, law: Law, peak: Callable[[int, int], float], tail:
         law: its probability.
         peak: where the probability of (k, r) is largest; it rises before that and falls after it.
         tail: add all larger numbers.
+        most: largest parameter; nothing is known where the middle of f lies above it.
     """
     c = np.maximum(f.c, 0.0)
     low, high = np.maximum(f.low, 0.0), np.maximum(f.high, 0.0)
@@ -292,7 +295,7 @@ def chance(f: Taylor, k: int, law: Law, peak: Callable[[int, int], float], tail:
         return np.asarray(sum(terms(r, lambda j: c), np.zeros_like(c)))
 
     third = np.asarray(sum((np.abs(t) for t in terms(3, lambda j: np.clip(peak(j, 3), low, high))), np.zeros_like(c)))
-    third = np.where((f.c >= 0) & np.isfinite(high), third, np.inf)
+    third = np.where((f.c >= 0) & (f.c <= most) & np.isfinite(high), third, np.inf)
     value = 1 - sum((law(c, j, 0) for j in range(k)), np.zeros_like(c)) if tail else derivative(0)
     return f.of(value, derivative(1), derivative(2), third, 1.0 if tail else 0.0)
 
@@ -304,7 +307,7 @@ def poisson(f: Taylor, k: int, tail: bool = False) -> Taylor:
 
 def binomial(f: Taylor, k: int, n: int) -> Taylor:
     """Returns the probability of k successes in n trials, each of probability f."""
-    return chance(f, k, binomial_law(n), lambda j, r: min(max(j, 0) / max(n - r, 1), 1.0))
+    return chance(f, k, binomial_law(n), lambda j, r: min(max(j, 0) / max(n - r, 1), 1.0), most=1.0)
 
 
 def reciprocal(f: Taylor) -> Taylor:

@@ -2,7 +2,9 @@
 
 from richobs.core.arguments import did_you_mean
 from richobs.core.errors import InvalidInput
+from richobs.core.functions import FunctionClass, has_list
 from richobs.core.registry import Registry
+from richobs.core.settings import Settings
 from richobs.learners.base import Finding, Learner, Need, Plan, PlanRow, Promise, ShortPlan, tuning_fields
 
 __all__ = [
@@ -14,6 +16,7 @@ __all__ = [
     "PlanRow",
     "Promise",
     "ShortPlan",
+    "default_learner",
     "learner",
     "tuning_fields",
 ]
@@ -26,6 +29,7 @@ LEARNERS = Registry(
         "families": "richobs.learners.families:Families",
         "lsvee": "richobs.learners.lsvee:Lsvee",
         "olive": "richobs.learners.olive:Olive",
+        "linear": "richobs.learners.linear:LinearValues",
     },
 )
 
@@ -47,3 +51,11 @@ def learner(name: str) -> Learner:
     if made.traits.hands_over_to:
         LEARNERS.load(made.traits.hands_over_to)  # a stored run may hold its events
     return made
+
+
+def default_learner(functions: FunctionClass) -> str:
+    """Returns who learns where nobody is named: whom the class prefers, or one without a list where there is none."""
+    preferred: str | None = getattr(functions, "preferred_learner", None)
+    if preferred is not None or has_list(functions):
+        return preferred or Settings.learner
+    return next(name for name in LEARNERS if LEARNERS.load(name).traits.without_list)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
+from richobs.core.functions import has_list
 from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
@@ -109,6 +110,7 @@ class Traits:
     looks_at_episodes: bool = False  # whether it has a `Watch` of its own; else an environment's calls are watched
     levels_share_episodes: bool = False  # whether an episode along a path counts at every level it passes
     hands_over_to: str = ""  # the learner that takes over from it where it does not end; empty where none does
+    without_list: bool = False  # whether it takes a class whose functions are not listed
     purposes: Mapping[str, str] = field(default_factory=dict)  # of episodes that no event of the name explains
 
 
@@ -145,6 +147,11 @@ class Learner(ABC):
         """
         self.tuning(settings)
         self.check_needs(problem, settings)
+        if not has_list(problem.functions) and not self.traits.without_list:
+            raise InvalidInput(
+                f"the learner {self.name!r} needs a class whose functions are listed; a {type(problem.functions).__name__} "
+                "without parameters arrived. Leave `learner` out, or list parameters."
+            )
         if settings.threshold is not None and not self.traits.knows_threshold:
             raise InvalidInput(
                 f"the learner {self.name!r} cannot stop at a threshold. Use learner='betting', or leave `threshold` out."

@@ -91,12 +91,16 @@ def regret_over(tables: Tables, events: Taylor, policy: Ints) -> Regret:
     reward = tables.reward[:, :, None]
     c, G, M, T = np.zeros((S + 1, C)), np.zeros((d, S + 1, C)), np.zeros((q, S + 1, C)), np.zeros((S + 1, C))
     D, size = np.zeros((S + 1, C)), np.zeros(C)
+    # Probabilities e_b sum to 1 at every point, and the middles p_b of their ranges need not: for any v the mean of u is
+    # v + sum e_b (u_b - v), and with v = sum p_b u_b its middle is v (2 - sum p_b).
+    rest_of_one = 2 - p.sum(axis=0)  # [n, C]
 
     def mean_above(x: Floats) -> Floats:
         """Returns `[n, C]` at least the mean of numbers `[B, n, C]` by the outcomes' probabilities, all over the cell."""
         mean = np.einsum("bnc,bnc->nc", p, x)
         off = x - mean
-        above = mean + linear_size(np.einsum("dbnc,bnc->dnc", g, off), ball) + np.einsum("bnc,bnc->nc", r, np.abs(off))
+        above = mean * rest_of_one
+        above += linear_size(np.einsum("dbnc,bnc->dnc", g, off), ball) + np.einsum("bnc,bnc->nc", r, np.abs(off))
         if m is not None:
             above += quadratic_size(np.einsum("qbnc,bnc->qnc", m, off), ball)
         return above
@@ -105,6 +109,7 @@ def regret_over(tables: Tables, events: Taylor, policy: Ints) -> Regret:
         u = reward + c[tables.next]
         Qc = np.einsum("bnc,bnc->nc", p, u)
         off = u - Qc
+        Qc *= rest_of_one
         Gb, Mb = G[:, tables.next], M[:, tables.next]
         Qg = np.einsum("bnc,dbnc->dnc", p, Gb) + np.einsum("dbnc,bnc->dnc", g, off)
         Qm = np.einsum("bnc,qbnc->qnc", p, Mb) + products(g, Gb).sum(axis=1)

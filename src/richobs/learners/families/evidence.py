@@ -137,15 +137,14 @@ class Seen:
                         raise BrokenPromise(
                             f"an episode began in state {int(step[1])}, which the family holds impossible."
                         )
-                    fit, less = known, math.log(known)
-                else:
-                    at = event[nodes.structure]
-                    fit, less = float(mixed[np.maximum(at, 0), np.arange(len(at))][at >= 0].sum()), 0.0
-                    new[own[event >= 0], event[event >= 0]] += n
-                    self.possible &= event >= 0
+                    continue  # every forecast knows the law of the first state
+                at = event[nodes.structure]
+                fit = float(mixed[np.maximum(at, 0), np.arange(len(at))][at >= 0].sum())
+                new[own[event >= 0], event[event >= 0]] += n
+                self.possible &= event >= 0
                 total = self.rows.get(step[:3], 0.0)
                 laws = [(seen + trust * fit) / (total + trust) for trust in TRUST]
-                alarm += n * (np.log(np.maximum(laws, TINY)) - less)
+                alarm += n * np.log(np.maximum(laws, TINY))
         if not self.possible.any():
             raise BrokenPromise(self._impossible(batch))
         log_law = np.log(np.maximum(nodes.law, TINY))

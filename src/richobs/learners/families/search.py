@@ -599,7 +599,8 @@ def place_nodes(search: FamilySearch) -> Nodes:
     logs_all = np.concatenate(log_weight)
     weight = np.exp(logs_all - logs_all.max())
     points = np.concatenate(theta, axis=1)
-    return Nodes(np.concatenate(structure), points, np.maximum(family.program.at(points), 0.0), weight / weight.sum())
+    which = np.concatenate(structure)
+    return Nodes(which, points, family.forecast(which, points), weight / weight.sum())
 
 
 def _even_points(d: int, n: int = 8192) -> Floats:

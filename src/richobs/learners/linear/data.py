@@ -1,0 +1,158 @@
+"""Episodes as rows of features: what each level showed, did and earned.
+
+Shapes: n episodes, m of them alive at a level, X contexts, K actions, d features.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from richobs.classes.linear import Linear
+from richobs.core.environment import Episodes
+from richobs.core.errors import BrokenPromise, InvalidInput
+from richobs.core.types import Floats, Ints
+
+TINY = 1e-300  # a feature is divided by its largest value, or by this where it is 0 everywhere
+DEPENDENT = 1e-8  # part of a feature that those before it may leave unexplained, if it counts as linear in them
+
+
+@dataclass(frozen=True)
+class Level:
+    """The episodes of one phase at one level."""
+
+    phi: Floats  # [X, K, d] features of the contexts that `x` counts
+    x: Ints  # [m]
+    a: Ints  # [m]
+    r: Floats  # [m]
+    next: Ints  # [m] context at the next level; -1 where the episode was over
+
+    @property
+    def taken(self) -> Floats:
+        """`[m, d]` the features of what was seen and done."""
+        return self.phi[self.x, self.a]
+
+    def answers(self, after: Floats | None, rewards: bool) -> Floats:
+        """Returns `[m]` y: the reward, if wanted, plus a function `[X']` of what was seen next, 0 where nothing was."""
+        y = self.r.copy() if rewards else np.zeros(len(self.x))
+        if after is not None:
+            y += np.where(self.next >= 0, after[self.next], 0.0)
+        return y
+
+
+@dataclass(frozen=True)
+class Data:
+    """Episodes of a phase."""
+
+    levels: tuple[Level, ...]
+    returns: Floats  # [n]
+
+    @property
+    def n(self) -> int:
+        """Number of episodes."""
+        return len(self.returns)
+
+
+class Features:
+    """Turns observations into features, and knows all contexts where they are listed.
+
+    Where they are, features that are linear in those before them at every context are left out: the same functions are
+    linear in the others, and no direction is idle.
+    """
+
+    def __init__(self, functions: Linear):
+        """Reads the contexts' features where the class lists contexts."""
+        self.functions, self.horizon, self.n_actions = functions, functions.horizon, functions.n_actions
+        self.tables: list[Floats] | None = None
+        if functions.contexts is None:
+            return
+        self.tables = []
+        for level, book in enumerate(functions.contexts):
+            phi = functions.phi(level, book.rows)
+            kept = phi[:, :, independent(phi.reshape(-1, functions.dim))]
+            self.tables.append(kept / np.maximum(np.abs(kept).max(axis=(0, 1)), TINY))  # so that no unit matters
+
+    @property
+    def norm(self) -> float:
+        """The largest length of a feature vector, where contexts are not listed."""
+        return self.functions.norm
+
+    def dim(self, level: int) -> int:
+        """Returns the number of features of a level."""
+        return self.functions.dim if self.tables is None else self.tables[level].shape[2]
+
+    def place(self, level: int, x: np.ndarray) -> tuple[Floats, Ints]:
+        """Returns features `[X, K, d]` of contexts, and `[n]` which of them each observation is.
+
+        Raises:
+            InvalidInput: an observation is not among the contexts.
+        """
+        if self.tables is None:
+            return self.functions.phi(level, x), np.arange(len(x))
+        assert self.functions.contexts is not None, "tables are made of contexts"
+        try:
+            return self.tables[level], self.functions.contexts[level].encode(x)
+        except InvalidInput as unknown:
+            raise InvalidInput(f"level {level} of Linear: contexts were given, and {unknown}") from None
+
+    def read(self, played: Episodes) -> Data:
+        """Returns episodes as rows of features.
+
+        Raises:
+            BrokenPromise: an episode ended early, and the class says that none does.
+        """
+        if played.ended and any(over.any() for over in played.ended) and not self.functions.may_end:
+            raise BrokenPromise("an episode ended before the last level; Linear(..., may_end=True) allows for that.")
+        levels: list[Level] = []
+        after = np.full(played.n, -1)
+        for h in reversed(range(played.levels)):
+            live = np.flatnonzero(~played.ended[h]) if played.ended else np.arange(played.n)
+            phi, x = self.place(h, played.observations[h][live])
+            levels.append(Level(phi, x, played.actions[h][live], played.rewards[h][live], after[live]))
+            after = np.full(played.n, -1)
+            after[live] = x
+        return Data(tuple(levels[::-1]), played.returns)
+
+
+def independent(rows: Floats) -> list[int]:
+    """Returns the columns of `[C, d]` that are not linear in those before them; at least one."""
+    kept: list[int] = []
+    basis: list[Floats] = []
+    for j in range(rows.shape[1]):
+        rest = rows[:, j].copy()
+        for _ in range(2):  # once more against rounding
+            for unit in basis:
+                rest -= (unit @ rest) * unit
+        size = float(np.linalg.norm(rest))
+        if size > DEPENDENT * float(np.linalg.norm(rows[:, j])):
+            kept.append(j)
+            basis.append(rest / size)
+    return kept or [0]
+
+
+def joined(parts: Sequence[Data], known: bool) -> Data:
+    """Returns the episodes of several phases; `known` where they count contexts of one list."""
+    if len(parts) == 1:
+        return parts[0]
+    levels = []
+    for h in range(len(parts[0].levels)):
+        here = [part.levels[h] for part in parts]
+        first = 0 if known else np.cumsum([0, *(len(level.phi) for level in here)])
+        later = [0] if h + 1 == len(parts[0].levels) else [len(part.levels[h + 1].phi) for part in parts]
+        shift = 0 if known or len(later) == 1 else np.cumsum([0, *later])
+        levels.append(
+            Level(
+                here[0].phi if known else np.concatenate([level.phi for level in here]),
+                np.concatenate([level.x + _at(first, i) for i, level in enumerate(here)]),
+                np.concatenate([level.a for level in here]),
+                np.concatenate([level.r for level in here]),
+                np.concatenate(
+                    [np.where(level.next >= 0, level.next + _at(shift, i), -1) for i, level in enumerate(here)]
+                ),
+            )
+        )
+    return Data(tuple(levels), np.concatenate([part.returns for part in parts]))
+
+
+def _at(shifts: Ints | int, i: int) -> int:
+    return shifts if isinstance(shifts, int) else int(shifts[i])

@@ -1,0 +1,230 @@
+"""The bound: least squares along the one optimal policy [L1], and of what is left over [L2] (docs/linear.md).
+
+Pure functions of arrays. Shapes: m samples of a level, X contexts, K actions, d features, H levels.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from richobs.core.types import Floats
+from richobs.learners.linear.data import Level
+
+LARGEST_BET = 0.5  # samples with larger bets are bounded by the range of y, others by the squares that were seen
+LEAST_EIGENVALUE = 1e-7  # of A, relative to its largest: below it a direction counts as not seen
+AT_ONCE = 512  # contexts whose reach is computed at once
+SLACK = 1e-7  # of the range of totals that the bound is widened by, against rounding
+
+
+class Fit(NamedTuple):
+    """The sums of one level of a phase that the bound rests on."""
+
+    gram: Floats  # [d, d] A, the sum of phi phi'
+    moment: Floats  # [d] the sum of phi y
+    squares: Floats  # [d, d] the sum of weight phi phi', by `sample_weights`
+
+    def solved(self) -> tuple[Floats, Floats] | None:
+        """Returns theta `[d]`, and N `[d, d]` that bounds its error; None where a direction was not seen.
+
+        With l fixed before the phase, E exp(l f.(theta* - theta) - l^2/2 f'N f) <= 1 for every fixed mean f of features.
+        """
+        inverse = inverse_gram(self.gram)
+        return None if inverse is None else (inverse @ self.moment, inverse @ self.squares @ inverse)
+
+
+def inverse_gram(gram: Floats) -> Floats | None:
+    """Returns A^-1; None where a direction was not seen, so that nothing can be said of it [L1]."""
+    values, vectors = np.linalg.eigh(gram)
+    return np.asarray((vectors / values) @ vectors.T) if values[0] > LEAST_EIGENVALUE * values[-1] else None
+
+
+def quadratic(phi: Floats, matrix: Floats) -> Floats:
+    """Returns `[...]` phi' M phi, never negative."""
+    return np.maximum(((phi @ matrix) * phi).sum(axis=-1), 0.0)
+
+
+def growth(u: Floats) -> Floats:
+    """Returns 2 psi(u) / u^2 for psi(u) = -log(1 - u) - u and u in [0, 1): at least 1, and growing with u."""
+    small = u < 1e-3
+    safe = np.where(small, 0.5, u)
+    return np.where(small, 1 + 2 * u / 3 + 0.6 * u * u, 2 * (-np.log1p(-safe) - safe) / safe**2)
+
+
+def sample_weights(reach: Floats, y: Floats, guess: Floats, ends: tuple[float, float], rate: float) -> Floats:
+    """Returns `[m]` weights with E exp(b (E y - y) - b^2/2 weight) <= 1 for every fixed |b| <= rate * reach [L1].
+
+    Which of the two bounds a sample gets depends on features and guesses alone: it is fixed before y is drawn.
+
+    Args:
+        reach: `[m]` largest |f' A^-1 phi_i| of any mean f of features.
+        y: `[m]` answers.
+        guess: `[m]` forecasts of them, fixed before the phase, between the ends.
+        ends: smallest and largest possible answer.
+        rate: lambda, fixed before the phase.
+    """
+    low, high = ends
+    bet = rate * reach * np.maximum(high - guess, guess - low)
+    seen = bet <= LARGEST_BET
+    return np.where(seen, growth(np.where(seen, bet, 0.0)) * (y - guess) ** 2, (high - low) ** 2 / 4)
+
+
+def fitted(
+    level: Level, y: Floats, guess: Floats, ends: tuple[float, float], rate: float, contexts: Floats | float
+) -> Fit:
+    """Returns the sums of least squares of y on the features that were taken.
+
+    Args:
+        level: what was seen and done.
+        y: `[m]` answers.
+        guess: `[d]` phi.guess forecasts them, fixed before the phase; it is cut to the ends.
+        ends: smallest and largest possible answer.
+        rate: lambda, fixed before the phase.
+        contexts: `[X, K, d]` all features there can be, or their largest length.
+    """
+    taken = level.taken
+    gram = taken.T @ taken
+    inverse = inverse_gram(gram)
+    if inverse is None:
+        reach = np.full(len(y), math.inf)
+    elif isinstance(contexts, float):
+        reach = contexts * np.sqrt(((taken @ inverse) ** 2).sum(axis=1))
+    else:
+        codes, which = np.unique(level.x * level.phi.shape[1] + level.a, return_inverse=True)
+        every = contexts.reshape(-1, contexts.shape[2])
+        rows = inverse @ every[codes].T  # [d, C]
+        parts = [np.abs(every[i : i + AT_ONCE] @ rows).max(axis=0) for i in range(0, len(every), AT_ONCE)]
+        reach = np.max(parts, axis=0)[which]
+    weights = sample_weights(reach, y, np.clip(taken @ guess, *ends), ends, rate)
+    return Fit(gram, taken.T @ y, (taken * weights[:, None]).T @ taken)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What was fixed before a phase: V and, after phase B, the function F of what is left over."""
+
+    w: list[Floats]  # [d] of each level: V_h(x) = max_a phi.w_h, cut to `cut`
+    cut: list[tuple[float, float]]  # ends of V_h
+    rate: float  # lambda
+    first: tuple[Fit, ...] = ()  # phase B
+    f: tuple[Floats, ...] = ()  # [d] of each level
+    bonus: tuple[Floats, ...] = ()  # [d, d] of each level: F_h = max_a [g_h + phi.f_h + |phi|_bonus]
+
+    def value(self, level: int, phi: Floats) -> Floats:
+        """Returns `[X]` V_h of contexts."""
+        return np.clip((phi @ self.w[level]).max(axis=-1), *self.cut[level])
+
+    def bracket(self, level: int, phi: Floats) -> Floats:
+        """Returns `[X, K]` g_h = phi.theta + lambda/2 |phi|_N^2 - V_h [L1]; infinite where a direction was not seen."""
+        solved = self.first[level].solved()
+        if solved is None:
+            return np.full(phi.shape[:2], math.inf)
+        theta, noise = solved
+        return phi @ theta + self.rate / 2 * quadratic(phi, noise) - self.value(level, phi)[:, None]
+
+    def planned(self, level: int, phi: Floats) -> Floats:
+        """Returns `[X, K]` g_h + phi.f_h + |phi|_bonus, whose largest over actions is F_h [L2]."""
+        return self.bracket(level, phi) + phi @ self.f[level] + np.sqrt(quadratic(phi, self.bonus[level]))
+
+    def left_over(self, level: int, phi: Floats) -> Floats:
+        """Returns `[X]` F_h of contexts."""
+        return self.planned(level, phi).max(axis=-1)
+
+    def value_ends(self, level: int, contexts: Floats | float) -> tuple[float, float]:
+        """Returns the smallest and largest V_h of all contexts there can be."""
+        if isinstance(contexts, float):
+            most = contexts * float(np.linalg.norm(self.w[level]))
+            low, high = self.cut[level]
+            return max(low, -most), min(high, most)
+        values = self.value(level, contexts)
+        return float(values.min()), float(values.max())
+
+    def left_over_ends(self, level: int, contexts: Floats | float) -> tuple[float, float]:
+        """Returns the smallest and largest F_h of all contexts there can be; V is not cut where they are not listed."""
+        if isinstance(contexts, float):
+            solved = self.first[level].solved()
+            if solved is None:
+                return -math.inf, math.inf
+            theta, noise = solved
+            low = contexts * float(np.linalg.norm(theta - self.w[level] + self.f[level]))
+            more = self.rate / 2 * contexts**2 * _largest(noise) + contexts * math.sqrt(_largest(self.bonus[level]))
+            return -low, low + more
+        values = self.left_over(level, contexts)
+        return float(values.min()), float(values.max())
+
+    def excess(self, level: int, second: Fit, contexts: Floats | float) -> float:
+        """Returns the largest [g_h + phi.f~ + lambda/2 |phi|_N'^2 - F_h]_+ of all contexts there can be [L2]."""
+        solved = second.solved()
+        if solved is None or self.first[level].solved() is None:
+            return math.inf
+        f, noise = solved
+        if isinstance(contexts, float):  # g_h cancels: F_h is at least its own value at the action
+            moved, bonus = f - self.f[level], self.bonus[level]
+            inverse, linear = inverse_gram(bonus), contexts * float(np.linalg.norm(moved))
+            if inverse is not None:  # moved.phi <= |moved| |phi|_bonus with the norm of the inverse
+                beyond = max(0.0, math.sqrt(float(moved @ inverse @ moved)) - 1)
+                linear = min(linear, beyond * contexts * math.sqrt(_largest(bonus)))
+            return linear + self.rate / 2 * contexts**2 * _largest(noise)
+        new = self.bracket(level, contexts) + contexts @ f + self.rate / 2 * quadratic(contexts, noise)
+        return max(0.0, float((new - self.left_over(level, contexts)[:, None]).max()))
+
+
+def _largest(matrix: Floats) -> float:
+    return max(0.0, float(np.linalg.eigvalsh(matrix)[-1]))
+
+
+class Mean(NamedTuple):
+    """The mean of a number over fresh episodes, and what bounds its error as N bounds that of least squares."""
+
+    mean: float
+    noise: float
+    n: int
+
+
+def fitted_mean(y: Floats, guess: float, ends: tuple[float, float], rate: float) -> Mean:
+    """Returns the mean of y `[n]`; it is least squares with one feature, which is 1."""
+    n = len(y)
+    weights = sample_weights(np.full(n, 1 / n), y, np.full(n, min(max(guess, ends[0]), ends[1])), ends, rate)
+    return Mean(float(y.mean()), float(weights.sum()) / n**2, n)
+
+
+class Bound(NamedTuple):
+    """V* - V(policy) is at most `total`, and the parts that this is the sum of."""
+
+    total: float
+    predicted: float  # mean of V_0 - return over the policy's own episodes
+    left_over: float  # mean of F_0
+    excess: tuple[float, ...]  # of each level
+    noise: float  # lambda/2 times that of the two means
+    deviation: float  # log(1/d) / lambda
+
+
+def certified(
+    frozen: Frozen,
+    second: tuple[Fit, ...],
+    earned: Mean,
+    start: Mean,
+    contexts: list[Floats] | float,
+    d: float,
+    span: float,
+) -> Bound:
+    """Returns the bound on V* - V(policy) that holds but for the probability d [L2].
+
+    Args:
+        frozen: what was fixed before phase C.
+        second: phase C.
+        earned: V_0(x_0) - return over the policy's own episodes.
+        start: F_0(x_0) over phase C.
+        contexts: per level `[X, K, d]` all features there can be, or their largest length.
+        d: share of delta.
+        span: width of the range of totals.
+    """
+    excess = tuple(
+        frozen.excess(h, second[h], contexts if isinstance(contexts, float) else contexts[h])
+        for h in range(len(second))
+    )
+    noise = frozen.rate / 2 * (earned.noise + start.noise)
+    deviation = math.log(1 / d) / frozen.rate
+    total = earned.mean + start.mean + math.fsum(excess) + noise + deviation + SLACK * span
+    return Bound(total, earned.mean, start.mean, excess, noise, deviation)

@@ -1,0 +1,132 @@
+"""The search by linear values as a learner: what it needs, promises and costs."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from richobs.classes.linear import Linear
+from richobs.core.environment import step_range
+from richobs.core.errors import InvalidInput
+from richobs.core.events import Callback
+from richobs.core.outcome import LOWER, Outcome
+from richobs.core.problem import Problem
+from richobs.core.queries import Engine
+from richobs.core.settings import Settings
+from richobs.core.words import number_words
+from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
+from richobs.learners.linear.data import Features
+from richobs.learners.linear.fits import Fit, Frozen, Mean, certified
+from richobs.learners.linear.search import FINAL, GAP, LINEAR, LOSS, LinearSearch, Tuning, outcome, run
+
+EXACT = 1e-7  # relative difference that computing the bound again may show
+
+
+def _features_missing(problem: Problem, settings: Settings) -> str | None:
+    if isinstance(problem.functions, Linear) and not problem.functions.has_list:
+        return None
+    given = type(problem.functions).__name__
+    return f"a {given} lists its functions. Give richobs.Linear(features, ...) without parameters."
+
+
+class LinearValues(Learner):
+    """The search by linear values."""
+
+    name = "linear"
+    about = (
+        "Linear values without a list: a frozen value function is verified on fresh episodes, then what is left over."
+    )
+    cites = "docs/linear.md; linear MDPs after Jin, Yang, Wang and Jordan 2020"
+    given = ("features", "horizon")
+    needs = (Need("features of observations and actions", _features_missing),)
+    promises = Promise(
+        "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
+        "wider epsilon that the run states.",
+        (LINEAR,),
+    )
+    costs = "Thousands of episodes: they grow like the number of features and 1/epsilon^2."
+    Tuning = Tuning
+    traits = Traits(keeps_bounds=True, without_list=True)
+
+    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
+        """Refuses what the base refuses, and an engine without episodes."""
+        super().check(problem, settings, engine)
+        if engine == "counted":
+            raise InvalidInput(
+                "the learner 'linear' reads episodes one by one, and the counted engine only draws how often each occurs. "
+                "Use engine='stream'."
+            )
+
+    def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
+        """Returns what chance may add to the bound; nothing is known of the number of episodes."""
+        self.check_needs(problem, settings)
+        needed = math.log(1 / (settings.delta * FINAL * GAP))
+        row = PlanRow("attempt", "evidence", needed, "nats", "docs/linear.md: log(1/d) of the first attempt at epsilon")
+        return ShortPlan("linear: attempts whose sizes follow from what was seen", None, (row,))
+
+    def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
+        """Searches until a policy is certified, or the episodes are spent."""
+        assert isinstance(problem.functions, Linear), "its need was checked"
+        search = LinearSearch(
+            engine,
+            Features(problem.functions),
+            problem.env.reward_range,
+            step_range(problem.env),
+            settings.epsilon,
+            settings.delta,
+            notify,
+            self.tuning(settings),
+        )
+        run(search)
+        return outcome(search)
+
+    def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
+        """Adds up the shares of delta, and computes the bound again from the sums that the certificate holds."""
+        claims, constants = content["claims"], content["constants"]
+        spent = math.fsum(row[3] for row in claims)
+        findings = [Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it")]
+        if not content["result"]["guaranteed"]:
+            return findings
+        assert isinstance(problem.functions, Linear), "its need was checked"
+        try:
+            return [*findings, _again(content, constants, Features(problem.functions), problem, settings)]
+        except (TypeError, ValueError, KeyError, IndexError, np.linalg.LinAlgError) as error:
+            return [*findings, Finding("bound", False, f"its sums cannot be read ({error})")]
+
+
+def _again(
+    content: Mapping[str, Any], constants: Mapping[str, Any], features: Features, problem: Problem, settings: Settings
+) -> Finding:
+    """Computes the bound again from the sums of the phases."""
+
+    def fits(name: str) -> tuple[Fit, ...]:
+        return tuple(Fit(*(np.array(part, dtype=np.float64) for part in level)) for level in constants[name])
+
+    H, low_high = features.horizon, constants["cut"]
+    frozen = Frozen(
+        [np.array(w) for w in constants["w"]],
+        [(-math.inf, math.inf)] * H if low_high is None else [(low, high) for low, high in low_high],
+        constants["rate"],
+        fits("first"),
+        tuple(np.array(f) for f in constants["f"]),
+        tuple(np.array(bonus) for bonus in constants["bonus"]),
+    )
+    contexts = features.norm if features.tables is None else features.tables
+    low, high = problem.env.reward_range
+    earned, start = Mean(*constants["earned"]), Mean(*constants["start"])
+    if features.tables is not None:  # F_0 rests on phase B
+        starts = np.array(constants["starts"], dtype=np.float64)
+        mean = float(starts @ frozen.left_over(0, features.tables[0])) / float(starts.sum())
+        start = start._replace(mean=mean)
+    bound = certified(frozen, fits("second"), earned, start, contexts, constants["share"], high - low)
+    total = min(bound.total, high - low)
+    stated, result = constants["bound"][0], content["result"]
+    paid = [row for row in content["claims"] if row[0] == LOSS and abs(row[4] - stated) <= EXACT * (high - low)]
+    same = abs(total - stated) <= EXACT * (high - low) and len(fits("second")) == len(fits("first")) == H
+    same &= any(row[3] >= constants["share"] for row in paid)
+    same &= result["epsilon"] == (settings.epsilon if stated <= settings.epsilon else stated)
+    same &= any(row[0] == LOWER and row[4] == result["lower"] for row in content["claims"])
+    return Finding(
+        "bound", bool(same), f"from the sums of its phases the policy loses at most {number_words(total, up=True)}"
+    )

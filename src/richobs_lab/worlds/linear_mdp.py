@@ -1,0 +1,115 @@
+"""Random finite problems with features: linear MDPs, and problems that break what linearity promises.
+
+Shapes: H levels, X contexts, K actions, d features.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from richobs import Linear
+from richobs.core.environment import Declared, Episodes
+from richobs.core.policies import Policy, action_law, checked_actions
+from richobs.core.problem import Problem, Truth
+from richobs.core.randomness import keyed_generator
+from richobs.core.types import Floats, Ints
+
+Kind = Literal["linear", "one-hot", "q-star", "broken"]
+
+
+class FiniteEnvironment:
+    """A finite process whose observation is its state: rewards are 0 or 1/H, each with a known probability."""
+
+    def __init__(self, start: Floats, rewards: Sequence[Floats], moves: Sequence[Floats]):
+        """Takes the process.
+
+        Args:
+            start: `[X]` law of the first context.
+            rewards: per level `[X, K]` probability of a reward of 1/H.
+            moves: per level `[X, K, X]` law of the next context.
+        """
+        self.start, self.rewards, self.moves = start, rewards, moves
+        self.horizon, self.n_actions = len(rewards), rewards[0].shape[1]
+        self.reward_range = (0.0, 1.0)
+        self.declared = Declared(at_once=4_096, step_range=(0.0, 1 / self.horizon), replayable=True)
+        self._sums = [np.cumsum(law, axis=2) for law in moves]
+
+    def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
+        """Plays n episodes."""
+        x: Ints = np.searchsorted(np.cumsum(self.start), rng.random(n) * self.start.sum(), side="right")
+        x = np.minimum(x, len(self.start) - 1)
+        seen, taken, paid = [], [], []
+        for h in range(self.horizon if levels is None else levels):
+            a = checked_actions(policy, h, x, self.n_actions, rng)
+            seen.append(x)
+            taken.append(a)
+            paid.append((rng.random(n) < self.rewards[h][x, a]) / self.horizon)
+            after = (rng.random(n)[:, None] >= self._sums[h][x, a]).sum(axis=1)
+            x = np.minimum(after, len(self.start) - 1)
+        return Episodes(tuple(seen), tuple(taken), tuple(paid))
+
+    def value(self, policy: Policy | None) -> float:
+        """Returns the value of a policy, exactly; V* where it is None."""
+        v = np.zeros(len(self.start))
+        for h in reversed(range(self.horizon)):
+            q = self.rewards[h] / self.horizon + self.moves[h] @ v
+            contexts = np.arange(len(v))
+            v = q.max(axis=1) if policy is None else (q * action_law(policy, h, contexts, self.n_actions)).sum(axis=1)
+        return float(self.start @ v)
+
+
+def linear_problem(
+    kind: Kind = "linear",
+    *,
+    horizon: int = 3,
+    dim: int = 4,
+    n_contexts: int = 20,
+    n_actions: int = 3,
+    seed: int = 0,
+    listed: bool = True,
+) -> Problem:
+    """Returns a random problem with its features.
+
+    Args:
+        kind: "linear": laws of rewards and of what is seen next are linear in the features. "one-hot": a feature for each
+            context and action, so that everything is. "q-star": Q* is linear, other means are not. "broken": nothing is.
+        horizon: H.
+        dim: d; not with "one-hot".
+        n_contexts: X.
+        n_actions: K.
+        seed: of everything.
+        listed: whether the learner knows all contexts, or only that features are no longer than 1.
+    """
+    rng = keyed_generator(seed, "linear", kind, horizon, dim)
+    X, K, H = n_contexts, n_actions, horizon
+    start = rng.dirichlet(np.ones(X))
+    phi = [rng.dirichlet(np.full(dim, 0.5), size=(X, K)) for _ in range(H)]
+    if kind == "one-hot":
+        phi = [np.eye(X * K).reshape(X, K, X * K)] * H
+    if kind == "linear":
+        rewards = [p @ rng.uniform(size=dim) for p in phi]
+        moves = [p @ rng.dirichlet(np.full(X, 0.5), size=dim) for p in phi]
+    else:
+        rewards = [rng.uniform(size=(X, K)) for _ in range(H)]
+        moves = [rng.dirichlet(np.full(X, 0.5), size=(X, K)) for _ in range(H)]
+    if kind == "q-star":
+        v = np.zeros(X)
+        for h in reversed(range(H)):
+            q = 0.5 * (H - h) + 0.2 * (p_w := phi[h] @ rng.uniform(-1, 1, size=dim)) / max(1e-9, np.abs(p_w).max())
+            rewards[h] = q - moves[h] @ v
+            v = q.max(axis=1)
+    env = FiniteEnvironment(start, rewards, moves)
+    unlisted = {"horizon": H, "dim": phi[0].shape[2], "n_actions": K, "norm": 1.0}
+    functions = Linear(phi) if listed else Linear(_Lookup(phi), **unlisted)
+    return Problem(env, functions, truth=Truth(env.value(None), world=None, exact_value=env.value))
+
+
+class _Lookup:
+    """Features of contexts, without saying which contexts there are."""
+
+    def __init__(self, phi: Sequence[Floats]):
+        self.phi = phi
+
+    def __call__(self, level: int, x: Ints) -> Floats:
+        return self.phi[level][x]

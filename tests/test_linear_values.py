@@ -1,0 +1,348 @@
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+import richobs
+from richobs.core.environment import Declared, Episodes
+from richobs.core.errors import BrokenPromise, InvalidInput
+from richobs.learners import learner
+from richobs.learners.linear.data import Data, Features, Level, independent, joined
+from richobs.learners.linear.fits import (
+    Fit,
+    Frozen,
+    Mean,
+    certified,
+    fitted,
+    fitted_mean,
+    growth,
+    inverse_gram,
+    sample_weights,
+)
+from richobs.learners.linear.linearity import surprise
+from richobs.learners.linear.search import AGAIN, FINAL, WIDER, LinearSearch, Tuning
+from richobs_lab.worlds.linear_mdp import linear_problem
+
+ONE = np.ones((1, 1, 1))  # one context, one action, one feature
+EVERYWHERE = (-math.inf, math.inf)
+
+
+def level_of(phi, x, a, r=None, after=None):
+    n = len(x)
+    return Level(
+        np.asarray(phi, dtype=float),
+        np.asarray(x),
+        np.asarray(a),
+        np.zeros(n) if r is None else np.asarray(r, dtype=float),
+        np.full(n, -1) if after is None else np.asarray(after),
+    )
+
+
+# The inequalities, by hand.
+
+
+def test_growth_is_that_of_the_logarithm():
+    # 2 (-log(1 - u) - u) / u^2 at u = 1/2: 8 (log 2 - 1/2)
+    np.testing.assert_allclose(
+        growth(np.array([0.0, 0.5, 0.9])), [1.0, 8 * (math.log(2) - 0.5), 2 * (math.log(10) - 0.9) / 0.81], rtol=1e-6
+    )
+    u = np.linspace(0, 0.99, 400)
+    assert (np.diff(growth(u)) > 0).all()
+
+
+@pytest.mark.parametrize("p", [0.01, 0.2, 0.5, 0.97])
+@pytest.mark.parametrize("bet", [-0.49, -0.1, 0.2, 0.45, 3.0])
+@pytest.mark.parametrize("guess", [0.0, 0.3, 1.0])
+def test_a_sample_of_its_weight_is_no_gain_on_average(p, bet, guess):
+    """E exp(b (E y - y) - b^2/2 weight) <= 1, exactly, for y that is 1 with probability p."""
+    y = np.array([0.0, 1.0])
+    weights = sample_weights(np.full(2, abs(bet)), y, np.full(2, guess), (0.0, 1.0), 1.0)
+    law = np.array([1 - p, p])
+    assert law @ np.exp(bet * (p - y) - bet**2 / 2 * weights) <= 1 + 1e-12
+
+
+def test_a_weight_is_chosen_before_the_answer_is_known():
+    y = np.array([0.0, 0.5, 1.0])
+    large = sample_weights(np.full(3, 2.0), y, np.full(3, 0.5), (0.0, 1.0), 1.0)
+    np.testing.assert_array_equal(large, 0.25)  # the range's: width^2 / 4
+    small = sample_weights(np.full(3, 0.2), y, np.full(3, 0.25), (0.0, 1.0), 1.0)
+    g = float(growth(np.array([0.15]))[0])  # 0.2 times the largest distance from the guess
+    np.testing.assert_allclose(small, [0.0625 * g, 0.0625 * g, 0.5625 * g])
+
+
+def test_least_squares_by_hand():
+    """Two features, one sample along (1, 0) twice and (0, 1) once: A = diag(2, 1)."""
+    phi = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
+    fit = fitted(level_of(phi, [0, 0, 1], [0, 0, 0]), np.array([0.0, 1.0, 0.5]), np.zeros(2), (0.0, 1.0), 0.01, phi)
+    theta, noise = fit.solved()
+    np.testing.assert_allclose(theta, [0.5, 0.5])
+    g = growth(np.array([0.005, 0.01]))  # lambda times reach times 1
+    np.testing.assert_allclose(np.diag(noise), [g[0] * 1.0 / 4, g[1] * 0.25])
+
+
+def test_a_direction_that_was_not_seen_gives_no_bound():
+    phi = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
+    fit = fitted(level_of(phi, [0, 0], [0, 0]), np.zeros(2), np.zeros(2), (0.0, 1.0), 1.0, phi)
+    assert fit.solved() is None
+    assert inverse_gram(np.diag([1.0, 1e-8])) is None
+    whole = Fit(np.eye(2), np.zeros(2), np.eye(2))
+    frozen = Frozen([np.zeros(2)], [EVERYWHERE], 1.0, (whole,), (np.zeros(2),), (np.zeros((2, 2)),))
+    assert frozen.excess(0, fit, phi) == math.inf
+    unseen = dataclasses.replace(frozen, first=(fit,))
+    assert unseen.excess(0, whole, phi) == math.inf
+    assert (unseen.bracket(0, phi) == math.inf).all()
+
+
+def test_the_bound_by_hand():
+    """One level, one feature: every part of the sum can be read off."""
+    first = Fit(np.array([[4.0]]), np.array([2.0]), np.array([[8.0]]))  # theta 1/2, N = 8/16
+    second = Fit(np.array([[4.0]]), np.array([0.4]), np.array([[1.6]]))  # f 1/10, N' = 1/10
+    frozen = Frozen([np.array([0.3])], [(0.0, 1.0)], 2.0, (first,), (np.array([0.05]),), (np.zeros((1, 1)),))
+    g = 0.5 + 0.5 - 0.3  # theta + lambda/2 N - V
+    assert frozen.bracket(0, ONE)[0, 0] == pytest.approx(g)
+    assert frozen.left_over(0, ONE)[0] == pytest.approx(g + 0.05)
+    bound = certified(frozen, (second,), Mean(0.01, 0.02, 9), Mean(0.75, 0.0, 9), [ONE], math.exp(-3), 1.0)
+    assert bound.excess == (pytest.approx(0.1 + 0.1 - 0.05),)  # f~ + lambda/2 N' - f
+    assert bound.noise == pytest.approx(0.02)
+    assert bound.deviation == pytest.approx(1.5)  # log(1/d) / lambda
+    assert bound.total == pytest.approx(0.01 + 0.75 + 0.15 + 0.02 + 1.5, abs=2e-7)
+    lucky = second._replace(moment=np.array([-4.0]))  # a bracket below 0 earns nothing: the episode may be over
+    assert frozen.excess(0, lucky, ONE) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_contexts_the_bound_is_that_of_the_worst_features(seed):
+    """The matrix inequality is at least the supremum over any features of that length."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(4, 3, 3))
+    fits = [Fit(a @ a.T + np.eye(3), rng.normal(size=3), a @ a.T) for a in root[:2]]
+    frozen = Frozen([rng.normal(size=3)], [EVERYWHERE], 1.5, (fits[0],), (rng.normal(size=3),), (root[2] @ root[2].T,))
+    phi = rng.normal(size=(2_000, 2, 3))
+    phi *= 2 * rng.random((2_000, 2, 1)) / np.linalg.norm(phi, axis=2, keepdims=True)  # of length 2 at the most
+    assert frozen.excess(0, fits[1], phi) <= frozen.excess(0, fits[1], 2.0)
+    low, high = frozen.left_over_ends(0, 2.0)
+    assert low <= frozen.left_over(0, phi).min() <= frozen.left_over(0, phi).max() <= high
+    low, high = frozen.value_ends(0, 2.0)
+    assert low <= frozen.value(0, phi).min() <= frozen.value(0, phi).max() <= high
+
+
+def test_without_contexts_the_bound_by_hand():
+    """Features of length 2 at the most, f~ = f: lambda/2 times 4 times the largest eigenvalue of N' is left."""
+    first = Fit(np.eye(2), np.zeros(2), np.eye(2))
+    second = Fit(np.eye(2), np.array([0.1, 0.2]), np.diag([0.25, 0.5]))
+    frozen = Frozen([np.zeros(2)], [EVERYWHERE], 3.0, (first,), (np.array([0.1, 0.2]),), (np.diag([0.01, 0.04]),))
+    assert frozen.excess(0, second, 2.0) == pytest.approx(1.5 * 4 * 0.5)
+    moved = second._replace(moment=np.array([0.4, 0.2]))  # by 0.3, which is 3 in the norm of the bonus
+    assert frozen.excess(0, moved, 2.0) == pytest.approx(3.0 + min(2 * 0.3, (3 - 1) * 2 * 0.2))
+
+
+def test_a_mean_is_least_squares_with_one_feature():
+    y = np.array([0.0, 1.0, 1.0, 0.0])
+    mean = fitted_mean(y, 0.4, (0.0, 1.0), 0.3)
+    fit = fitted(level_of(ONE, [0] * 4, [0] * 4), y, np.array([0.4]), (0.0, 1.0), 0.3, ONE)
+    theta, noise = fit.solved()
+    assert (mean.mean, mean.noise) == (pytest.approx(theta[0]), pytest.approx(noise[0, 0]))
+
+
+def test_the_shares_of_all_attempts_add_up_to_delta():
+    features = Features(richobs.Linear(np.ones((1, 2, 1)), horizon=1))
+    search = LinearSearch(None, features, (0.0, 1.0), (0.0, 1.0), 0.01, 0.2, print, Tuning())
+    total = 0.0
+    for _ in range(5_000):
+        total += search.share.part(search.next_share).amount  # a share refuses to hand out more than it has
+        if len(search.targets) > 1:
+            search.targets.pop(0)
+        else:
+            search.again += 1
+    assert total == pytest.approx(0.2, rel=0.02)
+    assert pytest.approx(1) == FINAL + WIDER + AGAIN
+
+
+# Data.
+
+
+def test_ended_episodes_have_no_features_and_nothing_after_them():
+    functions = richobs.Linear(np.arange(12.0).reshape(3, 2, 2), horizon=2, may_end=True)
+    over = [np.array([False, False]), np.array([True, False])]
+    played = Episodes([np.array([0, 1])] * 2, [np.array([1, 0])] * 2, [np.array([0.5, 0.25])] * 2, over)
+    data = Features(functions).read(played)
+    assert data.levels[0].next.tolist() == [-1, 1]
+    assert data.levels[1].x.tolist() == [1]
+    np.testing.assert_array_equal(data.levels[0].answers(np.array([9.0, 7.0, 8.0]), True), [0.5, 7.25])
+    sure = richobs.Linear(np.arange(12.0).reshape(3, 2, 2), horizon=2)
+    with pytest.raises(BrokenPromise, match="may_end=True"):
+        Features(sure).read(played)
+
+
+def test_phases_are_joined_with_their_own_contexts():
+    one = Data(
+        (level_of([[[1.0]], [[2.0]]], [0, 1], [0, 0], after=[1, -1]), level_of([[[3.0]], [[4.0]]], [1], [0])),
+        np.ones(2),
+    )
+    both = joined([one, one], known=False)
+    assert both.levels[0].taken.ravel().tolist() == [1, 2, 1, 2]
+    assert both.levels[0].next.tolist() == [1, -1, 3, -1]
+    assert joined([one, one], known=True).levels[0].next.tolist() == [1, -1, 1, -1]
+
+
+def test_features_that_others_explain_are_left_out():
+    rows = np.array([[1.0, 2.0, 0.0, 1.0], [1.0, 2.0, 1.0, 2.0], [1.0, 2.0, 3.0, 4.0]])
+    assert independent(rows) == [0, 2]
+    assert independent(np.zeros((2, 3))) == [0]
+
+
+# Runs.
+
+
+@pytest.fixture(scope="module")
+def solved():
+    problem = linear_problem(horizon=2, dim=3, n_contexts=6, n_actions=2)
+    return problem, richobs.learn(problem, epsilon=0.2, seed=1)
+
+
+def test_the_learner_is_chosen_by_the_class_and_its_claim_is_true(solved):
+    problem, outcome = solved
+    assert outcome.learner == "linear"
+    assert outcome.epsilon == 0.2
+    assert problem.optimal_value - problem.value(outcome.policy) <= 0.2
+    assert outcome.lower <= problem.value(outcome.policy)
+    assert problem.optimal_value <= outcome.upper
+    assert "is linear in the features" in outcome.claim
+    assert math.fsum(claim.share for claim in outcome.claims) <= outcome.delta
+    last = outcome.trace[-1]
+    assert outcome.upper >= min(1.0, outcome.value_hat + last.bound)
+    parts = last.predicted + last.left_over + math.fsum(last.excess) + last.noise + last.deviation
+    assert last.bound == pytest.approx(parts, abs=2e-7)
+
+
+def test_the_certificate_holds_the_sums_and_is_checked_by_them(solved):
+    problem, outcome = solved
+    certificate = richobs.Certificate.of(outcome, problem)
+    assert richobs.verify(certificate, problem).agrees
+    content = json.loads(certificate.to_json())
+    check = learner("linear").recheck
+    assert [f.agrees for f in check(content, problem, outcome.settings)] == [True, True]
+    for name, change in (
+        ("second", lambda fits: fits[0].__setitem__(1, [v * 1.5 + 0.1 for v in fits[0][1]])),
+        ("first", lambda fits: fits[0].__setitem__(2, (np.array(fits[0][2]) * 2).tolist())),
+        ("earned", lambda mean: mean.__setitem__(0, mean[0] + 0.01)),
+        ("w", lambda w: w[0].clear()),
+    ):
+        broken = json.loads(certificate.to_json())
+        change(broken["constants"][name])
+        assert not check(broken, problem, outcome.settings)[1].agrees, name
+    lowered = json.loads(certificate.to_json())
+    for row in lowered["claims"]:
+        row[3] /= 2  # less than the bound took
+    assert not check(lowered, problem, outcome.settings)[1].agrees
+
+
+def test_every_phase_is_verified_on_its_own_episodes_alone(solved):
+    """The features of a context add up to 1, so that their sums count the episodes that a bound rests on."""
+    problem, outcome = solved
+    constants = outcome.constants
+    largest = [phi.max(axis=(0, 1)) for phi in problem.functions.levels[0].features.tables]
+    for h in range(problem.horizon):
+        first, second = (
+            float(largest[h] @ np.array(fits[h][0]) @ largest[h]) for fits in (constants.first, constants.second)
+        )
+        assert round(first + constants.earned[2] + second) == constants.episodes
+    assert sum(constants.starts) == constants.start[2] == round(second)
+    assert constants.episodes == outcome.trace[-1].n < outcome.episodes
+
+
+def test_episodes_that_run_out_leave_the_honest_wider_bound():
+    problem = linear_problem(horizon=2, dim=3, n_contexts=6, n_actions=2)
+    outcome = richobs.learn(problem, epsilon=0.02, seed=1, max_episodes=6_000)
+    assert outcome.guaranteed
+    assert 0.02 < outcome.epsilon < 1
+    assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon
+    assert "is chance" in outcome.remarks[0]
+
+
+def test_contexts_need_not_be_known():
+    problem = linear_problem("linear", horizon=1, dim=2, n_contexts=4, n_actions=2, listed=False)
+    outcome = richobs.learn(problem, epsilon=0.3, seed=2, max_episodes=60_000)
+    assert outcome.guaranteed
+    assert outcome.constants.contexts == "all features of length at most 1"
+    assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon < 1
+    assert [
+        f.agrees
+        for f in learner("linear").recheck(richobs.Certificate.of(outcome, problem).content, problem, outcome.settings)
+    ] == [True, True]
+
+
+def test_a_mean_that_is_not_linear_stops_the_run():
+    with pytest.raises(BrokenPromise, match=r"not linear in the features: at level \d"):
+        richobs.learn(linear_problem("broken", horizon=2, dim=3, n_contexts=8), epsilon=0.05, seed=1)
+
+
+def test_the_test_of_linearity_by_hand():
+    """Contexts 0, 1, 2 have the feature 1; the mean of y at context 2 differs."""
+    x = np.repeat([0, 1, 2], 100)
+    level = level_of(np.ones((3, 1, 1)), x, np.zeros(300, dtype=int))
+    one_hot = (x[:, None] == np.arange(3)).astype(float)
+    flat, bent = np.full(300, 0.5), 0.5 + 0.5 * (x == 2)
+    assert surprise(level, flat, one_hot, 1.0, 1e-3) is None
+    which, far = surprise(level, bent, one_hot, 1.0, 1e-3)
+    # c = one-hot - 1/3: sum of c y = 100/3 and |c| = sqrt(200/3), in units of 1/2
+    assert (which, far) == (2, pytest.approx(100 / 3 / (0.5 * math.sqrt(200 / 3))))
+    assert surprise(level, bent, np.ones((300, 1)), 1.0, 1e-3) is None  # the feature explains it
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: richobs.Linear("affine", horizon=2, dim=3), "needs `dim` and `n_actions`"),
+        (lambda: richobs.Linear("affine", horizon=2, dim=3, n_actions=2), "give `contexts`.* or `norm`"),
+        (lambda: richobs.Linear("affine", horizon=2, dim=3, n_actions=2, norm=-1), "norm=-1"),
+        (lambda: richobs.Linear(np.ones((2, 3)), horizon=2), r"\[X, K, d\]"),
+        (lambda: richobs.Linear([np.ones((2, 3, 1)), np.ones((2, 2, 1))]), "the same at all levels"),
+        (
+            lambda: richobs.Linear("affine", horizon=2, dim=2, n_actions=2, contexts=[np.ones((1, 1))]),
+            "one for each of 2 levels; got 1",
+        ),
+        (
+            lambda: richobs.Linear("affine", horizon=1, dim=2, n_actions=2, norm=1.0).phi(0, np.array([[2.0]])),
+            "level 0 has length 2.23607; norm=1 was declared",
+        ),
+        (
+            lambda: richobs.learn(linear_problem(horizon=1), learner="betting"),
+            "'betting' needs a class whose functions are listed; a Linear",
+        ),
+        (lambda: richobs.learn(linear_problem(horizon=1), engine="counted"), "engine|counted"),
+    ],
+)
+def test_what_is_refused(call, words):
+    with pytest.raises(InvalidInput, match=words):
+        call()
+
+
+def test_a_context_that_was_not_listed_is_named():
+    problem = linear_problem(horizon=1, n_contexts=5)
+    some = richobs.Linear([phi[:3] for phi in problem.functions.levels[0].features.tables])
+    with pytest.raises(
+        InvalidInput, match=r"level 0 of Linear: contexts were given, and observation [34] is not known"
+    ):
+        richobs.learn(richobs.Problem(problem.env, some), seed=0)
+
+
+def test_features_known_by_name_give_a_policy_that_can_be_saved(tmp_path):
+    class Line:
+        """One number is seen; action 1 pays with that probability, action 0 with one half."""
+
+        horizon, n_actions, reward_range, declared = 1, 2, (0.0, 1.0), Declared(at_once=1_000)
+
+        def play(self, policy, n, rng, levels=None):
+            x = rng.random((n, 1))
+            a = policy.actions(0, x, rng)
+            return Episodes([x], [a], [(rng.random(n) < np.where(a == 1, x[:, 0], 0.5)).astype(float)])
+
+    functions = richobs.Linear("affine", horizon=1, dim=2, n_actions=2, norm=math.sqrt(2))
+    outcome = richobs.learn(Line(), functions, epsilon=0.4, seed=3, max_episodes=40_000)
+    assert outcome.guaranteed
+    outcome.policy.save(tmp_path / "policy.npz")
+    loaded = richobs.LearnedPolicy.load(tmp_path / "policy.npz")
+    assert loaded.actions(0, np.array([[0.05], [0.95]])).tolist() == [0, 1]
