@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from richobs.core.environment import Environment, declared_by
@@ -92,10 +92,13 @@ class ToleranceCurve(NamedTuple):
         """One sentence: up to which tolerance the claim holds, and what is left of it beyond."""
         if not self.rows:
             return f"there is no tolerance curve: {self.why_none}"
-        held, beyond = self.holds_up_to, [row for row in self.rows if row.epsilon > self.claimed]
-        facts = [] if held is None else [f"the claim holds up to tolerance {number_words(held, up=False)}"]
-        tolerance, epsilon = partial(number_words, up=False), partial(number_words, up=True)
-        facts += [f"at {tolerance(row.tolerance)} it is {epsilon(row.epsilon)}" for row in beyond[::4]]
+        beyond = [row for row in self.rows if row.epsilon > self.claimed][::4]
+        facts = (
+            []
+            if (held := self.holds_up_to) is None
+            else [f"the claim holds up to tolerance {number_words(held, up=False)}"]
+        )
+        facts += [f"at {number_words(t, up=False)} it is {number_words(e, up=True)}" for t, e, *_ in beyond]
         return f"{'; '.join(facts)} (each with probability at least 1 - delta, not all of them at once)"
 
 

@@ -20,8 +20,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-import numpy as np
-
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
@@ -110,16 +108,16 @@ class Kept:
     batches: list[tuple[Member, Episodes]] = field(default_factory=list)
     episodes: int = 0
     size: int = 0  # bytes of observations
-    is_whole: bool = True
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the run is kept."""
+        return self.episodes <= MOST_EPISODES and self.size <= MOST_BYTES
 
     def add(self, member: Member, played: Episodes) -> None:
         """Keeps a batch, or gives all of them up where they are too many."""
         self.episodes, self.size = self.episodes + played.n, self.size + sum(x.nbytes for x in played.observations)
-        self.is_whole = self.is_whole and self.episodes <= MOST_EPISODES and self.size <= MOST_BYTES
-        if self.is_whole:
-            self.batches.append((member, played))
-        else:
-            self.batches.clear()
+        self.batches = [*self.batches, (member, played)] if self.is_whole else []
 
 
 @dataclass
@@ -452,40 +450,34 @@ def _why_not(search: BettingSearch) -> str:
     sizes = [search.functions.level_size(h) for h in range(search.functions.horizon)]
     pairs = sum(m * n for m, n in itertools.pairwise([*sizes, 1])) if search.functions.is_product else sizes[0]
     if pairs > MOST_PAIRS or sum(sizes) * search.kept.episodes > MOST_VALUES:
-        return (
-            "the class is too large: with a wide tolerance hardly any function is refuted, and each is to be followed"
-        )
+        return "the class is too large: with a wide tolerance hardly any function is refuted"
     return ""
 
 
-def _rungs(search: BettingSearch) -> list[tuple[float, tuple[float, ...]]]:
-    """Returns the run's own tolerance and the powers of two above it: the largest of a level, and those of all levels."""
-    own = search.ranges.eta if len(search.ranges.eta) else np.zeros(1)
-    top = float(own.max())
-    wider = [rung for k in range(RUNGS, 0, -1) if (rung := search.ranges.span * 2.0**-k) > top]
-    return [(top, tuple(search.ranges.eta.tolist())), *((rung, (rung,)) for rung in wider)]
+def _rungs(search: BettingSearch) -> list[tuple[float, ...]]:
+    """Returns the run's own tolerance, and the powers of two above it."""
+    own = tuple(search.ranges.eta.tolist())
+    wider = [search.ranges.span * 2.0**-k for k in range(RUNGS, 0, -1)]
+    return [own, *((rung,) for rung in wider if rung > max(own, default=0.0))]
 
 
-def _replayed(search: BettingSearch, eta: tuple[float, ...]) -> BettingSearch:
-    """Returns a search with this tolerance that has seen what was played.
-
-    Raises:
-        BrokenPromise: no function is left.
-    """
+def _replayed(search: BettingSearch, eta: tuple[float, ...]) -> BettingSearch | None:
+    """Returns a search with this tolerance that has seen what was played; None where no function is left."""
     assert search.with_tolerance is not None, "_why_not was asked"
     ranges = search.with_tolerance(eta)
-    again = replace(
-        search, given_ranges=ranges, notify=nobody, candidates={}, opened=[], played=[], kept=Kept(), batches=0
-    )
-    _settle_recorded(again)
-    for member, played in search.kept.batches:
-        candidate = again.candidate(member)
-        if candidate.lacks_accounts:
-            again.open_accounts(candidate)
-        again.batches += 1
-        for h in _settle(again, candidate, played)[1]:
-            if member in again.survivors:
-                again.survivors.kill(member, h)
+    again = replace(search, given_ranges=ranges, notify=nobody, candidates={}, opened=[], batches=0)
+    try:
+        _settle_recorded(again)
+        for member, played in search.kept.batches:
+            candidate = again.candidate(member)
+            if candidate.lacks_accounts:
+                again.open_accounts(candidate)
+            again.batches += 1
+            for h in _settle(again, candidate, played)[1]:
+                if member in again.survivors:
+                    again.survivors.kill(member, h)
+    except BrokenPromise:
+        return None
     return again
 
 
@@ -495,15 +487,12 @@ def _hinting(search: BettingSearch) -> Iterator[None]:
     try:
         yield
     except BrokenPromise as broken:
-        for rung, eta in [] if _why_not(search) else _rungs(search)[1:]:
-            with contextlib.suppress(BrokenPromise):
-                _replayed(search, eta)
-                least = number_words(rung, up=True)
-                break
-        else:
+        rungs = [] if _why_not(search) else _rungs(search)[1:]
+        least = next((eta[0] for eta in rungs if _replayed(search, eta) is not None), None)
+        if least is None:
             raise
-        hint = f"A hint, not a claim: with a tolerance of {least} these episodes would leave a function."
-        raise BrokenPromise(f"{broken} {hint}") from None
+        hint = f"with a tolerance of {number_words(least, up=True)} these episodes would leave a function"
+        raise BrokenPromise(f"{broken} A hint, not a claim: {hint}.") from None
 
 
 def _tolerance_curve(search: BettingSearch, found: Closed, answer: Outcome) -> ToleranceCurve:
@@ -514,12 +503,12 @@ def _tolerance_curve(search: BettingSearch, found: Closed, answer: Outcome) -> T
     why = "another algorithm took over, which knows no tolerance" if found.by == "fallback" else _why_not(search)
     rows: list[ToleranceRow] = []
     gap, upper, size = answer.epsilon, -math.inf, -math.inf  # less than the run claims was not tested [C]
-    for rung, eta in [] if why else _rungs(search):
-        with contextlib.suppress(BrokenPromise):  # then the row before it stands
-            again = _replayed(search, eta)
+    for eta in [] if why else _rungs(search):
+        again = _replayed(search, eta)
+        if again is not None:  # else the row before it stands
             upper, size = max(upper, again.upper), again.survivors.log_size
             gap = max(gap, _gap(search, again, found, answer))
-        rows.append(ToleranceRow(rung, gap, upper, size))
+        rows.append(ToleranceRow(max(eta, default=0.0), gap, upper, size))
     return ToleranceCurve(tuple(rows), answer.epsilon, why)
 
 
@@ -530,5 +519,5 @@ def _gap(search: BettingSearch, again: BettingSearch, found: Closed, answer: Out
     if again.survivors.only == found.member:
         gap = min(gap, again.ranges.hidden + again.ranges.lost)
     again.agreement = agreement_bets(search.epsilon + more, again.ranges, search.functions.horizon)
-    own: Accounts | None = again.candidate(found.member).accounts
+    own = again.candidate(found.member).accounts
     return min(gap, search.epsilon + more) if own is not None and agreed(again, own) is not None else gap
