@@ -93,11 +93,7 @@ class ToleranceCurve(NamedTuple):
         if not self.rows:
             return f"there is no tolerance curve: {self.why_none}"
         beyond = [row for row in self.rows if row.epsilon > self.claimed][::4]
-        facts = (
-            []
-            if (held := self.holds_up_to) is None
-            else [f"the claim holds up to tolerance {number_words(held, up=False)}"]
-        )
+        facts = [f"the claim holds up to tolerance {number_words(self.holds_up_to or 0.0, up=False)}"]
         facts += [f"at {number_words(t, up=False)} it is {number_words(e, up=True)}" for t, e, *_ in beyond]
         return f"{'; '.join(facts)} (each with probability at least 1 - delta, not all of them at once)"
 
