@@ -31,7 +31,7 @@ def assert_prints(code, printed):
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "docs/laboratory.md", "docs/paper-notes.md", "docs/reference/problems.md"],
+    ["README.md", "docs/laboratory.md", "docs/linear.md", "docs/paper-notes.md", "docs/reference/problems.md"],
 )
 def test_examples_run(document, capsys):
     examples = python_of(document)

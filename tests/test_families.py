@@ -145,6 +145,13 @@ REFUSED = {
     "min": (bernoulli(lambda t: min(t["x"], 0.5)), {"x": (0, 1)}, "cannot branch on it"),
     "ufunc": (bernoulli(lambda t: np.tanh(t["x"])), {"x": (0, 1)}, "no numpy.tanh"),
     "reward": (lambda t: [[[(1.0, 0, t["x"], True)]]], {"x": (0, 1)}, "must not depend on parameters"),
+    "close rewards": (  # the first is impossible at the centre of the box
+        lambda t: [
+            [[(np.maximum(t["x"] - 0.5, 0.0), 0, 0.0, True), (1 - np.maximum(t["x"] - 0.5, 0.0), 0, 1e-7, True)]]
+        ],
+        {"x": (0, 1)},
+        "cannot be told apart",
+    ),
     "next": (lambda t: [[[(1.0, 5, 0.0, False)]]], {"x": (0, 1)}, "next state"),
     "not lists": (lambda t: 3, {"x": (0, 1)}, r"outcomes \[s\]\[a\]"),
     "not the same": (

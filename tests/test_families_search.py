@@ -112,12 +112,8 @@ def test_the_mean_of_later_losses_is_bounded_where_middles_do_not_sum_to_one():
 
     def make(theta):
         u = theta["x"] - 0.5
-        kink = [
-            (np.maximum(-u, 0.0), 1, 0.0, False),
-            (np.maximum(u, 0.0), 1, 0.1, False),
-            (0.5 - 0.5 * abs(u), 1, 0.2, False),
-        ]
-        kink.append((0.5 - 0.5 * abs(u), 1, 0.3, False))
+        parts = 0.5 + np.minimum(u, 0.0), 0.5 + np.minimum(-u, 0.0), abs(u)  # the middles sum to less than 1
+        kink = [(p, 1, 0.1 * i, False) for i, p in enumerate(parts)]
         return [[kink, kink], [[(1.0, 1, 0.0, True)], [(1.0, 1, 5.0, True)]]]
 
     family = Family(make, theta={"x": (0.0, 1.0)}, horizon=2)

@@ -167,7 +167,7 @@ class TestCommands:
 
     def test_a_file_is_trusted_only_if_somebody_says_so(self, capsys, monkeypatch):
         assert run(capsys, "learn", LAKE, "--out", "run", "--quiet", "--no-report", "--max-episodes", "8")[0] == 0
-        for args in (["verify", "run"], ["resume", "run"], ["show", "run"], ["runs", "."]):
+        for args in (["verify", "run"], ["resume", "run"], ["show", "run"], ["show", "."]):
             sys.modules.pop("lake_classes", None)
             status, said = run(capsys, *args)
             assert "lake_classes" not in sys.modules

@@ -7,7 +7,7 @@ import pytest
 
 import richobs
 from richobs.core.environment import Declared, Episodes
-from richobs.core.errors import BrokenPromise, InvalidInput
+from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.learners import learner
 from richobs.learners.linear.data import Data, Features, Level, independent, joined
 from richobs.learners.linear.fits import (
@@ -22,10 +22,11 @@ from richobs.learners.linear.fits import (
     sample_weights,
 )
 from richobs.learners.linear.linearity import surprise
-from richobs.learners.linear.search import AGAIN, FINAL, WIDER, LinearSearch, Tuning
+from richobs.learners.linear.search import AGAIN, FINAL, WIDER, LinearSearch, Tuning, assumptions
 from richobs_lab.worlds.linear_mdp import linear_problem
 
 ONE = np.ones((1, 1, 1))  # one context, one action, one feature
+NO_END = "no episode ends before the last level"
 EVERYWHERE = (-math.inf, math.inf)
 
 
@@ -87,6 +88,7 @@ def test_a_direction_that_was_not_seen_gives_no_bound():
     fit = fitted(level_of(phi, [0, 0], [0, 0]), np.zeros(2), np.zeros(2), (0.0, 1.0), 1.0, phi)
     assert fit.solved() is None
     assert inverse_gram(np.diag([1.0, 1e-8])) is None
+    assert inverse_gram(np.array([[1e-320]])) is None  # float64 keeps three digits of it
     whole = Fit(np.eye(2), np.zeros(2), np.eye(2))
     frozen = Frozen([np.zeros(2)], [EVERYWHERE], 1.0, (whole,), (np.zeros(2),), (np.zeros((2, 2)),))
     assert frozen.excess(0, fit, phi) == math.inf
@@ -191,6 +193,48 @@ def test_features_that_others_explain_are_left_out():
     rows = np.array([[1.0, 2.0, 0.0, 1.0], [1.0, 2.0, 1.0, 2.0], [1.0, 2.0, 3.0, 4.0]])
     assert independent(rows) == [0, 2]
     assert independent(np.zeros((2, 3))) == [0]
+    thirds = np.column_stack([np.ones(4), np.arange(4) / 3])
+    assert independent(np.column_stack([thirds, thirds @ [0.1, 0.7]])) == [0, 1]  # up to rounding
+
+
+def in_units(scale, offset):
+    """Returns features 1 and scale (offset + u), with u from 0 to 1."""
+    u = np.array([[0.0, 1.0], [0.3, 0.6]])
+    return richobs.Linear(np.stack([np.ones((2, 2)), scale * (offset + u)], axis=2), horizon=1)
+
+
+@pytest.mark.parametrize(
+    ("scale", "offset", "words"),
+    [
+        (1.0, 1.7e9, "level 0: feature 1 is nearly a linear combination of features 0.* Centre and scale"),
+        (1.0, 1e7, "feature 1 is nearly"),
+        (1e-3, 1e12, "feature 1 is nearly"),
+        (2e12, 1.0, "a feature at level 0 is 1e\\+12 or more in size.* Centre and scale"),
+        (-2e12, 1.0, "a feature at level 0 is 1e\\+12 or more in size"),
+    ],
+)
+def test_no_feature_is_lost_to_rounding(scale, offset, words):
+    with pytest.raises(InvalidInput, match=words):
+        Features(in_units(scale, offset))
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1.0, 1e4), (1e11, 0.0), (1e-200, 0.0), (1e-310, 0.0)])
+def test_the_unit_of_a_feature_does_not_matter(scale, offset):
+    features = Features(in_units(scale, offset))
+    np.testing.assert_allclose(
+        features.tables[0][:, :, 1], (offset + in_units(1, 0).phi(0, np.arange(2))[:, :, 1]) / (offset + 1)
+    )
+    assert not any(features.left_out)
+
+
+def test_a_feature_that_is_left_out_is_named_in_the_claim():
+    assert assumptions(Features(in_units(1.0, 0.0)))[1:] == ["every observation is one of the contexts", NO_END]
+    phi = np.stack(
+        [np.full((2, 2), 0.1), np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([[0.2, 0.3], [0.4, 0.5]])], axis=2
+    )
+    features = Features(richobs.Linear(phi, horizon=1))
+    assert features.left_out == [[2]]
+    assert assumptions(features)[2] == "feature 2 of level 0 is linear in those before it, as it is up to rounding"
 
 
 # Runs.
@@ -233,6 +277,13 @@ def test_the_certificate_holds_the_sums_and_is_checked_by_them(solved):
         broken = json.loads(certificate.to_json())
         change(broken["constants"][name])
         assert not check(broken, problem, outcome.settings)[1].agrees, name
+    for side, value in (("lower", outcome.value_hat + 0.01), ("upper", outcome.value_hat + outcome.epsilon / 2)):
+        broken = json.loads(certificate.to_json())
+        row = next(row for row in broken["claims"] if row[4] == broken["result"][side])
+        broken["result"][side] = row[4] = value
+        assert not check(broken, problem, outcome.settings)[1].agrees, side
+        broken["result"][side] = getattr(outcome, side)  # and no longer what the claim says
+        assert not check(broken, problem, outcome.settings)[1].agrees, side
     lowered = json.loads(certificate.to_json())
     for row in lowered["claims"]:
         row[3] /= 2  # less than the bound took
@@ -260,6 +311,13 @@ def test_episodes_that_run_out_leave_the_honest_wider_bound():
     assert 0.02 < outcome.epsilon < 1
     assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon
     assert "is chance" in outcome.remarks[0]
+
+
+def test_a_limit_below_the_first_batch_says_how_many_are_needed():
+    with pytest.raises(EpisodeLimit, match="asks for 64 episodes; 10 remain of the 10 allowed"):
+        richobs.learn(linear_problem(horizon=1), max_episodes=10)
+    rows = richobs.plan(linear_problem(horizon=1)).lines
+    assert [(row.value, row.unit) for row in rows if row.section == "exploration"] == [(64, "episodes")]
 
 
 def test_contexts_need_not_be_known():
@@ -313,6 +371,7 @@ def test_the_test_of_linearity_by_hand():
             "'betting' needs a class whose functions are listed; a Linear",
         ),
         (lambda: richobs.learn(linear_problem(horizon=1), engine="counted"), "engine|counted"),
+        (lambda: richobs.learn(linear_problem(horizon=1), tolerance=0.1), "the learner 'linear' knows no tolerance"),
     ],
 )
 def test_what_is_refused(call, words):

@@ -43,6 +43,7 @@ RUN_ELSEWHERE = {  # documents whose Python blocks a test runs -> where
     "docs/classes.md": "test_simulators.py",
     "docs/gymnasium.md": "test_gymnasium_in.py",
     "docs/laboratory.md": "test_docs.py",
+    "docs/linear.md": "test_docs.py",
     "docs/paper-notes.md": "test_docs.py",
     "docs/policy-value.md": "test_policy_value.py",
     "docs/reference/problems.md": "test_docs.py",

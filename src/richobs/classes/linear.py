@@ -20,7 +20,7 @@ from richobs.core.types import Floats, Ints, Observations
 
 MEMBERS_AT_ONCE = 65_536  # functions whose parameters are turned into float64 at once
 FEW = 16  # so many functions or fewer: their values do not depend on what else is in the batch
-EVERYTHING = 1e12  # features are cut to +- this, which only a mistake reaches
+EVERYTHING = 1e12  # features without parameters are smaller in size
 PRODUCTS_AT_ONCE = 500_000  # products of a parameter and a feature that are held in memory at once
 
 FeatureFunction = Callable[[int, Observations], ArrayLike]  # (level, [n, ...]) to [n, d], or to [n, K, d]
@@ -267,9 +267,14 @@ class Linear(Listed):
         """Returns `[n, K, d]` the features of observations; without parameters alone.
 
         Raises:
-            InvalidInput: one is longer than the class says, or the function returns something else.
+            InvalidInput: one is too large or longer than the class says, or the function returns something else.
         """
         phi = np.moveaxis(self.values(level, x), 0, 2)
+        if phi.size and max(phi.max(), -phi.min()) >= EVERYTHING:  # values are cut to it
+            raise InvalidInput(
+                f"a feature at level {level} is {EVERYTHING:g} or more in size; Linear without parameters needs smaller "
+                "ones. Centre and scale it."
+            )
         longest = float(np.sqrt((phi**2).sum(axis=2)).max()) if phi.size else 0.0
         if longest > self.norm * (1 + TOLERANCE):
             raise InvalidInput(

@@ -13,8 +13,8 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, InvalidInput
 from richobs.core.types import Floats, Ints
 
-TINY = 1e-300  # a feature is divided by its largest value, or by this where it is 0 everywhere
-DEPENDENT = 1e-8  # part of a feature that those before it may leave unexplained, if it counts as linear in them
+ROUNDING = 1e-14  # part of a feature that those before it may leave unexplained, if it counts as linear in them
+NEARLY = 1e-6  # up to which it is refused: float64 cannot tell what rests on it
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,27 @@ class Features:
     """
 
     def __init__(self, functions: Linear):
-        """Reads the contexts' features where the class lists contexts."""
+        """Reads the contexts' features where the class lists contexts.
+
+        Raises:
+            InvalidInput: a feature is too large, or so close to a combination of others that float64 loses it.
+        """
         self.functions, self.horizon, self.n_actions = functions, functions.horizon, functions.n_actions
         self.tables: list[Floats] | None = None
+        self.left_out: list[list[int]] = []  # of each level, features that count as linear in those before them
         if functions.contexts is None:
             return
         self.tables = []
         for level, book in enumerate(functions.contexts):
             phi = functions.phi(level, book.rows)
-            kept = phi[:, :, independent(phi.reshape(-1, functions.dim))]
-            self.tables.append(kept / np.maximum(np.abs(kept).max(axis=(0, 1)), TINY))  # so that no unit matters
+            largest = np.abs(phi).max(axis=(0, 1))
+            phi = phi / np.where(largest > 0, largest, 1.0)  # so that no unit matters
+            try:
+                kept = independent(phi.reshape(-1, functions.dim))
+            except InvalidInput as lost:
+                raise InvalidInput(f"Linear, level {level}: {lost}") from None
+            self.left_out.append([j for j in range(functions.dim) if j not in kept and largest[j] > 0])
+            self.tables.append(phi[:, :, kept])
 
     @property
     def norm(self) -> float:
@@ -115,7 +126,11 @@ class Features:
 
 
 def independent(rows: Floats) -> list[int]:
-    """Returns the columns of `[C, d]` that are not linear in those before them; at least one."""
+    """Returns the columns of `[C, d]` that are not linear in those before them; at least one.
+
+    Raises:
+        InvalidInput: one is nearly linear in them.
+    """
     kept: list[int] = []
     basis: list[Floats] = []
     for j in range(rows.shape[1]):
@@ -123,10 +138,16 @@ def independent(rows: Floats) -> list[int]:
         for _ in range(2):  # once more against rounding
             for unit in basis:
                 rest -= (unit @ rest) * unit
-        size = float(np.linalg.norm(rest))
-        if size > DEPENDENT * float(np.linalg.norm(rows[:, j])):
-            kept.append(j)
-            basis.append(rest / size)
+        size, whole = float(np.linalg.norm(rest)), float(np.linalg.norm(rows[:, j]))
+        if size <= ROUNDING * whole:
+            continue
+        if size <= NEARLY * whole:
+            raise InvalidInput(
+                f"feature {j} is nearly a linear combination of features {', '.join(map(str, kept))}: all but "
+                f"{size / whole:.1g} of it, which is lost in rounding. Centre and scale it, or leave it out."
+            )
+        kept.append(j)
+        basis.append(rest / size)
     return kept or [0]
 
 

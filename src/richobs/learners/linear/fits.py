@@ -14,6 +14,7 @@ from richobs.learners.linear.data import Level
 
 LARGEST_BET = 0.5  # samples with larger bets are bounded by the range of y, others by the squares that were seen
 LEAST_EIGENVALUE = 1e-7  # of A, relative to its largest: below it a direction counts as not seen
+LEAST_SQUARES = 1e-200  # below it float64 loses digits, and nothing counts as seen
 AT_ONCE = 512  # contexts whose reach is computed at once
 SLACK = 1e-7  # of the range of totals that the bound is widened by, against rounding
 
@@ -37,7 +38,8 @@ class Fit(NamedTuple):
 def inverse_gram(gram: Floats) -> Floats | None:
     """Returns A^-1; None where a direction was not seen, so that nothing can be said of it [L1]."""
     values, vectors = np.linalg.eigh(gram)
-    return np.asarray((vectors / values) @ vectors.T) if values[0] > LEAST_EIGENVALUE * values[-1] else None
+    seen = values[0] > max(LEAST_EIGENVALUE * values[-1], LEAST_SQUARES)
+    return np.asarray((vectors / values) @ vectors.T) if seen else None
 
 
 def quadratic(phi: Floats, matrix: Floats) -> Floats:

@@ -10,7 +10,7 @@ from richobs.classes.linear import Linear
 from richobs.core.environment import step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
-from richobs.core.outcome import LOWER, Outcome
+from richobs.core.outcome import LOWER, UPPER, Outcome
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
@@ -62,8 +62,12 @@ class LinearValues(Learner):
         """Returns what chance may add to the bound; nothing is known of the number of episodes."""
         self.check_needs(problem, settings)
         needed = math.log(1 / (settings.delta * FINAL * GAP))
-        row = PlanRow("attempt", "evidence", needed, "nats", "docs/linear.md: log(1/d) of the first attempt at epsilon")
-        return ShortPlan("linear: attempts whose sizes follow from what was seen", None, (row,))
+        start = self.tuning(settings).start
+        rows = (
+            PlanRow("exploration", "least", start, "episodes", "of the random policy, which a run begins with"),
+            PlanRow("attempt", "evidence", needed, "nats", "docs/linear.md: log(1/d) of the first attempt at epsilon"),
+        )
+        return ShortPlan("linear: attempts whose sizes follow from what was seen", None, rows)
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches until a policy is certified, or the episodes are spent."""
@@ -82,7 +86,10 @@ class LinearValues(Learner):
         return outcome(search)
 
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
-        """Adds up the shares of delta, and computes the bound again from the sums that the certificate holds."""
+        """Adds up the shares of delta, and computes the bound again from the sums that the certificate holds.
+
+        W and U also rest on single returns, which it does not hold: they are compared with the mean return and the bound.
+        """
         claims, constants = content["claims"], content["constants"]
         spent = math.fsum(row[3] for row in claims)
         findings = [Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it")]
@@ -126,7 +133,10 @@ def _again(
     same = abs(total - stated) <= EXACT * (high - low) and len(fits("second")) == len(fits("first")) == H
     same &= any(row[3] >= constants["share"] for row in paid)
     same &= result["epsilon"] == (settings.epsilon if stated <= settings.epsilon else stated)
-    same &= any(row[0] == LOWER and row[4] == result["lower"] for row in content["claims"])
+    for words, side in ((LOWER, "lower"), (UPPER, "upper")):
+        same &= any(row[0] == words and row[4] == result[side] for row in content["claims"])
+    value, slack = result["value_hat"], EXACT * (high - low)
+    same &= result["lower"] <= value + slack and result["upper"] >= min(high, value + total) - slack
     return Finding(
         "bound", bool(same), f"from the sums of its phases the policy loses at most {number_words(total, up=True)}"
     )

@@ -449,7 +449,13 @@ def assumptions(features: Features) -> list[str]:
     reach = (
         "every observation is one of the contexts" if known else f"no feature vector is longer than {features.norm:g}"
     )
-    return [LINEAR, reach, *([] if features.functions.may_end else ["no episode ends before the last level"])]
+    left_out = [
+        f"feature {j} of level {h} is linear in those before it, as it is up to rounding"
+        for h, without in enumerate(features.left_out)
+        for j in without
+    ]
+    ends = [] if features.functions.may_end else ["no episode ends before the last level"]
+    return [LINEAR, reach, *left_out, *ends]
 
 
 def _remark(search: LinearSearch, best: Attempt) -> str:
