@@ -39,6 +39,8 @@ class Output:
     """Print nothing while it runs, and only the claim at the end."""
     no_report: bool = False
     """Leave the page `report.html` out."""
+    tolerance_curve: bool = False
+    """Also say what the same episodes show where the class holds Q* only nearly."""
     tensorboard: pathlib.Path | None = None
     """Also write what happens to this folder for TensorBoard (needs the extra `tensorboard`)."""
 
@@ -48,7 +50,8 @@ def learn_in(
 ) -> int:
     """Learns in a folder, going on where it stopped, and says what was found."""
     was_finished = _holds_finished(folder, prepared.asked)
-    checks = _run(folder, prepared, output, executor).ledger.checks
+    outcome = _run(folder, prepared, output, executor)
+    checks = outcome.ledger.checks
     stored = StoredRun.read(folder)
     if stored.certificate is None:
         raise StoreError(
@@ -65,6 +68,8 @@ def learn_in(
         return 0
     print_claim(console, claim_text(stored))
     print_summary(console, stored)
+    if output.tolerance_curve:
+        console.print(Text(f"\n{outcome.tolerance_curve}"))
     if checks:
         console.print(f"\n{checks:,} more episodes were played, to compare workers with this process", style="dim")
     if was_finished:

@@ -1,8 +1,9 @@
 """What a run answers: policy, claim, and what the claim rests on."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from richobs.core.environment import Environment, declared_by
@@ -66,6 +67,37 @@ class InUnits(NamedTuple):
     answer: "Outcome"  # every number in that scale
 
 
+class ToleranceRow(NamedTuple):
+    """What the episodes of a run say of its policy if some function of the class is this near Q*."""
+
+    tolerance: float  # the largest of a level
+    epsilon: float  # how far the policy's value may be below V*
+    upper: float  # U with V* <= U
+    log_size: float  # of the surviving functions, as a natural logarithm
+
+
+class ToleranceCurve(NamedTuple):
+    """What is claimed for wider and wider tolerances. Each row holds with probability 1 - delta; not all of them at once."""
+
+    rows: tuple[ToleranceRow, ...]  # the run's own tolerance, then powers of two of the range of totals
+    claimed: float  # epsilon of the run
+    why_none: str = ""  # in words, where there are no rows
+
+    @property
+    def holds_up_to(self) -> float | None:
+        """The largest tolerance of a row at which the claim of the run stands; None where there is none."""
+        return max((row.tolerance for row in self.rows if row.epsilon <= self.claimed), default=None)
+
+    def __str__(self) -> str:
+        """One sentence: up to which tolerance the claim holds, and what is left of it beyond."""
+        if not self.rows:
+            return f"there is no tolerance curve: {self.why_none}"
+        beyond = [row for row in self.rows if row.epsilon > self.claimed][::4]
+        facts = [f"the claim holds up to tolerance {number_words(self.holds_up_to or 0.0, up=False)}"]
+        facts += [f"at {number_words(t, up=False)} it is {number_words(e, up=True)}" for t, e, *_ in beyond]
+        return f"{'; '.join(facts)} (each with probability at least 1 - delta, not all of them at once)"
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The answer of a run."""
@@ -88,6 +120,7 @@ class Outcome:
     constants: Any = field(default=None, repr=False)  # a dataclass: the numbers that the learner began with
     wording: Wording | None = field(default=None, repr=False)  # makes `claim` of other numbers; None: it holds none
     theta: dict[str, tuple[float, float, float]] | None = None  # of a family: name -> low, high, most likely
+    replay: Callable[[], ToleranceCurve] | None = field(default=None, repr=False, compare=False)  # makes the curve
     # What the run adds to the learner's answer:
     settings: Settings = field(default_factory=Settings, repr=False)
     ledger: Ledger = field(default_factory=Ledger, repr=False)
@@ -100,6 +133,17 @@ class Outcome:
     def episodes(self) -> int:
         """Episodes spent in all."""
         return self.ledger.total
+
+    @cached_property
+    def tolerance_curve(self) -> ToleranceCurve:
+        """What these episodes say where the class holds Q* less nearly than was assumed; computed when first asked for."""
+        if self.replay is None:
+            return ToleranceCurve((), self.epsilon, f"{self.learner} computes none, or the outcome was stored")
+        return self.replay()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out what only this process can use: the run's episodes."""
+        return {**self.__dict__, "replay": None}
 
     def __str__(self) -> str:
         """The claim, and below it the numbers of the run in one line."""

@@ -306,7 +306,7 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
         if gap <= epsilon:
             found = Closed(candidate.member, "interval", gap, own)
         else:
-            record = _agreement(search, own)
+            record = agreed(search, own)
             if record is not None:
                 found = Closed(candidate.member, "agreement", epsilon, own, record)
             elif lost and gap <= epsilon + lost and search.patience.ends(gap, search.engine.ledger.total):
@@ -330,7 +330,7 @@ def _check_bounds(search: "BettingSearch") -> None:
         )
 
 
-def _agreement(search: "BettingSearch", own: Accounts) -> AgreementRecord | None:
+def agreed(search: "BettingSearch", own: Accounts) -> AgreementRecord | None:
     """Bets, for every survivor f at once, against E[D_f] >= epsilon; returns the numbers where all of them win [B3.2]."""
     account, bet, space = own.agreement, search.agreement, search.survivors
     if bet is None:
@@ -352,7 +352,7 @@ def _agreement(search: "BettingSearch", own: Accounts) -> AgreementRecord | None
         if log_wealth < needed:
             own.hardest = h
             break
-    agreed = log_wealth >= needed
+    won = log_wealth >= needed
     size = space.log_bound
     search.tell(
         AgreementTested(
@@ -363,10 +363,10 @@ def _agreement(search: "BettingSearch", own: Accounts) -> AgreementRecord | None
             rests_on=own.n,
             log_wealth=log_wealth,
             needed=needed,
-            agreed=agreed,
+            agreed=won,
         )
     )
-    if not agreed:
+    if not won:
         return None
     return AgreementRecord(
         account=own.number,

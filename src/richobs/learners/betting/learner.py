@@ -5,6 +5,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,7 @@ class Betting(Learner):
             threshold=settings.threshold,
             recorded=problem.recorded,
             ranges=_ranges(problem, settings),
+            with_tolerance=partial(Ranges.of, problem.env, problem.functions),
             fallback=fallback,
             device=settings.device,
         )

@@ -7,10 +7,16 @@ played, and how often, may depend on everything seen before.
 One round: draw a survivor that promises most at the root and fits best, and play its policy, a few episodes at a time. Every
 level of every episode is a bet against every pair of neighbouring members. The candidate stays until it is refuted, promises
 too little, or another fits better; it is certified from its own episodes.
+
+After a run its batches, where they are few, can be given in their order to a fresh search with a wider tolerance: that makes
+the tolerance curve, and the hint where no function is left [T6]. Nothing is drawn then, and the run is not touched.
 """
 
+import contextlib
+import itertools
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -19,11 +25,12 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.core.events import Callback, Event, Progress, nobody
 from richobs.core.functions import FunctionClass
-from richobs.core.outcome import Outcome
+from richobs.core.outcome import Outcome, ToleranceCurve, ToleranceRow
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.recorded import check_alike
 from richobs.core.types import Member
+from richobs.core.words import number_words
 from richobs.engines.independence import Watch
 from richobs.learners.betting.candidate import Accounts, Candidate, IdleExploration, followed
 from richobs.learners.betting.certify import (
@@ -31,6 +38,7 @@ from richobs.learners.betting.certify import (
     TAKEN_OVER,
     Closed,
     Roots,
+    agreed,
     agreement_bets,
     best_interval,
     check_alarm,
@@ -61,6 +69,13 @@ LARGEST = 8_192  # episodes of a batch: they are in memory at once
 DOUBT_GROWTH = 0.1  # nats for every candidate drawn
 
 
+RUNGS = 10  # powers of two below the range of totals
+MOST_EPISODES, MOST_BYTES = 4_096, 1 << 26  # that are kept of a run
+MOST_PAIRS, MOST_VALUES = 1 << 24, 1 << 26  # of neighbouring members, and to be read: few are refuted
+
+WithTolerance = Callable[[Sequence[float]], Ranges]
+
+
 @dataclass(frozen=True)
 class Tuning:
     """How eager the search is; nothing claimed depends on it."""
@@ -87,6 +102,25 @@ class Tuning:
 
 
 @dataclass
+class Kept:
+    """The batches of a run, each with the function whose policy was played, while they are few."""
+
+    batches: list[tuple[Member, Episodes]] = field(default_factory=list)
+    episodes: int = 0
+    size: int = 0  # bytes of observations
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the run is kept."""
+        return self.episodes <= MOST_EPISODES and self.size <= MOST_BYTES
+
+    def add(self, member: Member, played: Episodes) -> None:
+        """Keeps a batch, or gives all of them up where they are too many."""
+        self.episodes, self.size = self.episodes + played.n, self.size + sum(x.nbytes for x in played.observations)
+        self.batches = [*self.batches, (member, played)] if self.is_whole else []
+
+
+@dataclass
 class BettingSearch:
     """What survives, which candidates were played, and how much of delta is left."""
 
@@ -101,6 +135,7 @@ class BettingSearch:
     given_ranges: Ranges | None = None  # of rewards and values; by default rewards are nonnegative and totals at most 1
     threshold: float | None = None  # value of a policy at which to stop
     device: str | None = None  # where PyTorch holds the pairs of a product class; None for NumPy
+    with_tolerance: WithTolerance | None = None  # the ranges with another tolerance; None: nothing is looked at again
     ranges: Ranges = field(init=False)
     share: Share = field(init=False)  # the whole of delta
     refutations: Share = field(init=False)  # for B1
@@ -117,6 +152,7 @@ class BettingSearch:
     played: list[list[int]] = field(
         default_factory=list
     )  # per batch: candidate, episodes, its accounts, groups refuted
+    kept: Kept = field(default_factory=Kept)  # what was played, while it is little
     batches: int = 0  # those of recorded episodes included
     rounds: int = 0  # candidates drawn
     tenure: int = 0  # batches of the candidate since it was drawn
@@ -196,6 +232,7 @@ def betting(
     ranges: Ranges | None = None,
     fallback: Fallback | None = None,
     device: str | None = None,
+    with_tolerance: WithTolerance | None = None,
 ) -> Outcome:
     """Learns a policy with V* - V(policy) <= epsilon with probability at least 1 - delta.
 
@@ -214,11 +251,13 @@ def betting(
         ranges: of rewards and values; by default rewards are nonnegative and totals at most 1.
         fallback: what takes over if the search has not ended by then, with the share of delta that is kept for it.
         device: where PyTorch holds the pairs of a product class; None for NumPy.
+        with_tolerance: returns the ranges with another tolerance; None: there is no tolerance curve.
     """
-    search = BettingSearch(
-        engine, functions, epsilon, delta, seed, notify, tuning or Tuning(), recorded, ranges, threshold, device
-    )
-    return outcome(search, run(search, fallback))
+    asked = (engine, functions, epsilon, delta, seed, notify, tuning or Tuning(), recorded, ranges, threshold, device)
+    search = BettingSearch(*asked, with_tolerance)
+    found = run(search, fallback)
+    answer = outcome(search, found)
+    return replace(answer, replay=partial(_tolerance_curve, search, found, answer))
 
 
 def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
@@ -275,15 +314,12 @@ def _tested(search: BettingSearch, claim: Closed) -> Closed:
 
 def _read_recorded(search: BettingSearch) -> None:
     """Settles all bets on recorded episodes, a batch at a time in their order [B1]. No other claim uses them."""
-    log, size, refuted, first = search.recorded, search.survivors.log_bound, 0, 0
+    log, size = search.recorded, search.survivors.log_bound
     if log is None:
         return
     try:
-        while first < log.n:
-            part = log.part(first, first + search.tuning.most(first))
-            search.batches += 1
-            refuted += search.survivors.absorb(samples_of(part), search.batches)
-            first += part.n
+        with _hinting(search):
+            refuted = _settle_recorded(search)
     except BrokenPromise as broken:
         raise BrokenPromise(f"{broken} Nothing was played: this follows from the recorded episodes alone.") from None
     after = search.survivors.log_bound
@@ -339,7 +375,7 @@ def _play(search: BettingSearch, candidate: Candidate, most: int = 0) -> None:
         candidate: whose policy is played.
         most: episodes that are needed, where they are few; by default, and below 1, as many as the search likes.
     """
-    if candidate.batches and candidate.accounts is None:
+    if candidate.lacks_accounts:
         search.open_accounts(candidate)
     space, size, product = search.survivors, search.survivors.log_bound, search.functions.is_product
     promised = promise_of(search, candidate.member)
@@ -355,10 +391,9 @@ def _play(search: BettingSearch, candidate: Candidate, most: int = 0) -> None:
     if search.recorded is not None:
         check_alike(search.recorded, played)
     search.watch.look(candidate.number, played)
-    trail, earned = followed(played, candidate.policy, search.ranges)
-    erring = candidate.absorb(trail, earned)
-    refuted = space.absorb(samples_of(played), search.batches)
-    search.roots.absorb(played.observations[0], space.living(0))
+    search.kept.add(candidate.member, played)
+    with _hinting(search):
+        refuted, erring = _settle(search, candidate, played)
     search.played.append([candidate.number, n, 0 if candidate.accounts is None else candidate.accounts.number, refuted])
     search.tell(
         BatchPlayed(
@@ -378,6 +413,111 @@ def _play(search: BettingSearch, candidate: Candidate, most: int = 0) -> None:
     for h in erring:
         if candidate.member in space:
             before = space.log_bound
-            space.kill(candidate.member, h)
+            with _hinting(search):
+                space.kill(candidate.member, h)
             after, error = space.log_bound, candidate.mean_error(h)
             search.tell(AverageRefuted(phase=PHASE, log_size_before=before, log_size_after=after, at=h, error=error))
+
+
+def _settle(search: BettingSearch, candidate: Candidate, played: Episodes) -> tuple[int, list[int]]:
+    """Settles all bets on a batch: returns how much was refuted, and levels at which averages refute the candidate."""
+    space = search.survivors
+    trail, earned = followed(played, candidate.policy, search.ranges)
+    erring = candidate.absorb(trail, earned)
+    refuted = space.absorb(samples_of(played), search.batches)
+    search.roots.absorb(played.observations[0], space.living(0))
+    return refuted, erring
+
+
+def _settle_recorded(search: BettingSearch) -> int:
+    """Settles all bets on recorded episodes, a batch at a time in their order, and returns how much was refuted [B1]."""
+    log, refuted, first = search.recorded, 0, 0
+    while log is not None and first < log.n:
+        part = log.part(first, first + search.tuning.most(first))
+        search.batches += 1
+        refuted += search.survivors.absorb(samples_of(part), search.batches)
+        first += part.n
+    return refuted
+
+
+def _why_not(search: BettingSearch) -> str:
+    """Returns why what was played cannot be looked at again with another tolerance; nothing where it can."""
+    if search.with_tolerance is None:
+        return "the ranges of the search are fixed"
+    log = search.recorded
+    if not search.kept.is_whole or (log is not None and log.n > MOST_EPISODES):
+        return f"only {MOST_EPISODES:,} episodes and {MOST_BYTES >> 20} MiB of observations are kept, and this run has more"
+    sizes = [search.functions.level_size(h) for h in range(search.functions.horizon)]
+    pairs = sum(m * n for m, n in itertools.pairwise([*sizes, 1])) if search.functions.is_product else sizes[0]
+    if pairs > MOST_PAIRS or sum(sizes) * search.kept.episodes > MOST_VALUES:
+        return "the class is too large: with a wide tolerance hardly any function is refuted"
+    return ""
+
+
+def _rungs(search: BettingSearch) -> list[tuple[float, ...]]:
+    """Returns the run's own tolerance, and the powers of two above it."""
+    own = tuple(search.ranges.eta.tolist())
+    wider = [search.ranges.span * 2.0**-k for k in range(RUNGS, 0, -1)]
+    return [own, *((rung,) for rung in wider if rung > max(own, default=0.0))]
+
+
+def _replayed(search: BettingSearch, eta: tuple[float, ...]) -> BettingSearch | None:
+    """Returns a search with this tolerance that has seen what was played; None where no function is left."""
+    assert search.with_tolerance is not None, "_why_not was asked"
+    ranges = search.with_tolerance(eta)
+    again = replace(search, given_ranges=ranges, notify=nobody, candidates={}, opened=[], batches=0)
+    try:
+        _settle_recorded(again)
+        for member, played in search.kept.batches:
+            candidate = again.candidate(member)
+            if candidate.lacks_accounts:
+                again.open_accounts(candidate)
+            again.batches += 1
+            for h in _settle(again, candidate, played)[1]:
+                if member in again.survivors:
+                    again.survivors.kill(member, h)
+    except BrokenPromise:
+        return None
+    return again
+
+
+@contextlib.contextmanager
+def _hinting(search: BettingSearch) -> Iterator[None]:
+    """Adds the least tolerance of the ladder that leaves a function to an error that none is left: a hint, not a claim."""
+    try:
+        yield
+    except BrokenPromise as broken:
+        rungs = [] if _why_not(search) else _rungs(search)[1:]
+        least = next((eta[0] for eta in rungs if _replayed(search, eta) is not None), None)
+        if least is None:
+            raise
+        hint = f"with a tolerance of {number_words(least, up=True)} these episodes would leave a function"
+        raise BrokenPromise(f"{broken} A hint, not a claim: {hint}.") from None
+
+
+def _tolerance_curve(search: BettingSearch, found: Closed, answer: Outcome) -> ToleranceCurve:
+    """Returns what the same episodes say of the policy for wider and wider tolerances [T6].
+
+    A row says no less than the rows before it: stakes depend on the tolerance, so its own bounds may be nearer by chance.
+    """
+    why = "another algorithm took over, which knows no tolerance" if found.by == "fallback" else _why_not(search)
+    rows: list[ToleranceRow] = []
+    gap, upper, size = answer.epsilon, -math.inf, -math.inf  # less than the run claims was not tested [C]
+    for eta in [] if why else _rungs(search):
+        again = _replayed(search, eta)
+        if again is not None:  # else the row before it stands
+            upper, size = max(upper, again.upper), again.survivors.log_size
+            gap = max(gap, _gap(search, again, found, answer))
+        rows.append(ToleranceRow(max(eta, default=0.0), gap, upper, size))
+    return ToleranceCurve(tuple(rows), answer.epsilon, why)
+
+
+def _gap(search: BettingSearch, again: BettingSearch, found: Closed, answer: Outcome) -> float:
+    """Returns the least that a replay claims of the policy: by its interval, agreement, or as the only survivor."""
+    assert answer.lower is not None, "betting has W"
+    gap, more = again.upper - answer.lower, again.ranges.lost - search.ranges.lost
+    if again.survivors.only == found.member:
+        gap = min(gap, again.ranges.hidden + again.ranges.lost)
+    again.agreement = agreement_bets(search.epsilon + more, again.ranges, search.functions.horizon)
+    own = again.candidate(found.member).accounts
+    return min(gap, search.epsilon + more) if own is not None and agreed(again, own) is not None else gap
