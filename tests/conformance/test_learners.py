@@ -138,7 +138,7 @@ def first_run(name):
 
 def as_bytes(outcome):
     """Everything that a run answers, as text."""
-    fields = {f.name: getattr(outcome, f.name) for f in dataclasses.fields(outcome)}
+    fields = {f.name: getattr(outcome, f.name) for f in dataclasses.fields(outcome) if f.compare}
     fields["policy"] = outcome.policy.digest
     fields["ledger"] = list(outcome.ledger)
     return repr(fields)
