@@ -14,22 +14,15 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.types import Floats, Ints, Mask
 from richobs.learners.families.cells import Evidence
-from richobs.learners.models.living import ZETA
+from richobs.learners.families.nearly import StepBets
+from richobs.learners.families.steps import ENDED, LAST, MOVED, STARTED, Batch
+from richobs.learners.models.living import ALARM, KAPPAS, ZETA
 from richobs.stats import bets
 from richobs.stats.shares import Spendable
 
-ALARM = 0.1  # share of the money on forecasts that do not believe in the family
-TRUST = (10.0, 100.0, 1000.0)  # episodes that the fit counts as, in each of them
+TRUST = KAPPAS  # episodes that the fit counts as, in each of the forecasts that do not believe in the family
+HISTORY = 20_000  # numbers [N, E] of a forecast, of which those of all batches are kept at most
 TINY = 1e-300  # probabilities below it count as it: their logarithm is finite
-STARTED, MOVED, LAST = 0.0, 1.0, 2.0  # kinds of steps: the first state; a move; a reward at the last level
-ENDED = -1.0  # in the place of the next state
-
-
-class Batch(NamedTuple):
-    """Different steps of some episodes."""
-
-    steps: list[tuple[float, ...]]  # (kind, state, action, next, reward)
-    n: Floats  # [u] how often each was seen
 
 
 class Nodes(NamedTuple):
@@ -40,17 +33,26 @@ class Nodes(NamedTuple):
     law: Floats  # [E, I] probabilities of events
     weight: Floats  # [I] they sum to 1
 
+    def means(self, n_structures: int) -> Floats:
+        """Returns `[N, E]` the events of each structure, weighted."""
+        result = np.zeros((n_structures, len(self.law)))
+        np.add.at(result, self.structure, (self.law * self.weight).T)
+        return result
+
 
 class Seen:
     """All that is kept of the episodes, and the accounts against every parameter of the box."""
 
-    def __init__(self, family: Family, share: Spendable):
+    def __init__(self, family: Family, share: Spendable, alpha: float = 0.0):
         """Starts with nothing.
 
         Args:
             family: the family.
             share: probability with which the true parameters may ever not live.
+            alpha: how far the real laws may be from those of the true parameters, in total variation.
         """
+        self.alpha, self.stepwise = alpha, StepBets(family)
+        self._history: list[tuple[Batch, Floats]] = []  # what was not bet on step by step
         self.family = family
         self.steps: dict[tuple[float, ...], int] = {}
         self.n: list[float] = []  # [U]
@@ -68,6 +70,8 @@ class Seen:
     @property
     def log_numerator(self) -> float:
         """Logarithm of what all forecasts together gave to what was seen: nine tenths of the money on the mixture."""
+        if self.alpha:
+            return self.stepwise.log_q
         shares = np.array([1 - ALARM, *[ALARM / len(TRUST)] * len(TRUST)])
         logs = np.log(shares) + np.array([self.log_mixture, *self.log_alarms])
         top = float(logs.max())
@@ -80,7 +84,22 @@ class Seen:
 
     def evidence(self, structure: int) -> Evidence:
         """Returns what the data say of one structure."""
-        return Evidence(self.counts[structure], self.threshold)
+        within = self.stepwise.within(structure, self.alpha) if self.alpha else None
+        return Evidence(self.counts[structure], self.threshold, within)
+
+    def nearly(self, alpha: float) -> dict[int, Evidence]:
+        """Returns what the data say of every possible structure where the real laws are only within alpha [F7]."""
+        for batch, means in self._history:
+            self.stepwise.add(batch, means)
+        self._history = []
+        threshold = self.stepwise.log_q - self._log_death - 2 * ZETA * self.factors
+        some = np.flatnonzero(self.possible)
+        return {int(k): Evidence(self.counts[k], threshold, self.stepwise.within(int(k), alpha)) for k in some}
+
+    @property
+    def has_history(self) -> bool:
+        """Whether all batches were kept: not where a family has very many structures."""
+        return self.alpha > 0 or self.counts.size <= HISTORY
 
     def read(self, played: Episodes) -> Batch:
         """Returns the different steps of some episodes.
@@ -147,6 +166,10 @@ class Seen:
                 alarm += n * np.log(np.maximum(laws, TINY))
         if not self.possible.any():
             raise BrokenPromise(self._impossible(batch))
+        if self.alpha:
+            self.stepwise.add(batch, nodes.means(len(self.counts)))
+        elif self.has_history:
+            self._history.append((batch, nodes.means(len(self.counts))))
         log_law = np.log(np.maximum(nodes.law, TINY))
         logs = (new[nodes.structure] * log_law.T).sum(axis=1)  # [I]
         logs = np.where(self.possible[nodes.structure], logs, -np.inf) + np.log(np.maximum(nodes.weight, TINY))
