@@ -15,7 +15,7 @@ from richobs.core.errors import BrokenPromise
 from richobs.core.types import Floats, Ints, Mask
 from richobs.learners.families.cells import Evidence
 from richobs.learners.families.nearly import StepBets
-from richobs.learners.families.steps import ENDED, LAST, MOVED, STARTED, Batch
+from richobs.learners.families.steps import ENDED, LAST, MOVED, STARTED, Batch, outcome_words, read_steps, step_words
 from richobs.learners.models.living import ALARM, KAPPAS, ZETA
 from richobs.stats import bets
 from richobs.stats.shares import Spendable
@@ -58,7 +58,6 @@ class Seen:
         self.n: list[float] = []  # [U]
         self.events: list[Ints] = []  # [U] of [N], the event of each step in each structure; -1 where it is impossible
         self.rows: dict[tuple[float, ...], float] = {}  # (kind, state, action) -> how often
-        self._rewards: Floats = np.unique(family.arrays.reward)
         E = len(family.program.wanted)
         self.counts: Floats = np.zeros((family.n_structures, E))
         self.possible: Mask = np.ones(family.n_structures, dtype=bool)
@@ -102,39 +101,8 @@ class Seen:
         return self.alpha > 0 or self.counts.size <= HISTORY
 
     def read(self, played: Episodes) -> Batch:
-        """Returns the different steps of some episodes.
-
-        Raises:
-            BrokenPromise: an observation that no state shows, or a first state that the family holds impossible.
-        """
-        family, H = self.family, played.levels
-        ended = np.stack(played.ended) if len(played.ended) else np.zeros((H, played.n), dtype=bool)
-        states = np.full((H, played.n), -1, dtype=np.int64)
-        parts = []
-        for h in range(H):
-            going = np.flatnonzero(~ended[h])
-            states[h, going] = family.arrays.encode(np.asarray(played.observations[h])[going])
-            unknown = states[h, going] < 0
-            if unknown.any():
-                x = np.asarray(played.observations[h])[going][unknown][0]
-                raise BrokenPromise(
-                    f"level {h} showed {np.array2string(np.asarray(x), threshold=8)}, which no state of the family shows."
-                )
-        zeros = np.zeros(played.n)
-        parts.append(np.stack([zeros + STARTED, states[0], zeros, zeros, zeros], axis=1))
-        for h in range(H):
-            going = np.flatnonzero(~ended[h])
-            a, r = (np.asarray(x[h], dtype=np.float64)[going] for x in (played.actions, played.rewards))
-            near = self._rewards[np.abs(self._rewards - r[:, None]).argmin(axis=1)]
-            r = np.where(
-                np.abs(near - r) <= REWARD_TOLERANCE * np.maximum(1.0, np.abs(r)), near, r
-            )  # one reward, one step
-            last = h + 1 == H
-            after = np.full(len(going), 0.0) if last else np.where(ended[h + 1], ENDED, states[h + 1])[going]
-            kind = np.full(len(going), LAST if last else MOVED)
-            parts.append(np.stack([kind, states[h, going], a, after, r], axis=1))
-        rows, n = np.unique(np.concatenate(parts), axis=0, return_counts=True)
-        return Batch([tuple(row) for row in rows.tolist()], n.astype(np.float64))
+        """Returns the different steps of some episodes."""
+        return read_steps(self.family.arrays, played)
 
     def absorb(self, batch: Batch, nodes: Nodes) -> None:
         """Weighs a batch by the forecasts that were fixed before it, and only then counts it.
@@ -228,15 +196,3 @@ class Seen:
                 )
                 worst, words = lost, f"state {int(row[1])}, action {int(row[2])}: {seen}"
         return words
-
-
-def outcome_words(step: tuple[float, ...]) -> str:
-    """Returns the outcome of a step in words."""
-    kind, _, _, after, reward = step
-    where = "" if kind == LAST else "the end and " if after == ENDED else f"state {int(after)} and "
-    return f"{where}reward {reward:g}"
-
-
-def step_words(step: tuple[float, ...]) -> str:
-    """Returns a step in words."""
-    return f"state {int(step[1])}, action {int(step[2])}, then {outcome_words(step)}"
