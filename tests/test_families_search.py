@@ -422,7 +422,7 @@ def test_a_run_claims_in_two_sentences_and_says_where_the_parameters_lie():
     assert low < 0.55 < high
     assert high - low < 0.5
     assert "for some success_rate in [0.1, 0.9]" in outcome.claim
-    assert "two things hold" in outcome.claim
+    assert "(2) It loses at most 0.05 to the best policy" in outcome.claim
     assert outcome.upper >= problem.optimal_value
     assert outcome.lower <= problem.value(outcome.policy)
     confirmed = [entry for entry in outcome.ledger if entry.purpose == "confirm"]

@@ -632,7 +632,14 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
     reason = (
         StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT if guaranteed else StopReason.BUDGET_SPENT
     )
-    words = partial(claim_words, search.delta, assumptions=[assumption(family)], sampling=search.engine.ledger.assumes)
+    words = partial(
+        claim_words,
+        search.delta,
+        assumptions=[assumption(family)],
+        sampling=search.engine.ledger.assumes,
+        reward_range=search.reward_range,
+        reason=reason,
+    )
     few = f"No guarantee: the episodes were spent before {CONFIRM} of the policy were played, or its loss was bounded."
     return Outcome(
         policy=search.policy(chosen.actions),
