@@ -58,6 +58,7 @@ class Seen:
         self.n: list[float] = []  # [U]
         self.events: list[Ints] = []  # [U] of [N], the event of each step in each structure; -1 where it is impossible
         self.rows: dict[tuple[float, ...], float] = {}  # (kind, state, action) -> how often
+        self._rewards: Floats = np.unique(family.arrays.reward)
         E = len(family.program.wanted)
         self.counts: Floats = np.zeros((family.n_structures, E))
         self.possible: Mask = np.ones(family.n_structures, dtype=bool)
@@ -102,7 +103,7 @@ class Seen:
 
     def read(self, played: Episodes) -> Batch:
         """Returns the different steps of some episodes."""
-        return read_steps(self.family.arrays, played)
+        return read_steps(self.family.arrays, self._rewards, played)
 
     def absorb(self, batch: Batch, nodes: Nodes) -> None:
         """Weighs a batch by the forecasts that were fixed before it, and only then counts it.

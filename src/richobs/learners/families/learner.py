@@ -16,7 +16,7 @@ from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.words import number_words
-from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
+from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
 from richobs.learners.families.cells import Evidence, Tables, loss_at
 from richobs.learners.families.nearly import StepBets, Term
 from richobs.learners.families.search import (
@@ -24,10 +24,12 @@ from richobs.learners.families.search import (
     ON_LIKELIHOOD,
     PHASE,
     SLACK,
+    FamilySearch,
     Tuning,
     cover_all,
-    families,
+    outcome,
     points_in,
+    run,
 )
 from richobs.learners.models.living import ZETA
 from richobs.learners.models.search import planning_error
@@ -59,8 +61,7 @@ class Families(Learner):
     given = ("simulator with unknown numbers", "horizon")
     needs = (Need("a family with parameters in a box", _family_missing),)
     promises = Promise(
-        "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
-        "wider epsilon that the run states.",
+        WITHIN_EPSILON,
         (
             "the real system is the simulator for some parameters in the box",
             "episodes are independent of each other, given what was played",
@@ -73,19 +74,15 @@ class Families(Learner):
     Tuning = Tuning
     traits = Traits(
         keeps_bounds=True,
+        reads_episodes=True,
         looks_at_episodes=True,
         takes_tolerance=True,
         purposes={"play": "tells parameters apart", "confirm": "what the claimed policy earns"},
     )
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses what the base refuses, an engine without episodes, and an epsilon that rounding could hide."""
+        """Refuses what the base refuses, and an epsilon that rounding could hide."""
         super().check(problem, settings, engine)
-        if engine == "counted":
-            raise InvalidInput(
-                "the learner 'families' reads episodes one by one, and the counted engine only draws how often each occurs. "
-                "Use engine='stream'."
-            )
         total_variation(settings)
         error = 2 * value_error(problem)
         if not error < settings.epsilon:
@@ -116,30 +113,15 @@ class Families(Learner):
         alpha = total_variation(settings)
         if alpha and (least := least_loss(problem, alpha)) > settings.epsilon:
             notify(Progress(ToleranceIsLarge(phase=PHASE, least=least, epsilon=settings.epsilon), engine.ledger.total))
-        return families(
-            engine,
-            _family(problem),
-            reward_range=problem.env.reward_range,
-            step_range=step_range(problem.env),
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            seed=settings.seed,
-            notify=notify,
-            tuning=self.tuning(settings),
-            alpha=alpha,
-        )
+        search = FamilySearch.of(self, problem, engine, settings, notify, alpha=alpha)
+        return outcome(search, *run(search))
 
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
         """Adds up the shares of delta, and covers everything that lives again, from the counts that are stored."""
-        claims = content["claims"]
-        spent = math.fsum(row[3] for row in claims)
-        findings = [Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it")]
-        if not content["result"]["guaranteed"]:
-            return findings
-        try:
-            return [*findings, _covered_again(content, problem, settings, self.tuning(settings))]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            return [*findings, Finding("cells", False, f"the constants are damaged: {error!r}")]
+        findings = super().recheck(content, problem, settings)
+        if content["result"]["guaranteed"]:
+            findings.append(_covered_again(content, problem, settings, self.tuning(settings)))
+        return findings
 
 
 def _family(problem: Problem) -> Family:

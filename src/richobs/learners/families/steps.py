@@ -22,13 +22,18 @@ class Batch(NamedTuple):
     n: Floats  # [u] how often each was seen
 
 
-def read_steps(arrays: ModelArrays, played: Episodes) -> Batch:
+def read_steps(arrays: ModelArrays, rewards: Floats, played: Episodes) -> Batch:
     """Returns the different steps of some episodes.
+
+    Args:
+        arrays: of the family.
+        rewards: all that it lists, each once.
+        played: the episodes.
 
     Raises:
         BrokenPromise: an observation that no state shows, or a first state that the family holds impossible.
     """
-    H, rewards = played.levels, np.unique(arrays.reward)
+    H = played.levels
     ended = np.stack(played.ended) if len(played.ended) else np.zeros((H, played.n), dtype=bool)
     states = np.full((H, played.n), -1, dtype=np.int64)
     parts = []
