@@ -30,6 +30,17 @@ def _features_missing(problem: Problem, settings: Settings) -> str | None:
     return f"a {given} lists its functions. Give richobs.Linear(features, ...) without parameters."
 
 
+def _zeta(problem: Problem, settings: Settings) -> tuple[float, ...]:
+    """Returns how far means may be from linear at each level; nothing where they are linear."""
+    given, H = settings.tolerance, problem.horizon
+    if len(given) > 1 and len(given) != H:
+        raise InvalidInput(
+            f"tolerance is one number, or one for each of {H} levels; got {len(given)}. For 'linear' it is how far means of "
+            "reward plus value may be from a linear function of the features (docs/linear.md)."
+        )
+    return given if len(given) != 1 else given * H
+
+
 class LinearValues(Learner):
     """The search by linear values."""
 
@@ -47,11 +58,12 @@ class LinearValues(Learner):
     )
     costs = "Thousands of episodes: they grow like the number of features and 1/epsilon^2."
     Tuning = Tuning
-    traits = Traits(keeps_bounds=True, without_list=True)
+    traits = Traits(keeps_bounds=True, without_list=True, takes_tolerance=True)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses what the base refuses, and an engine without episodes."""
         super().check(problem, settings, engine)
+        _zeta(problem, settings)
         if engine == "counted":
             raise InvalidInput(
                 "the learner 'linear' reads episodes one by one, and the counted engine only draws how often each occurs. "
@@ -81,6 +93,7 @@ class LinearValues(Learner):
             settings.delta,
             notify,
             self.tuning(settings),
+            _zeta(problem, settings),
         )
         run(search)
         return outcome(search)
@@ -118,6 +131,7 @@ def _again(
         fits("first"),
         tuple(np.array(f) for f in constants["f"]),
         tuple(np.array(bonus) for bonus in constants["bonus"]),
+        tuple(constants["zeta"]),
     )
     contexts = features.norm if features.tables is None else features.tables
     low, high = problem.env.reward_range
@@ -131,6 +145,7 @@ def _again(
     stated, result = constants["bound"][0], content["result"]
     paid = [row for row in content["claims"] if row[0] == LOSS and abs(row[4] - stated) <= EXACT * (high - low)]
     same = abs(total - stated) <= EXACT * (high - low) and len(fits("second")) == len(fits("first")) == H
+    same &= frozen.zeta == _zeta(problem, settings)
     same &= any(row[3] >= constants["share"] for row in paid)
     same &= result["epsilon"] == (settings.epsilon if stated <= settings.epsilon else stated)
     for words, side in ((LOWER, "lower"), (UPPER, "upper")):
