@@ -55,12 +55,13 @@ def test_growth_is_that_of_the_logarithm():
 
 
 @pytest.mark.parametrize("p", [0.01, 0.2, 0.5, 0.97])
-@pytest.mark.parametrize("bet", [-0.49, -0.1, 0.2, 0.45, 3.0])
+@pytest.mark.parametrize("bet", [-0.94, -0.49, -0.1, 0.2, 0.45, 0.95, 3.0])
+@pytest.mark.parametrize("variance", [0.0, 0.2])
 @pytest.mark.parametrize("guess", [0.0, 0.3, 1.0])
-def test_a_sample_of_its_weight_is_no_gain_on_average(p, bet, guess):
+def test_a_sample_of_its_weight_is_no_gain_on_average(p, bet, guess, variance):
     """E exp(b (E y - y) - b^2/2 weight) <= 1, exactly, for y that is 1 with probability p."""
     y = np.array([0.0, 1.0])
-    weights = sample_weights(np.full(2, abs(bet)), y, np.full(2, guess), (0.0, 1.0), 1.0)
+    weights = sample_weights(np.full(2, abs(bet)), y, np.full(2, guess), (0.0, 1.0), 1.0, variance)
     law = np.array([1 - p, p])
     assert law @ np.exp(bet * (p - y) - bet**2 / 2 * weights) <= 1 + 1e-12
 
@@ -72,6 +73,8 @@ def test_a_weight_is_chosen_before_the_answer_is_known():
     small = sample_weights(np.full(3, 0.2), y, np.full(3, 0.25), (0.0, 1.0), 1.0)
     g = float(growth(np.array([0.15]))[0])  # 0.2 times the largest distance from the guess
     np.testing.assert_allclose(small, [0.0625 * g, 0.0625 * g, 0.5625 * g])
+    guessed = sample_weights(np.full(3, 0.2), y, np.full(3, 0.25), (0.0, 1.0), 1.0, variance=0.24)
+    np.testing.assert_array_equal(guessed, 0.25)  # 0.24 g would be more, whatever comes
 
 
 def test_least_squares_by_hand():

@@ -13,7 +13,7 @@ import numpy as np
 from richobs.core.types import Floats
 from richobs.learners.linear.data import Level
 
-LARGEST_BET = 0.5  # samples with larger bets are bounded by the range of y, others by the squares that were seen
+LARGEST_BET = 0.95  # samples with larger bets are bounded by the range of y, others by the squares that were seen
 LEAST_EIGENVALUE = 1e-7  # of A, relative to its largest: below it a direction counts as not seen
 LEAST_SQUARES = 1e-200  # below it float64 loses digits, and nothing counts as seen
 AT_ONCE = 512  # contexts whose reach is computed at once
@@ -102,7 +102,9 @@ def growth(u: Floats) -> Floats:
     return np.where(small, 1 + 2 * u / 3 + 0.6 * u * u, 2 * (-np.log1p(-safe) - safe) / safe**2)
 
 
-def sample_weights(reach: Floats, y: Floats, guess: Floats, ends: tuple[float, float], rate: float) -> Floats:
+def sample_weights(
+    reach: Floats, y: Floats, guess: Floats, ends: tuple[float, float], rate: float, variance: float = 0.0
+) -> Floats:
     """Returns `[m]` weights with E exp(b (E y - y) - b^2/2 weight) <= 1 for every fixed |b| <= rate * reach [L1].
 
     Which of the two bounds a sample gets depends on features and guesses alone: it is fixed before y is drawn.
@@ -113,15 +115,32 @@ def sample_weights(reach: Floats, y: Floats, guess: Floats, ends: tuple[float, f
         guess: `[m]` forecasts of them, fixed before the phase, between the ends.
         ends: smallest and largest possible answer.
         rate: lambda, fixed before the phase.
+        variance: guess of the mean of (y - guess)^2, fixed before the phase; the bound that is smaller with it is used.
     """
     low, high = ends
     bet = rate * reach * np.maximum(high - guess, guess - low)
-    seen = bet <= LARGEST_BET
-    return np.where(seen, growth(np.where(seen, bet, 0.0)) * (y - guess) ** 2, (high - low) ** 2 / 4)
+    grown = growth(np.minimum(bet, LARGEST_BET))
+    seen = (bet <= LARGEST_BET) & (grown * variance <= (high - low) ** 2 / 4)
+    return np.where(seen, grown * (y - guess) ** 2, (high - low) ** 2 / 4)
+
+
+def reaches(phi: Floats, inverse: Floats, contexts: Floats | float) -> Floats:
+    """Returns `[C]` the largest |c'A^-1 phi| of all features c there can be, for features `[C, d]`."""
+    if isinstance(contexts, float):
+        return contexts * np.sqrt(((phi @ inverse) ** 2).sum(axis=1))
+    every, rows = contexts.reshape(-1, contexts.shape[2]), inverse @ phi.T  # [d, C]
+    parts = [np.abs(every[i : i + AT_ONCE] @ rows).max(axis=0) for i in range(0, len(every), AT_ONCE)]
+    return np.asarray(np.max(parts, axis=0))
 
 
 def fitted(
-    level: Level, y: Floats, guess: Floats, ends: tuple[float, float], rate: float, contexts: Floats | float
+    level: Level,
+    y: Floats,
+    guess: Floats,
+    ends: tuple[float, float],
+    rate: float,
+    contexts: Floats | float,
+    variance: float = 0.0,
 ) -> Fit:
     """Returns the sums of least squares of y on the features that were taken.
 
@@ -132,6 +151,7 @@ def fitted(
         ends: smallest and largest possible answer.
         rate: lambda, fixed before the phase.
         contexts: `[X, K, d]` all features there can be, or their largest length.
+        variance: as in `sample_weights`.
     """
     taken = level.taken
     gram = taken.T @ taken
@@ -139,14 +159,11 @@ def fitted(
     if inverse is None:
         reach = np.full(len(y), math.inf)
     elif isinstance(contexts, float):
-        reach = contexts * np.sqrt(((taken @ inverse) ** 2).sum(axis=1))
+        reach = reaches(taken, inverse, contexts)
     else:
         seen, which = np.unique(level.x * level.phi.shape[1] + level.a, return_inverse=True)
-        every = contexts.reshape(-1, contexts.shape[2])
-        rows = inverse @ every[seen].T  # [d, C]
-        parts = [np.abs(every[i : i + AT_ONCE] @ rows).max(axis=0) for i in range(0, len(every), AT_ONCE)]
-        reach = np.max(parts, axis=0)[which]
-    weights = sample_weights(reach, y, np.clip(taken @ guess, *ends), ends, rate)
+        reach = reaches(contexts.reshape(-1, contexts.shape[2])[seen], inverse, contexts)[which]
+    weights = sample_weights(reach, y, np.clip(taken @ guess, *ends), ends, rate, variance)
     return Fit(
         gram, taken.T @ y, (taken * weights[:, None]).T @ taken, visits_of(level, not isinstance(contexts, float))
     )
@@ -266,10 +283,10 @@ class Mean(NamedTuple):
     n: int
 
 
-def fitted_mean(y: Floats, guess: float, ends: tuple[float, float], rate: float) -> Mean:
+def fitted_mean(y: Floats, guess: float, ends: tuple[float, float], rate: float, variance: float = 0.0) -> Mean:
     """Returns the mean of y `[n]`; it is least squares with one feature, which is 1."""
     n = len(y)
-    weights = sample_weights(np.full(n, 1 / n), y, np.full(n, min(max(guess, ends[0]), ends[1])), ends, rate)
+    weights = sample_weights(np.full(n, 1 / n), y, np.full(n, min(max(guess, ends[0]), ends[1])), ends, rate, variance)
     return Mean(float(y.mean()), float(weights.sum()) / n**2, n)
 
 

@@ -73,6 +73,31 @@ def planned(
     return Plan(w, extra, spread, inverses, tables, total)
 
 
+def moves(data: Data, plan: Plan) -> list[Floats]:
+    """Returns per level `[d, X']` what least squares makes of a function of the next contexts; none at the last level."""
+    after = [len(level.phi) for level in data.levels[1:]]
+    result = []
+    for level, inverse, size in zip(data.levels, plan.inverse, after, strict=False):
+        live = level.next >= 0
+        sums = [np.bincount(level.next[live], column, size) for column in level.taken[live].T]
+        result.append(inverse @ np.stack(sums))
+    return result
+
+
+def planned_value(data: Data, law: Sequence[Floats], given: Sequence[Floats]) -> float:
+    """Returns the mean over first contexts of the most that can be had of what is given, by the law of `moves`.
+
+    Args:
+        data: what was seen.
+        law: of what comes next.
+        given: per level `[X, K]` what an action is given.
+    """
+    best = given[-1].max(axis=1)
+    for h in reversed(range(len(law))):
+        best = (given[h] + data.levels[h].phi @ (law[h] @ best)).max(axis=1)
+    return float(best[data.levels[0].x].mean())
+
+
 class Planned:
     """The policy of a plan; it knows which one it is, so that a record of its episodes can be compared."""
 

@@ -24,6 +24,7 @@ from richobs.core.words import number_words
 from richobs.learners.linear.data import Data, Features, joined
 from richobs.learners.linear.events import Attempted, Explored
 from richobs.learners.linear.fits import (
+    LARGEST_BET,
     Bound,
     Fit,
     Frozen,
@@ -32,12 +33,14 @@ from richobs.learners.linear.fits import (
     certified,
     fitted,
     fitted_mean,
+    growth,
     leverage,
     quadratic,
+    reaches,
     visits_of,
 )
 from richobs.learners.linear.linearity import check_linear
-from richobs.learners.linear.planning import Plan, Planned, planned
+from richobs.learners.linear.planning import Plan, Planned, moves, planned, planned_value
 from richobs.learners.tolerance import PATIENCE, Patience
 from richobs.stats.bets import death, lower_bound_of_mean
 from richobs.stats.shares import Share
@@ -59,6 +62,9 @@ LEFT_OVER_ERRORS = 1.0  # that F adds
 PER_FEATURE = 8  # episodes of B for each feature, at least
 CORRECTION, STEP = 0.3, 1.7  # power of what an attempt gave over its target that corrects predictions; the most of it
 SAFETY = 1.1  # by which the predicted bound of an attempt at epsilon stays below it
+OWN_BET = 0.5  # of one episode of P, at the most
+CAUTION = 3.0  # by how much a predicted bound grows with the root of features over episodes
+SOME = 512  # contexts and actions whose bets are looked at
 ROUNDS = 12  # of the search for lambda and the number of episodes
 LEAST_CHANCE = 0.25  # of the target, or of what a tolerance costs: an attempt is not made for less chance
 LONG, LONGEST = 8, 32  # times the episodes of the last improvement after which a run ends: with a bound, without one
@@ -269,7 +275,7 @@ def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
     H = features.horizon
     plan = planned(data, cut=search.cut)
     gaps = [table - table.max(axis=1, keepdims=True) for table in plan.tables]
-    floor = 0.0
+    law, floor = moves(data, plan), 0.0
     if search.zeta:
         blurs = [
             (1 + (h + 1 < H))
@@ -278,7 +284,7 @@ def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
             for h, level in enumerate(data.levels)
         ]
         gaps = [gap + blur for gap, blur in zip(gaps, blurs, strict=True)]
-        floor = _from_start(data, planned(data, given=lambda h, _: gaps[h]))
+        floor = planned_value(data, law, gaps)
         while len(search.targets) > 1 and search.targets[0] < floor:
             search.targets.pop(0)
     d = search.next_share * GAP
@@ -287,26 +293,40 @@ def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
     least = PER_FEATURE * max(features.dim(h) for h in range(H))
     n, rate = float(least), 1.0
     errors = [quadratic(level.phi, spread) for level, spread in zip(data.levels, plan.spread, strict=True)]
+    bets = [_bets(search, data, plan, h) for h in range(H)]
     ratio, needed = 1.0, 1e-12
     for _ in range(ROUNDS):
         scale = rate / 2 / n
-        worst = planned(data, given=lambda h, _, scale=scale: gaps[h] + scale * errors[h])  # type: ignore[misc]
-        along = max((_from_start(data, worst) - floor) / scale, 1e-12)
+        grown = [_grown(rate * data.n / n * bet, most) for bet, most in bets]
+        given = [gap + scale * more * error for gap, more, error in zip(gaps, grown, errors, strict=True)]
+        along = max((planned_value(data, law, given) - floor) / scale, 1e-12)
         ratio = min(max(math.sqrt(plan.variance / along), 0.05), 2.0)
         needed = 1.1 * (along + plan.variance / ratio)
         z = math.sqrt(sum(features.dim(h) for h in range(H)) / n)
-        caution = search.caution * 0.95 * (1 + 3 * z + 10 * z * z)
+        caution = search.caution * 0.95 * (1 + CAUTION * z)
         n = max(least, 2 * math.log(1 / d) * needed * (caution / target) ** 2)
         n = min(n, 1e15)
         rate = math.sqrt(2 * math.log(1 / d) * n / needed)
     first = math.ceil(n)
-    own, second = max(2, math.ceil(ratio * n)), max(least, math.ceil(SECOND * n))
+    own = max(2, math.ceil(ratio * n), math.ceil(rate * search.span / OWN_BET))
+    second = max(least, math.ceil(SECOND * n))
     return plan, Sizes(first, own, second, rate, search.targets[0], floor)
 
 
-def _from_start(data: Data, plan: Plan) -> float:
-    """Returns the mean value of a plan at the contexts that episodes began with."""
-    return float(plan.tables[0].max(axis=1)[data.levels[0].x].mean())
+def _bets(search: LinearSearch, data: Data, plan: Plan, h: int) -> tuple[Floats, float]:
+    """Returns `[C]` how far samples of a level can move a prediction, and range^2/4 of y over its variance."""
+    level, at = data.levels[h], search.at(h)
+    frozen = Frozen(plan.w, search.cut, 1.0)
+    y, (low, high) = _answered(search, frozen, data, h, rest=False)
+    variance = float(np.mean((y - level.taken @ plan.w[h]) ** 2)) if len(y) else 0.0
+    some = np.unique(level.x * level.phi.shape[1] + level.a)[:SOME]
+    rows = level.phi.reshape(-1, level.phi.shape[2])[some]
+    return reaches(rows, plan.inverse[h], at) * (high - low), (high - low) ** 2 / 4 / max(variance, 1e-12)
+
+
+def _grown(bets: Floats, most: float) -> float:
+    """Returns how much larger than a variance the weights of samples are, on average."""
+    return float(np.where(bets <= LARGEST_BET, np.minimum(growth(np.minimum(bets, LARGEST_BET)), most), most).mean())
 
 
 def _mixed(search: LinearSearch, policies: dict[str, Policy], n: int, purpose: str) -> Data:
@@ -326,7 +346,7 @@ def _attempt(search: LinearSearch, plan: Plan, sizes: Sizes) -> None:
     first = _mixed(search, policies, sizes.first, "B")
     own = search.play(pi, sizes.earned, "P")
     search.seen += [first, own]
-    fits = _fits(search, frozen, first, rest=False)
+    fits = _fits(search, frozen, first, before, rest=False)
     zetas = search.zeta or (0.0,) * H
     for h in range(H):
         (y, ends), (old, _) = (_answered(search, frozen, data, h, rest=False) for data in (first, before))
@@ -369,13 +389,17 @@ def _answered(
     return data.levels[h].answers(after, not rest), (least + low - slack, most + high + slack)
 
 
-def _fits(search: LinearSearch, frozen: Frozen, data: Data, rest: bool) -> tuple[Fit, ...]:
-    """Returns least squares on fresh episodes: of r + V_{h+1} [L1], or of F_{h+1} for the rest [L2]."""
+def _fits(search: LinearSearch, frozen: Frozen, data: Data, before: Data, rest: bool) -> tuple[Fit, ...]:
+    """Returns least squares on fresh episodes: of r + V_{h+1} [L1], or of F_{h+1} for the rest [L2].
+
+    Episodes from before guess how far answers are from what is frozen.
+    """
     fits = []
     for h, level in enumerate(data.levels):
-        y, ends = _answered(search, frozen, data, h, rest)
+        (y, ends), (old, _) = (_answered(search, frozen, part, h, rest) for part in (data, before))
         guess = frozen.f[h] if rest else frozen.w[h]
-        fits.append(fitted(level, y, guess, ends, frozen.rate, search.at(h)))
+        variance = float(np.mean((old - before.levels[h].taken @ guess) ** 2)) if len(old) else 0.0
+        fits.append(fitted(level, y, guess, ends, frozen.rate, search.at(h), variance))
     return tuple(fits)
 
 
@@ -393,7 +417,7 @@ def _bounded(
     left = frozen.left_over(0, second.levels[0].phi)[second.levels[0].x]
     past = frozen.left_over(0, before.levels[0].phi)[before.levels[0].x]
     ends = frozen.left_over_ends(0, search.at(0))
-    fits = _fits(search, frozen, second, rest=True)
+    fits = _fits(search, frozen, second, before, rest=True)
     mean = fitted_mean(left, float(past.mean()), ends, frozen.rate)
     bound = certified(frozen, fits, earned, mean, search.contexts, d, search.span)
     total = min(bound.total, search.span)
