@@ -280,7 +280,7 @@ def test_errors_of_values_count_in_every_bound():
 
 
 def searching(family, delta=0.1, epsilon=0.1):
-    return FamilySearch(None, family, (0.0, 1.0), epsilon, delta, 0, nobody, Tuning())
+    return FamilySearch(None, family, (0.0, 1.0), (0.0, 1.0), epsilon, delta, 0, nobody, Tuning())
 
 
 def coin_episode(action, reward):
@@ -450,7 +450,6 @@ def test_learn_chooses_the_learner_and_others_say_what_to_give():
         ("constants", lambda c: c.update(gap=c["gap"] / 2), "cells"),
         ("constants", lambda c: c.update(counts=[[0, [0.0] * len(c["counts"][0][1])]]), "cells"),
         ("constants", lambda c: c.update(planned_at=[0.1]), "cells"),
-        ("constants", lambda c: c.update(factors="many"), "cells"),
         ("result", lambda c: c.update(upper=c["upper"] - 0.01), "cells"),
         ("result", lambda c: c.update(epsilon=0.01), "cells"),
         ("policy", lambda c: c.update(digest="0" * 64), "cells"),

@@ -531,14 +531,19 @@ def _look(
         episodes=sequence.n * each,
         effective=None if log is None else effective_size(log.weights[:, : sequence.n]),
     )
+    check_bounds(report, question.delta)
+    looks = (*before.looks, (report.episodes, report.lower, report.upper))
+    return dataclasses.replace(report, verdict=report.decided(limit * each), looks=looks)
+
+
+def check_bounds(report: PolicyReport, delta: float) -> None:
+    """Refuses bounds that contradict each other."""
     if report.lower > report.upper:
         raise BrokenPromise(
             f"after {report.episodes:,} episodes the {report.subject} is certainly at least {report.lower:.6g}, and "
             f"certainly at most {report.upper:.6g}. These bounds contradict each other: episodes are not independent draws "
-            f"of one law. If they are, this happens with probability at most {question.delta:g}."
+            f"of one law. If they are, this happens with probability at most {delta:g}."
         )
-    looks = (*before.looks, (report.episodes, report.lower, report.upper))
-    return dataclasses.replace(report, verdict=report.decided(limit * each), looks=looks)
 
 
 def totals_range(env: Any, reward_range: tuple[float, float] | None) -> tuple[float, float]:
