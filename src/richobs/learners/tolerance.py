@@ -16,6 +16,7 @@ FEWEST = 64  # episodes before which nothing is given up
 class Patience:
     """Whether more episodes still make the claimed gap smaller. A tolerance may keep it from epsilon for ever."""
 
+    times: int = PATIENCE
     least: float = math.inf  # the smallest gap so far
     improved: int = 0  # episodes when it last became smaller
 
@@ -23,7 +24,7 @@ class Patience:
         """Returns whether the gap has long not become smaller, after so many episodes in all."""
         if gap <= WORTHWHILE * self.least:
             self.least, self.improved = gap, spent
-        return spent >= max(FEWEST, PATIENCE * self.improved)
+        return spent >= max(FEWEST, self.times * self.improved)
 
 
 def total_variation(settings: Settings) -> float:
