@@ -91,6 +91,12 @@ def own_slips(theta: Any, action: int) -> tuple[Any, Any, Any]:
     return p / 2, 1 - p, p / 2
 
 
+def own_slips_and_right(theta: Any, action: int) -> tuple[Any, Any, Any]:
+    """Five numbers: a slip to the left for every action, and one to the right."""
+    p = theta[f"slip{action}"]
+    return p, 1 - p - theta["right"], theta["right"]
+
+
 def inventory(rate_of: Callable[[Any, int], Any], shelves: int = 10) -> Callable[[Any], Any]:
     """Returns the outcomes of a store: parts cost 1, sell for 3, and cost 0.1 to keep overnight.
 
@@ -227,6 +233,29 @@ MORE = (
             lake(FOUR, slip), {"map": random_maps(1000, np.random.default_rng(0)), "slip": (0, 1)}, horizon=30
         ),
         (0.1, 0.02),
+    ),
+    Case(
+        "1,000 ways to read the observation and slip, lake 4x4",
+        lambda: Family(
+            lake(FOUR, slip),
+            {
+                "shown": [
+                    list(range(16)),
+                    *np.random.default_rng(1).permuted(np.tile(range(16), (999, 1)), axis=1).tolist(),
+                ],
+                "slip": (0, 1),
+            },
+            horizon=30,
+            observations=lambda given: np.array(given["shown"]),
+        ),
+        (0.1, 0.02),
+    ),
+    Case(
+        "lake 4x4, a slip for each action and one to the right",
+        lambda: Family(
+            lake(FOUR, own_slips_and_right), {**{f"slip{a}": (0, 0.6) for a in range(4)}, "right": (0, 0.4)}, horizon=30
+        ),
+        (0.1, 0.05),
     ),
 )
 
