@@ -225,6 +225,11 @@ class TestCharts:
 
 
 class TestPage:
+    def test_lsvee_is_shown_beside_its_plan(self, certified, paper):
+        planned = f"in {len(paper.steps)} tests; the paper's plan: 6.30·1016"
+        assert planned in Page(page.page([paper])).said
+        assert (certified.plan, "plan" in Page(page.page([certified])).said) == (None, False)
+
     def test_the_claim_and_the_numbers_behind_it(self, certified):
         html = page.page([certified])
         said = Page(html).said
@@ -233,7 +238,7 @@ class TestPage:
         assert certified.certificate.claim in said
         assert f"U ≥ V* {words.value(result['upper'])}" in said
         assert f"W ≤ V(policy) {words.value(result['lower'])}" in said
-        assert f"episodes {result['episodes']:,} in {result['tests']} tests; the paper's plan: 2.01·1018" in said
+        assert f"episodes {result['episodes']:,} in {result['tests']} tests" in said
         made = certified.verification.made
         assert f"The file verification.json, made {made}, says that everything agreed." in said
         assert "Verified" not in said

@@ -14,7 +14,7 @@ from richobs.core import words
 from richobs.core.outcome import estimate_words
 from richobs.core.words import number_words
 from richobs.runs.store import VERIFICATION, StoredRun
-from richobs.show.candidates import Candidates
+from richobs.show.tree import Candidates
 
 STATES = {"finished": "green", "running": "cyan", "stopped": "red", "unfinished": "yellow"}
 
@@ -78,8 +78,7 @@ def summary(run: StoredRun) -> RenderableType:
 
 def headline(run: StoredRun) -> str:
     """Returns a sentence about a run's problem."""
-    n_states = None if run.plan is None else run.plan.constants.n_states
-    return f"{run.world or words.OWN}: {words.problem_size(run.horizon, run.n_actions, n_states, run.log_size)}"
+    return f"{run.world or words.OWN}: {words.problem_size(run.horizon, run.n_actions, run.n_states, run.log_size)}"
 
 
 def _found(run: StoredRun, content: dict[str, Any]) -> list[tuple[str, str]]:
