@@ -225,11 +225,6 @@ class TestCharts:
 
 
 class TestPage:
-    def test_lsvee_is_shown_beside_its_plan(self, certified, paper):
-        planned = f"in {len(paper.steps)} tests; the paper's plan: 6.30·1016"
-        assert planned in Page(page.page([paper])).said
-        assert (certified.plan, "plan" in Page(page.page([certified])).said) == (None, False)
-
     def test_the_claim_and_the_numbers_behind_it(self, certified):
         html = page.page([certified])
         said = Page(html).said
@@ -379,7 +374,7 @@ class TestFiles:
         assert linked == set(names[1:])
 
     def test_figures_of_runs_without_an_end_and_with_odd_names(self, certified, tmp_path):
-        odd = dataclasses.replace(cut_short(certified, 0), world="$x_{$ </svg>", ledger=Ledger(), plan=None)
+        odd = dataclasses.replace(cut_short(certified, 0), world="$x_{$ </svg>", ledger=Ledger())
         files = write_report([odd, cut_short(certified, 7)], tmp_path / "r.html")
         assert all(f.stat().st_size > 500 for f in files)
 

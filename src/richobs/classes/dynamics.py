@@ -6,6 +6,7 @@ Observations that are random in a hidden state are written as one state for each
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -409,7 +410,8 @@ class _Replay:
             ends = bool(terminated or truncated)
             leads = len(path) < self.horizon and not ends
             move = (self._state(path, seen) if leads else 0, float(reward), ends)
-            if self.moves.setdefault((here, chosen), move) != move:
+            to, paid, ended = self.moves.setdefault((here, chosen), move)
+            if (to, ended) != (move[0], ends) or not math.isclose(paid, move[1], rel_tol=1e-12, abs_tol=1e-12):
                 raise self._not_deterministic(path)
             if not leads:
                 break

@@ -208,10 +208,6 @@ class Learner(ABC):
     def plan(self, problem: Problem, settings: Settings) -> Plan:
         """Returns what is known in advance of a run; nothing is played."""
 
-    def plan_of(self, **sizes: Any) -> Plan | None:
-        """Returns the plan of a stored run, for a learner whose plan follows from these numbers alone; else None."""
-        return None
-
     @abstractmethod
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Learns.

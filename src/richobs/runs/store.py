@@ -68,7 +68,6 @@ from richobs.runs.database import (
     remove_unfinished,
     sha256,
 )
-from richobs.runs.prepare import paper_epsilon
 
 FORMAT = "richobs-run"
 VERSION = 5
@@ -108,8 +107,7 @@ class StoredRun:
     ledger: Ledger  # every episode so far
     certificate: Certificate | None = None  # once it is finished
     verification: Verification | None = None  # what verification.json says; who may write the folder can write it
-    n_states: int | None = None  # bound on the hidden states of a level, where one is known
-    plan: Any = None  # LSVEE's sample sizes, where that was the learner
+    n_states: int | None = None  # hidden states a level, where that is known
     started: float = 0.0  # seconds since 1970
     last: float = 0.0  # when something was stored last
 
@@ -163,7 +161,7 @@ def _times(place: FilePath) -> list[tuple[int, ...] | None]:
 def _read_run(place: FilePath) -> StoredRun:
     """Returns the run in a folder, where nobody changes it meanwhile."""
     config = _read_config(place)
-    chosen = learner(config["settings"]["learner"])  # its kinds of events are known from here on
+    learner(config["settings"]["learner"])  # its kinds of events are known from here on
     with reading(f"the run in {place}", passes=RichObsError):
         for name in FILES:
             is_there(place / name)
@@ -173,12 +171,8 @@ def _read_run(place: FilePath) -> StoredRun:
             found = _with_certificate(found)
         if is_running and found.state != "finished":  # who holds a finished run has not changed it yet
             found = dataclasses.replace(found, state="running", message="")
-        settings = found.settings
-        n_states = settings.n_states if settings.n_states is not None else config["environment"]["n_states"]
-        sizes = {name: getattr(found, name) for name in ("horizon", "n_actions", "log_size")}
-        sizes |= {"n_states": n_states, "epsilon": config.get("paper_epsilon", settings.epsilon)}
-        plan = None if None in sizes.values() else chosen.plan_of(**sizes, delta=settings.delta)
-        return dataclasses.replace(found, n_states=n_states, plan=plan)
+        n_states = found.settings.n_states
+        return dataclasses.replace(found, n_states=config["environment"]["n_states"] if n_states is None else n_states)
 
 
 def _with_certificate(found: StoredRun) -> StoredRun:
@@ -347,7 +341,6 @@ def describe(
         },
         "functions": {"log_size": functions.log_size, "digest": functions.digest, "fingerprint": fingerprint},
         "settings": settings.as_plain(),
-        **({} if (epsilon := paper_epsilon(problem, settings)) == settings.epsilon else {"paper_epsilon": epsilon}),
         "made_with": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
     }
     return dict(json.loads(json.dumps(content)))

@@ -1,7 +1,7 @@
 """LSVEE as a learner: what it needs, promises and costs."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from richobs.core.events import Callback
 from richobs.core.outcome import DETERMINISTIC, REACTIVE, REALIZABLE, Outcome
@@ -52,10 +52,6 @@ class Lsvee(PrintedLearner):
     def plan(self, problem: Problem, settings: Settings) -> SamplePlan:
         """Returns every sample size, and the worst case they add up to."""
         return SamplePlan(self.constants(problem, settings))
-
-    def plan_of(self, **sizes: Any) -> SamplePlan:
-        """Returns the plan for numbers by name, as `PaperConstants.of` takes them."""
-        return SamplePlan(PaperConstants.of(**sizes))
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Runs Algorithm 1."""

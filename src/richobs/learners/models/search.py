@@ -23,10 +23,10 @@ from richobs.core.environment import Episodes, implied_step_range
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.core.events import Event, Progress, Said, event
 from richobs.core.functions import ModelFamily, StepwiseFamily
-from richobs.core.outcome import Outcome, StopReason
+from richobs.core.outcome import Outcome, StopReason, claim_words
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask, Observations
-from richobs.core.words import number_words, probability_words
+from richobs.core.words import number_words
 from richobs.engines.independence import Watch
 from richobs.learners.base import Search, at_least_one
 from richobs.learners.doubt import LEAST, ClaimDoubted, Doubt, of_returns
@@ -382,7 +382,16 @@ def outcome(search: ModelSearch, found: Judged) -> Outcome:
     likely = int(living.models[living.leader])
     return Outcome(
         policy=LearnedPolicy(search.functions, found.member),
-        claim=claim_words(search, claimed),
+        claim=claim_words(
+            search.delta,
+            claimed,
+            _assumptions(search),
+            sampling=search.engine.ledger.assumes,
+            lower=search.lower,
+            upper=search.upper,
+            reward_range=search.reward_range,
+            from_models=True,
+        ),
         learner="models",
         epsilon=claimed,
         delta=search.delta,
@@ -419,8 +428,8 @@ def _reason(search: ModelSearch, certified: bool) -> StopReason:
     return StopReason.EVERY_MODEL if certified and not search.untested else SPENT[search.gave_up]
 
 
-def claim_words(search: ModelSearch, claimed: float) -> str:
-    """Returns the claim: what the policy earns, and what no policy exceeds, both under one assumption."""
+def _assumptions(search: ModelSearch) -> tuple[str, ...]:
+    """Returns what the claim rests on."""
     n = search.family.n_models
     one = "the real system is the given model" if n == 1 else f"the real system is one of the {n:,} models"
     if search.alpha:
@@ -429,16 +438,10 @@ def claim_words(search: ModelSearch, claimed: float) -> str:
             f"the laws of the real system, at the start and at every observation and action, are within "
             f"{number_words(search.alpha, up=False)} of {whose} in total variation, on the same outcomes"
         )
-    one = " and that ".join([*search.engine.ledger.assumes, one])
-    if search.recorded:
-        log = f"the {search.recorded:,} recorded episodes"
-        one += f" and {log} are whole, of this system and not selected by what came of them"
-    sure, least = probability_words(search.delta), number_words(search.lower, up=False)
-    return (
-        f"With probability at least {sure} the policy's value is at least {least} and at most "
-        f"{number_words(claimed, up=True)} below V*, provided that {one}. No policy's value exceeds "
-        f"{number_words(search.upper, up=True)}, under the same condition."
-    )
+    if not search.recorded:
+        return (one,)
+    log = f"the {search.recorded:,} recorded episodes"
+    return one, f"{log} are whole, of this system and not selected by what came of them"
 
 
 def _remarks(search: ModelSearch, found: Judged) -> tuple[str, ...]:
