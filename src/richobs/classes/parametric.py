@@ -6,6 +6,8 @@ any cell of the box. Every different probability is one *event*. Shapes: d param
 outcomes of a state and action at most, E events, P points, C cells.
 """
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import json
@@ -264,7 +266,7 @@ class Family:
     @classmethod
     def of_gymnasium(
         cls, env: Any, *, horizon: int, fixed: Mapping[str, Any] | None = None, **theta: tuple[float, float]
-    ) -> "Family":
+    ) -> Family:
         """Returns the family of a Gymnasium toy-text environment whose outcomes `P` depend on keyword arguments.
 
         Probabilities must be affine in the arguments: they are computed from d + 1 environments and compared with
@@ -329,7 +331,7 @@ class Family:
         write_parts(file, FORMAT, [("family", self._to_arrays())])
 
     @classmethod
-    def load(cls, file: str | os.PathLike[str], /) -> "Family":
+    def load(cls, file: str | os.PathLike[str], /) -> Family:
         """Returns the family that `save` wrote.
 
         Raises:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
 from richobs.core.functions import has_list
+from richobs.core.notebook import InNotebook
 from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
@@ -64,9 +65,10 @@ class Plan(Protocol):
 
 
 @dataclass(frozen=True)
-class ShortPlan:
+class ShortPlan(InNotebook):
     """The plan of a learner with few numbers."""
 
+    view = "plan"
     title: str
     max_episodes: int | None
     lines: tuple[PlanRow, ...] = ()
