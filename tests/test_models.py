@@ -204,7 +204,7 @@ def test_claims_are_true_as_often_as_they_say():
         truth = seed % 4
         problem = model_problem(functions, int(functions.place[truth]))
         engine = StreamEngine(problem.env, functions, seed=seed, ledger=Ledger(40))
-        search = ModelSearch(engine, functions, functions, (0.0, 1.0), 0.004, 0.5, seed, nobody, Tuning())
+        search = ModelSearch(engine, functions, (0.0, 1.0), (0.0, 1.0), 0.004, 0.5, seed, nobody, Tuning())
         found = search_models(search)
         gone = problem.optimal_function not in search.living.models
         gap = problem.optimal_value - problem.value(richobs.LearnedPolicy(functions, found.member))
@@ -406,7 +406,7 @@ def test_a_certificate_is_verified_and_a_changed_one_is_not():
         (lambda: richobs.make("lock/3"), {}, "needs a class of candidate models: a Layered says what actions are"),
         (small_world, {"epsilon": 3e-9}, "epsilon 3e-09 is too small for the learner 'models'"),
         (small_world, {"engine": "counted"}, "reads episodes one by one"),
-        (small_world, {"tuning": ("batch=0",)}, "batch must be at least 1"),
+        (small_world, {"tuning": ("batch=0",)}, "batch must be a whole number, at least 1"),
     ],
 )
 def test_what_it_cannot_serve_is_refused(problem, more, said):

@@ -37,6 +37,7 @@ class StopReason(enum.Enum):
     NOT_WORTH_IT = "no policy is worth the threshold"
     EVERY_MODEL = "the policy loses at most epsilon in every model that is left"
     TOLERANCE = "the bounds hold, and with this tolerance more episodes need not bring them nearer"
+    STALLED = "many more episodes have brought the bounds no nearer"
     DOUBTED = "the bounds hold, and what the policy earned speaks against a nearer claim"
     EPISODES_SPENT = "the episodes allowed were spent; the bounds hold, but are farther apart than asked"
     OWN_RULE = "the learner's own rule says that nothing is left to learn"
@@ -87,11 +88,12 @@ class ToleranceRow(NamedTuple):
 
 
 class ToleranceCurve(NamedTuple):
-    """What is claimed for wider and wider tolerances. Each row holds with probability 1 - delta; not all of them at once."""
+    """What is claimed for wider and wider tolerances. Each row holds with probability 1 - delta."""
 
     rows: tuple[ToleranceRow, ...]  # the run's own tolerance, then powers of two of the range of totals
     claimed: float  # epsilon of the run
     why_none: str = ""  # in words, where there are no rows
+    together: bool = False  # whether all rows hold at once with probability 1 - delta
 
     @property
     def holds_up_to(self) -> float | None:
@@ -105,6 +107,8 @@ class ToleranceCurve(NamedTuple):
         beyond = [row for row in self.rows if row.epsilon > self.claimed][::4]
         facts = [f"the claim holds up to tolerance {number_words(self.holds_up_to or 0.0, up=False)}"]
         facts += [f"at {number_words(t, up=False)} it is {number_words(e, up=True)}" for t, e, *_ in beyond]
+        if self.together:
+            return f"{'; '.join(facts)} (all of them at once with probability at least 1 - delta)"
         return f"{'; '.join(facts)} (each with probability at least 1 - delta, not all of them at once)"
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from richobs.classes.linear import Linear
-from richobs.core.environment import step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
 from richobs.core.outcome import LOWER, UPPER, Outcome
@@ -15,7 +14,7 @@ from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.words import number_words
-from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
+from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
 from richobs.learners.linear.data import Features
 from richobs.learners.linear.fits import Fit, Frozen, Mean, certified
 from richobs.learners.linear.search import FINAL, GAP, LINEAR, LOSS, LinearSearch, Tuning, outcome, run
@@ -30,6 +29,17 @@ def _features_missing(problem: Problem, settings: Settings) -> str | None:
     return f"a {given} lists its functions. Give richobs.Linear(features, ...) without parameters."
 
 
+def _zeta(problem: Problem, settings: Settings) -> tuple[float, ...]:
+    """Returns how far means may be from linear at each level; nothing where they are linear."""
+    given, H = settings.tolerance, problem.horizon
+    if len(given) > 1 and len(given) != H:
+        raise InvalidInput(
+            f"tolerance is one number, or one for each of {H} levels; got {len(given)}. For 'linear' it is how far means of "
+            "reward plus value may be from a linear function of the features (docs/linear.md)."
+        )
+    return given if len(given) != 1 else given * H
+
+
 class LinearValues(Learner):
     """The search by linear values."""
 
@@ -40,23 +50,15 @@ class LinearValues(Learner):
     cites = "docs/linear.md; linear MDPs after Jin, Yang, Wang and Jordan 2020"
     given = ("features", "horizon")
     needs = (Need("features of observations and actions", _features_missing),)
-    promises = Promise(
-        "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
-        "wider epsilon that the run states.",
-        (LINEAR,),
-    )
+    promises = Promise(WITHIN_EPSILON, (LINEAR,))
     costs = "Thousands of episodes: they grow like the number of features and 1/epsilon^2."
     Tuning = Tuning
-    traits = Traits(keeps_bounds=True, without_list=True)
+    traits = Traits(keeps_bounds=True, reads_episodes=True, without_list=True, takes_tolerance=True)
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses what the base refuses, and an engine without episodes."""
+        """Refuses what the base refuses, and a tolerance that is not one of each level."""
         super().check(problem, settings, engine)
-        if engine == "counted":
-            raise InvalidInput(
-                "the learner 'linear' reads episodes one by one, and the counted engine only draws how often each occurs. "
-                "Use engine='stream'."
-            )
+        _zeta(problem, settings)
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns what chance may add to the bound; nothing is known of the number of episodes."""
@@ -71,17 +73,7 @@ class LinearValues(Learner):
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches until a policy is certified, or the episodes are spent."""
-        assert isinstance(problem.functions, Linear), "its need was checked"
-        search = LinearSearch(
-            engine,
-            Features(problem.functions),
-            problem.env.reward_range,
-            step_range(problem.env),
-            settings.epsilon,
-            settings.delta,
-            notify,
-            self.tuning(settings),
-        )
+        search = LinearSearch.of(self, problem, engine, settings, notify, zeta=_zeta(problem, settings))
         run(search)
         return outcome(search)
 
@@ -90,16 +82,11 @@ class LinearValues(Learner):
 
         W and U also rest on single returns, which it does not hold: they are compared with the mean return and the bound.
         """
-        claims, constants = content["claims"], content["constants"]
-        spent = math.fsum(row[3] for row in claims)
-        findings = [Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it")]
-        if not content["result"]["guaranteed"]:
-            return findings
-        assert isinstance(problem.functions, Linear), "its need was checked"
-        try:
-            return [*findings, _again(content, constants, Features(problem.functions), problem, settings)]
-        except (TypeError, ValueError, KeyError, IndexError, np.linalg.LinAlgError) as error:
-            return [*findings, Finding("bound", False, f"its sums cannot be read ({error})")]
+        findings = super().recheck(content, problem, settings)
+        if content["result"]["guaranteed"]:
+            assert isinstance(problem.functions, Linear), "its need was checked"
+            findings.append(_again(content, content["constants"], Features(problem.functions), problem, settings))
+        return findings
 
 
 def _again(
@@ -118,6 +105,7 @@ def _again(
         fits("first"),
         tuple(np.array(f) for f in constants["f"]),
         tuple(np.array(bonus) for bonus in constants["bonus"]),
+        tuple(constants["zeta"]),
     )
     contexts = features.norm if features.tables is None else features.tables
     low, high = problem.env.reward_range
@@ -131,6 +119,7 @@ def _again(
     stated, result = constants["bound"][0], content["result"]
     paid = [row for row in content["claims"] if row[0] == LOSS and abs(row[4] - stated) <= EXACT * (high - low)]
     same = abs(total - stated) <= EXACT * (high - low) and len(fits("second")) == len(fits("first")) == H
+    same &= frozen.zeta == _zeta(problem, settings)
     same &= any(row[3] >= constants["share"] for row in paid)
     same &= result["epsilon"] == (settings.epsilon if stated <= settings.epsilon else stated)
     for words, side in ((LOWER, "lower"), (UPPER, "upper")):

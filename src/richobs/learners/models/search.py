@@ -21,19 +21,18 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.model_arrays import REWARD_TOLERANCE
 from richobs.core.environment import Episodes, implied_step_range
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
-from richobs.core.events import Callback, Event, Progress, nobody
-from richobs.core.functions import FunctionClass, ModelFamily, StepwiseFamily
+from richobs.core.events import Event, Progress
+from richobs.core.functions import ModelFamily, StepwiseFamily
 from richobs.core.outcome import Outcome, StopReason, claim_words
-from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.core.words import number_words
 from richobs.engines.independence import Watch
+from richobs.learners.base import Search, at_least_one
 from richobs.learners.doubt import LEAST, ClaimDoubted, Doubt, of_returns
 from richobs.learners.models.events import ModelsWeighed, RegretPlanned
 from richobs.learners.models.living import ZETA, Judged, Living, Regrets
 from richobs.learners.tolerance import Patience
-from richobs.stats.shares import Share
 
 PHASE = "models"
 RECORDED = "played before the run"
@@ -54,9 +53,7 @@ class Tuning:
     """How many of the most likely models' policies are planned in every living model after each batch."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "look"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be at least 1; got {getattr(self, name)}.")
+        at_least_one(self, "batch", "look")
 
 
 def planning_error(
@@ -81,22 +78,11 @@ def planning_error(
 
 
 @dataclass
-class ModelSearch:
+class ModelSearch(Search):
     """Which models live, which policies were planned in them, and what of delta was spent."""
 
-    engine: Engine
-    functions: FunctionClass
-    family: ModelFamily
-    reward_range: tuple[float, float]
-    epsilon: float
-    delta: float
-    seed: int  # of the choice among models
-    notify: Callback
-    tuning: Tuning
-    step_range: tuple[float, float] | None = None  # of one reward; None: what `reward_range` implies
     alpha: float = 0.0  # how far the real laws may be from those of a model, in total variation
-    share: Share = field(init=False)  # the whole of delta, which B4 spends: B5 needs none
-    living: Living = field(init=False)
+    living: Living = field(init=False)  # B4 spends the whole of delta on them: B5 needs none
     regrets: Regrets = field(init=False)
     error: float = field(init=False)  # of a planned value
     watch: Watch = field(init=False)  # that episodes are independent and of one law
@@ -111,11 +97,17 @@ class ModelSearch:
     doubt: Doubt | None = None  # what speaks against the claim that is made: it is wider for that
 
     def __post_init__(self) -> None:
-        self.share = Share(self.delta)
+        super().__post_init__()
         self.living = Living(self.family.n_models, self.share, self.alpha)
         self.regrets = Regrets(self.functions, self.family, self.living, self.tuning.look, self.alpha)
         self.error = planning_error(self.functions.horizon, self.reward_range, self.step_range)
         self.watch = Watch(self.seed, self.reward_range)
+
+    @property
+    def family(self) -> ModelFamily:
+        """The class, as models: its member i is Q* of model i."""
+        family: ModelFamily = self.functions
+        return family
 
     @property
     def upper(self) -> float:
@@ -186,46 +178,6 @@ class Tolerant:
         except InvalidInput as error:
             self.unknown = str(error)
             return 0
-
-
-def models(
-    engine: Engine,
-    functions: FunctionClass,
-    family: ModelFamily,
-    *,
-    reward_range: tuple[float, float],
-    step_range: tuple[float, float] | None = None,
-    epsilon: float,
-    delta: float,
-    seed: int = 0,
-    notify: Callback = nobody,
-    tuning: Tuning | None = None,
-    recorded: Episodes | None = None,
-    alpha: float = 0.0,
-) -> Outcome:
-    """Learns a policy with V* - V(policy) <= epsilon with probability at least 1 - delta, if the truth is in the family.
-
-    If the episodes run out first, the largest loss in a living model is claimed: an honest, wider epsilon.
-
-    Args:
-        engine: plays the episodes; its ledger may limit them.
-        functions: the class whose member i is Q* of model i.
-        family: the same, as models.
-        reward_range: smallest and largest possible sum of an episode's rewards.
-        step_range: smallest and largest possible reward of one level; by default what `reward_range` implies.
-        epsilon: largest allowed gap between the policy's value and V*, in units of the rewards.
-        delta: probability that the claim is false.
-        seed: of the choice among models.
-        notify: told about every event.
-        tuning: how eager the search is.
-        recorded: episodes that were played before, by any policies.
-        alpha: how far every law of the real system may be from that of one model, in total variation [M1].
-    """
-    search = ModelSearch(
-        engine, functions, family, reward_range, epsilon, delta, seed, notify, tuning or Tuning(), step_range, alpha
-    )
-    found = run(search, recorded)
-    return outcome(search, found)
 
 
 def run(search: ModelSearch, recorded: Episodes | None = None) -> Judged:
@@ -307,8 +259,7 @@ def _play(search: ModelSearch, best: Judged, tested: bool = False) -> None:
         member = best.worst if turn == 1 else best.member
     n = search.next_size
     policy = Tolerant(LearnedPolicy(search.functions, member))
-    played = search.engine.ask(Query(policy, n, "play", PHASE, episodes=True)).episodes
-    assert played is not None, "the query wants episodes"
+    played = search.episodes(policy, n, "play", PHASE)
     search.watch.look(member, played)
     search.returns.setdefault(member, []).extend(played.returns.tolist())
     search.rounds += 1
