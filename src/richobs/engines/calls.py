@@ -27,8 +27,8 @@ from richobs.core.executors import Spec, Workers, can_limit, time_limit
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
 from richobs.core.policies import Policy
+from richobs.core.problem import episodes_digest
 from richobs.core.randomness import keyed_generator
-from richobs.core.recorded import episodes_digest
 from richobs.core.units import UnitEnvironment, UnitFunctions
 from richobs.device.classes import OnDevice
 from richobs.engines.answers import pack_episodes, unpack_episodes

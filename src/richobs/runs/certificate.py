@@ -20,8 +20,7 @@ from richobs.core.functions import FunctionClass
 from richobs.core.notebook import InNotebook
 from richobs.core.outcome import Outcome
 from richobs.core.policies import SavablePolicy
-from richobs.core.problem import Problem, as_problem
-from richobs.core.recorded import episodes_digest
+from richobs.core.problem import Problem, as_problem, episodes_digest
 from richobs.core.settings import Settings, read_record
 from richobs.core.version import __version__
 from richobs.device.levels import DTYPE

@@ -19,13 +19,22 @@ from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.units import has_unit_rewards
 from richobs.learners import learner
-from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, PlanRow, Promise, Traits
+from richobs.learners.base import (
+    WITHIN_EPSILON,
+    Finding,
+    Learner,
+    Measured,
+    PlanRow,
+    Promise,
+    Traits,
+    similar_rows,
+    similar_worlds,
+)
 from richobs.learners.betting.candidate import AGREED
 from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets
 from richobs.learners.betting.search import Tuning, betting
 from richobs.learners.betting.values import Ranges
 from richobs.learners.handing_over import Fallback
-from richobs.learners.similar import Measured, similar_rows, similar_worlds
 from richobs.stats import bets
 from richobs.stats.shares import SERIES
 
