@@ -171,6 +171,8 @@ class TestClaims:
         )
         assert report.is_certified
         assert "<svg" in report._repr_html_()
+        exact = certify_policy(Walk(), right, quantile=0.375, max_episodes=600)  # totals are 3, 6 and 10: 1/4, 1/4, 1/2
+        assert (exact.lower, exact.upper) == (6.0, 6.0)
         few = certify_policy(Walk(), right, quantile=0.5, max_episodes=4)
         assert "is not bounded yet, provided that" in few.claim
         assert (few.as_json()["lower"], few.as_json()["reward_range"]) == (None, None)
