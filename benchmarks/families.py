@@ -508,10 +508,12 @@ def bpi_run(law: Any, means: Any, horizon: int, epsilon: float, seed: int) -> in
     )[0].episodes
 
 
-def beside_bpi(runs: int) -> None:
+def beside_bpi(runs: int, only: str) -> None:
     """Measures tables of which every law is unknown, beside BPI-UCRL."""
     rows = []
     for (S, K, H), epsilon in itertools.product(((3, 2, 3), (4, 2, 5), (5, 3, 5)), (0.2, 0.1)):
+        if only not in f"S={S}, K={K}, H={H}":
+            continue
         own, levels, other, false = [], [], [], 0
         for seed in range(runs):
             listed, law, means = random_table(S, K, H, seed)
@@ -524,11 +526,11 @@ def beside_bpi(runs: int) -> None:
         medians = [float(np.median(x)) for x in (own, levels, other)]
         rows.append((f"S={S}, K={K}, H={H}", epsilon, runs, *medians, *ratios, false))
         print(rows[-1], flush=True)
-    publish(
+    publish_with_others(
         "families_laws",
         "Tables of which every law is unknown: the search in families by law, and BPI-UCRL",
         (
-            "table",
+            "family",
             "epsilon",
             "runs",
             "median episodes, one law a state and action",
@@ -610,7 +612,7 @@ def main() -> None:
     if given.grid:
         grids([case for case in (COST[0], COST[2], MORE[0]) if given.only in case.name], given.runs, 1001)
     if given.laws:
-        beside_bpi(given.runs)
+        beside_bpi(given.runs, given.only)
     if given.soundness:
         soundness(chosen[2], given.soundness_runs, given.minutes)
 
