@@ -18,6 +18,7 @@ from richobs.core.environment import Episodes, step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
 from richobs.core.functions import has_list
+from richobs.core.notebook import InNotebook
 from richobs.core.outcome import Outcome
 from richobs.core.policies import Policy
 from richobs.core.problem import Problem
@@ -78,9 +79,10 @@ class Plan(Protocol):
 
 
 @dataclass(frozen=True)
-class ShortPlan:
+class ShortPlan(InNotebook):
     """The plan of a learner with few numbers."""
 
+    view = "plan"
     title: str
     max_episodes: int | None
     lines: tuple[PlanRow, ...] = ()

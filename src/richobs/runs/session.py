@@ -138,6 +138,7 @@ def _learn(
         settings=prepared.asked,
         ledger=ledger,
         trace=tuple(trace),
+        reward_range=problem.env.reward_range,
         fingerprint=None if probes is None else probes.fixed or probes.fingerprint(),
         rounding=max(play.rounding, outcome.rounding),
     )

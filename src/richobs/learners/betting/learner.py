@@ -12,6 +12,7 @@ import numpy as np
 
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
+from richobs.core.notebook import InNotebook
 from richobs.core.outcome import LOWER, UPPER, Outcome
 from richobs.core.problem import SMALLEST, Problem
 from richobs.core.queries import Engine
@@ -39,9 +40,10 @@ from richobs.stats.shares import SERIES
 
 
 @dataclass(frozen=True)
-class BettingPlan:
+class BettingPlan(InNotebook):
     """What similar worlds needed, the least that agreement can take, and what surely suffices where that is known."""
 
+    view = "plan"
     max_episodes: int | None  # with probability 1 - delta; None where nothing is guaranteed
     least: int | None  # episodes of one candidate with which all survivors can agree; None: too few for the tolerance
     similar: tuple[Measured, ...]  # the nearest first
