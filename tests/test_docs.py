@@ -98,7 +98,7 @@ def test_the_reference_lists_every_world():
 
 
 def test_the_reference_lists_every_learner():
-    table = (ROOT / "docs/reference/learners.md").read_text().partition("\n## ")[0]
+    table = (ROOT / "docs/reference/learning.md").read_text().partition("\n## Learners")[2]
     rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row)} == set(LEARNERS)
 
