@@ -48,7 +48,7 @@ def learn(
         delta: probability that the claim is false.
         learner: who learns, by default "betting", which needs few episodes and allows random transitions, "families" for a
             `richobs.Family`, and "linear" for a `richobs.Linear` without parameters. "lsvee" is the
-            paper as printed and assumes deterministic transitions. `richobs learners` lists all with what they need and
+            paper's algorithm and assumes deterministic transitions. `richobs learners` lists all with what they need and
             promise.
         assume: what the class is trusted for where it is a family of models (`richobs.Simulators`). "values", the weaker
             assumption, is the default: Q* of the real system is among the models' Q functions. "model" means that the real

@@ -36,10 +36,11 @@ richobs_lab.paper.map FOLDER` makes this page from `richobs_lab/paper/catalogue.
 - Numbers count each kind of statement by itself, in the order of the paper's LaTeX source. Lines are lines of that
   source. The style file that declares the counters is not part of it. Where a copy of the paper counts theorems,
   propositions, corollaries and lemmas together, the LaTeX label beside the line says which one is meant.
-- **holds**: as printed, under the paper's own definitions and conventions. **holds as read**: a convention (delta at most
-  1/2, a probability given accurate estimates, a problem for each T) or a repaired constant is needed; `richobs paper` prints
-  it, and the [notes](paper-notes.md) derive it. **false as printed**: false under the paper's own definitions and
-  conventions. The rule is the same for all.
+- **holds**: as printed, under the paper's own definitions and conventions. **holds as read**: something has to be added that
+  is not printed there. That is a convention (delta at most 1/2, a probability given accurate estimates, a bound that holds
+  with probability 1 - delta, a problem for each T), a premise (Assumption 1 or 3 for Eq. (1), a learned root for Theorem 6),
+  or a repaired constant; `richobs paper` prints it, and the [notes](paper-notes.md) derive it. **false as printed**: false
+  under the paper's own definitions and conventions. The rule is the same for all.
 - Tightness is the largest share of the bound that was found on any instance, where the bound is at most 1 if it bounds
   something that is; below 1/3, the section after the tables says which step of the proof is loose.
 - Mutants are mistakes in the algorithm's boxes and constants: how many a statement noticed of those that it was run

@@ -426,7 +426,7 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
             "the wall, by the proof: 1/K + 1/2 sqrt(8 epsilon^2 T/K) is 2/3 at T = K/(72 epsilon^2) for K = 2, and less for "
             "more arms",
             abs(max(at_wall) - 2 / 3) <= 1e-12,
-            f"{len(at_wall)} numbers of arms and epsilons, largest {max(at_wall):.6f}: an identity at K = 2",
+            f"{len(at_wall)} numbers of arms and values of epsilon, largest {max(at_wall):.6f}: an identity at K = 2",
         ),
         Check(
             "the wall, exactly: with two arms the best algorithm passes 2/3 at 4 to 7 times as many episodes",

@@ -332,6 +332,7 @@ def measure_run(world: str, shift: int, seed: int, **shape: Any) -> Plain:
         "episodes": float(demand.episodes),
         "bound": float(printed.most_on_demand),
         "excess": max(r.regret - r.chance - policy_risk_margin(printed) for r in demand.rounds),
+        "uncalled": [[r.regret, r.uncalled] for r in demand.rounds],
         "learned": learned,
         "failed": [r.failed for r in demand.rounds],
         "good": all(r.accurate and not (r.failed and r.missed) for r in demand.rounds),
@@ -373,6 +374,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
     stairs = [(p, r) for p, r in runs if p["world"] == "staircase"]
     reached = all(r["rounds"] == (p["n_states"] - 1) * (p["horizon"] - 1) + 2 for p, r in stairs if r["good"])
     alone = rootless[0][1]
+    kept_inside = [regret / r["epsilon"] for _, r in runs for regret, chance in r["uncalled"] if chance == 0]
+    inside_l, most_inside = len(kept_inside), max(kept_inside, default=0.0)
     checks = (
         Check(
             "Rounds are as printed: n_1 rollouts, n_2 paths, and the test at epsilon/2, computed a second time",
@@ -435,6 +438,15 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             f"{policies} policies, largest left minus right {excess:.3g}; at the limits of L left reaches "
             f"{tightest:.1%} of right where right is at most 1, and beyond q {of_margin:.0%} of the margin epsilon/8",
             tightness=tightest,
+        ),
+        Check(
+            "Section 3.1, where L is the states on which TD-Elim was called: V* - V(pi_f) <= epsilon/8 + Pr[pi_f visits a "
+            "state outside L]",
+            all(regret <= r["epsilon"] / 8 + chance + SURELY for _, r in runs for regret, chance in r["uncalled"]),
+            f"{sum(len(r['uncalled']) for _, r in runs)} policies tried in {len(runs)} runs; {inside_l} of them never left "
+            f"L, and lost at most {most_inside:.3g} epsilon",
+            reading="on the event that the calls of TD-Elim succeeded, which has probability 1 - delta: an elimination that "
+            "fails may keep a policy that errs where it was called",
         ),
         Check(
             "Progress: where q >= epsilon/8, n_2 paths all miss the unlearned states with probability at most "
