@@ -131,8 +131,10 @@ class TestEveryCheckCanFail:
 
     def test_calling_every_state_one_where_td_elim_ran(self, fast, monkeypatch):
         """Deliberate violation: no policy leaves L, so that those which lose more than epsilon/8 break the bound."""
-        assert verdict(fast, "Section 3.1", "run")
-        monkeypatch.setattr(watched, "chance_of_visiting", lambda *given: 0.0)
+        assert verdict(fast, "Section 3.1", "called")
+        for module in (watched, statement):
+            monkeypatch.setattr(module, "chance_of_visiting", lambda *given: 0.0)
+        assert not verdict(fast, "Section 3.1", "called")
         assert not verdict(fast, "Section 3.1", "run")
 
     def test_looking_at_one_path_only(self, fast, monkeypatch):

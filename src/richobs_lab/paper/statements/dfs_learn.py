@@ -432,8 +432,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
                 "most "
                 f"{max(r['tests'] / (r['M'] * r['K'] * r['H']) for r in results):.2f} M K H; Consensus "
                 "disagreed on a learned "
-                f"state {sum(r['again'] for r in results)} times. Tightness is that of searches with M > 1; with M = 1 "
-                "it would be 1 wherever H is.",
+                f"state {sum(r['again'] for r in results)} times. Tightness is that of searches with M > 1; at M = H "
+                "= 1 every search has T = M H.",
                 reading="with probability 1 - delta, not for any execution: the count rests on calls that succeed; and "
                 "children of length H are terminal and not tested, since the printed tolerance is negative there",
                 tightness=max((r["T"] / (r["M"] * r["H"]) for r in results if r["M"] > 1), default=None),

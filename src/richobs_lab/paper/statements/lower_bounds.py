@@ -441,8 +441,8 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
             tightness=expansion["closest"],
         ),
         Check(
-            "Propositions 1 and 2: of the policies, deterministic functions of what is seen, exactly one earns more than "
-            "the optimum less epsilon",
+            "Propositions 1 and 2: of the policies, deterministic functions of observations or of histories, those of "
+            "exactly one action sequence earn more than the optimum less epsilon",
             all(r["good"] == [1] for _, r in built),
             f"{sum(r['policies'] for _, r in built)} members of {len(built)} families, all policies of each",
         ),
