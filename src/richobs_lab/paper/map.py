@@ -31,7 +31,8 @@ BEGIN = """# From the paper to the code
 Every numbered statement, assumption and algorithm of [KAL16], every displayed inequality of consequence, and what the text
 says beside them: where it lives, the test that would go red without it, and what came of running it. `python -m
 richobs_lab.paper.map FOLDER` makes this page from `richobs_lab/paper/catalogue.py`, from the verdicts of `richobs paper
---out FOLDER`, and from the kill table of `python -m tests.paper_mutants`. There is a table for each part of the paper.
+--out FOLDER`, and from the kill table of `python -m tests.paper_mutants`. Each part of the paper has a table of verdicts, and
+below it the lines, the code and the tests. Definitions, assumptions and algorithms have no verdict.
 
 - Numbers count each kind of statement by itself, in the order of the paper's LaTeX source. Lines are lines of that
   source. The style file that declares the counters is not part of it. Where a copy of the paper counts theorems,
@@ -43,8 +44,8 @@ richobs_lab.paper.map FOLDER` makes this page from `richobs_lab/paper/catalogue.
   under the paper's own definitions and conventions. The rule is the same for all.
 - Tightness is the largest share of the bound that was found on any instance, where the bound is at most 1 if it bounds
   something that is; below 1/3, the section after the tables says which step of the proof is loose.
-- Mutants are mistakes in the algorithm's boxes and constants: how many a statement noticed of those that it was run
-  against. A mutant is run against statements until one notices it, quick ones first, or against more (`--every`).
+- Mutants, in the last table, are mistakes in the algorithm's boxes and constants: how many a statement noticed of those that
+  it was run against. A mutant is run against statements until one notices it, quick ones first, or against more (`--every`).
 """
 LOOSE = """## Where no instance comes near
 
@@ -106,17 +107,19 @@ def made(given: dict[str, Plain]) -> str:
         "\n".join(
             [
                 f"## {part}\n",
-                _row("statement", "line", "verdict", "tightness", "run by, mutants", "code and tests"),
-                _row(*["---"] * 6),
+                _row("statement", "verdict", "tightness", "run by"),
+                _row(*["---"] * 4),
                 *(_entry_row(entry, given) for entry in CATALOGUE if first <= entry.line < end),
+                "\nLine, code and tests:\n",
+                *(_places(entry) for entry in CATALOGUE if first <= entry.line < end),
                 "",
             ]
         )
         for (first, part), end in zip(PARTS, ends, strict=True)
     ]
     runs = [
-        _row("statement", "command", "code", "verdict", "version", "mutants", "figure"),
-        _row(*["---"] * 7),
+        _row("command", "statements", "verdict", "version", "mutants", "figure"),
+        _row(*["---"] * 6),
         *(_run_row(name, given[name]) for name in STATEMENTS),
     ]
     loose = [
@@ -138,21 +141,23 @@ def _entry_row(entry: Entry, given: dict[str, Plain]) -> str:
     if entry.statement:
         report = given[entry.statement]
         share = tightness(entry, report)
-        run, verdict = f"`{entry.statement}`, {killed_of_asked(entry.statement)}", judgement(entry, report)
+        run, verdict = f"`{entry.statement}`", judgement(entry, report)
         tight = "" if share is None else number(share)
-    title = f"{entry.number}, {entry.title}".replace("|", "\\|")
+    return _row(f"{entry.number}, {entry.title}".replace("|", "\\|"), verdict, tight, run)
+
+
+def _places(entry: Entry) -> str:
+    """Returns where an entry is: in the paper, in the code and in the tests."""
     label = LABELS.get(entry.number)
-    line = f"{entry.line}, `{label}`" if label else str(entry.line)
-    return _row(title, line, verdict, tight, run, f"{_quoted(entry.code)}; {_quoted(entry.tests)}")
+    where = f"line {entry.line}, `{label}`" if label else f"line {entry.line}"
+    return f"- {entry.number} ({where}): {_quoted(entry.code)}; {_quoted(entry.tests)}"
 
 
 def _run_row(name: str, report: Plain) -> str:
     numbers = ", ".join(dict.fromkeys(e.number for e in entries_of(name))) or load(name).TITLE
     figure = f"[figure](figures/paper/{name}.png)"
     killed = killed_of_asked(name)
-    return _row(
-        numbers, f"`richobs paper {name}`", f"`{STATEMENTS[name]}`", report["verdict"], report["scale"], killed, figure
-    )
+    return _row(f"`richobs paper {name}`", numbers, report["verdict"], report["scale"], killed, figure)
 
 
 def _quoted(names: Sequence[str]) -> str:
