@@ -46,7 +46,8 @@ class Settings:
     """Stop as soon as a policy is certified to be worth this, or no policy can be; in the units of the rewards."""
     tolerance: tuple[float, ...] = ()
     """How far the truth may be from the class: |f - Q*| for the nearest f, in units of reward, once or per level; for
-    `models` the total variation between the real laws and those of the nearest model. By default the class holds it."""
+    `models` the total variation between the real laws and those of the nearest model; for `linear` the distance of means
+    from a linear function of the features. By default the class holds it."""
     timeout: float | None = dataclasses.field(default=None, compare=False)
     """Stop where one call of an environment takes more seconds than this. It changes no result and is not stored."""
     device: str | None = None
