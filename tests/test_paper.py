@@ -405,8 +405,11 @@ class TestSources:
         whole = file.read_text()
         file.write_text(whole.replace('"""', '"""Other words. ', 1) + "\n# another comment\n")
         assert source_digest("richobs.core.moments") == before
-        file.write_text(whole + "\nTEXT = '# no comment'\n")
-        assert source_digest("richobs.core.moments") != before
+        digests = {before}
+        for text in ("'# a text'", "'# b text'"):
+            file.write_text(f"{whole}\nTEXT = {text}\n")
+            digests.add(source_digest("richobs.core.moments"))
+        assert len(digests) == 3
         assert sources._code(b'x = 1  # one\n\ny = "# two"\n"""three"""\n') == 'x = 1\ny = "# two"'
 
     @pytest.mark.parametrize(

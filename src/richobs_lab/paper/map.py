@@ -1,9 +1,9 @@
 """docs/paper-map.md, made from the catalogue, from the verdicts of a run, and from the kill table.
 
-    python -m richobs_lab.paper.map FOLDER
+    python -m richobs_lab.paper.map FOLDER [COMMIT]
 
-reads what `richobs paper --out FOLDER` wrote, keeps its verdicts beside this file, and writes the page anew. A test compares
-the page with what this module makes of them.
+reads what `richobs paper --out FOLDER` wrote, keeps its verdicts beside this file, and writes the page anew. COMMIT names
+the source that measured them, whose digests the verdicts have. A test compares the page with what this module makes of them.
 """
 
 import functools
@@ -31,8 +31,8 @@ BEGIN = """# From the paper to the code
 Every numbered statement, assumption and algorithm of [KAL16], every displayed inequality of consequence, and what the text
 says beside them: where it lives, the test that would go red without it, and what came of running it. `python -m
 richobs_lab.paper.map FOLDER` makes this page from `richobs_lab/paper/catalogue.py`, from the verdicts of `richobs paper
---out FOLDER`, and from the kill table of `python -m tests.paper_mutants`. Each part of the paper has a table of verdicts, and
-below it the lines, the code and the tests. Definitions, assumptions and algorithms have no verdict.
+--out FOLDER`, and from the kill table of `python -m tests.paper_mutants`. Each part of the paper has a table of verdicts,
+and below it lines, code and tests. Definitions, assumptions and algorithms have no verdict.
 
 - Numbers count each kind of statement by itself, in the order of the paper's LaTeX source. Lines are lines of that
   source. The style file that declares the counters is not part of it. Where a copy of the paper counts theorems,
@@ -56,8 +56,8 @@ RUN = """## Statements to run
 `richobs paper` measures every statement below, draws its figure and writes one page with all of them to
 `runs/paper/index.html`; `richobs paper NAME` does one, `--fast` runs what the tests run. What was measured is kept
 for the source that measured it, so an interrupted run goes on where it was. The exit status is 1 if a check fails.
-The version of the verdict is "full", or "fast" where the kept verdict is that of `--fast`.
-What was found wrong or loose is in [Notes on the paper](paper-notes.md).
+The version of the verdict is "full", or "fast" where the kept verdict is that of `--fast`; beside it is the commit that
+was run. What was found wrong or loose is in [Notes on the paper](paper-notes.md).
 """
 READINGS = """## Readings
 
@@ -74,8 +74,8 @@ def verdicts() -> dict[str, Plain]:
     return dict(json.loads(VERDICTS.read_text(encoding="utf-8")))
 
 
-def verdicts_in(folder: Path) -> dict[str, Plain]:
-    """Returns the verdicts that a folder of `richobs paper` holds.
+def verdicts_in(folder: Path, commit: str = "") -> dict[str, Plain]:
+    """Returns the verdicts that a folder of `richobs paper` holds, measured at a commit where one is named.
 
     Raises:
         InvalidInput: it lacks a statement.
@@ -92,6 +92,7 @@ def verdicts_in(folder: Path) -> dict[str, Plain]:
         found[name] = {
             "scale": report["scale"],
             "source": report["source"],
+            "commit": commit,
             "verdict": report["verdict"],
             "tightness": report["tightness"],
             "conclusion": {"checks": checks},
@@ -157,7 +158,8 @@ def _run_row(name: str, report: Plain) -> str:
     numbers = ", ".join(dict.fromkeys(e.number for e in entries_of(name))) or load(name).TITLE
     figure = f"[figure](figures/paper/{name}.png)"
     killed = killed_of_asked(name)
-    return _row(f"`richobs paper {name}`", numbers, report["verdict"], report["scale"], killed, figure)
+    version = f"{report['scale']}, {report['commit']}" if report.get("commit") else report["scale"]
+    return _row(f"`richobs paper {name}`", numbers, report["verdict"], version, killed, figure)
 
 
 def _quoted(names: Sequence[str]) -> str:
@@ -168,13 +170,13 @@ def _row(*cells: str) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, commit: str = "") -> None:
     """Keeps the verdicts of a folder and writes the page."""
-    found = verdicts_in(folder)
+    found = verdicts_in(folder, commit)
     for file, text in ((VERDICTS, json.dumps(found, indent=1) + "\n"), (PAGE, made(found))):
         with write_atomically(file) as stream:
             stream.write(text.encode())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:3])
