@@ -10,6 +10,7 @@ from richobs.classes import Listed, TableLevel
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.outcome import StopReason, estimate_words
+from richobs.core.policies import OpenLoop
 from richobs.learners.doubt import of_returns
 
 
@@ -103,3 +104,17 @@ def test_an_estimate_outside_of_its_bounds_has_a_word() -> None:
     assert estimate_words(0.5, 0.4, 0.6) == "0.5 by estimate"
     for value in (0.3, 0.7):
         assert "outside of these bounds" in estimate_words(value, 0.4, 0.6)
+
+
+@pytest.mark.parametrize(("predicted", "doubted"), [(0.5, False), (0.42, True)])
+def test_bets_that_have_won_make_a_claim_wait(predicted: float, doubted: bool) -> None:
+    """Recorded episodes speak against the function, and what its policy earns is within what is allowed."""
+    env = Coin(0.5, 0.0)
+    log = env.play(OpenLoop((0,)), 300, np.random.default_rng(1))
+    found = learned((0.5, 0.0), (predicted, 0.0), episodes=log, delta=0.01)
+    told = [event.sentence for event in found.trace if event.kind == "doubt" and "needed" not in event.sentence]
+    assert all("bets against its function hold" in words for words in told)
+    assert bool(told) == doubted
+    assert (found.reason is StopReason.DOUBTED) == doubted
+    assert found.upper is not None
+    assert found.upper >= 0.5

@@ -14,6 +14,7 @@ LEAST = 16  # episodes of a policy before anything is claimed of it
 RETURNS_APART = 2.0  # standard errors that a mean return may be off by chance
 ERRORS_APART = 3.0  # standard errors of a level's mean error: there are many levels
 RARE = 3.0  # in n samples something is unseen with a chance of 0.05 if its probability is 3/n: it has no standard error
+WON = 2.0  # wealth of bets against the claimed function, over all money put in; with Q* it is ever reached with 0.35 at most
 FALSE_ALARM = 0.1  # of delta, with which an alarm may be false; a run that ends with one claims nothing
 
 

@@ -21,7 +21,7 @@ from richobs.core.words import number_words
 from richobs.learners.betting.candidate import Accounts, Candidate, lost_sums
 from richobs.learners.betting.events import PHASE, AgreementTested, ClaimClosed
 from richobs.learners.betting.values import Ranges, distinct, top_values
-from richobs.learners.doubt import ERRORS_APART, FALSE_ALARM, LEAST, RARE, Doubt, of_returns
+from richobs.learners.doubt import ERRORS_APART, FALSE_ALARM, LEAST, RARE, WON, Doubt, of_returns
 from richobs.stats import bets
 from richobs.stats.shares import Series, Share, Supposed
 
@@ -43,11 +43,24 @@ SMALLEST_BET = 1 / 16  # of epsilon, on returns
 LOOK_AGAIN = 1.03  # an interval is looked at again after so many times the episodes
 REFUTED = "bets never refute Q*"
 TAKEN_OVER = "the algorithm that took over is right: V* - V(policy) is at most"
+MOST_ROOTS = (
+    1 << 16
+)  # members of level 0, each with its own wealth for every candidate, up to which promises are tested
 Means = Literal[
-    "agreement", "interval", "one survivor", "worth it", "not worth it", "fallback", "tolerance", "doubted", "nothing"
+    "agreement",
+    "promise",
+    "interval",
+    "one survivor",
+    "worth it",
+    "not worth it",
+    "fallback",
+    "tolerance",
+    "doubted",
+    "nothing",
 ]  # what a claim rests on
 REASONS: dict[Means, StopReason] = {
     "agreement": StopReason.AGREEMENT,
+    "promise": StopReason.NEAR_OPTIMAL,
     "interval": StopReason.CERTIFIED,
     "one survivor": StopReason.ONE_SURVIVOR,
     "worth it": StopReason.WORTH_IT,
@@ -139,6 +152,34 @@ def agreement_bets(epsilon: float, ranges: Ranges, horizon: int) -> bets.Agreeme
     return bets.Agreement.of(left, max(ranges.jump, epsilon), horizon) if left > 0 else None
 
 
+def promise_bets(epsilon: float, ranges: Ranges, functions: FunctionClass) -> bets.Shortfall | None:
+    """Returns the bets that a policy earns less than survivors promise, by epsilon less what tolerance and rounding hide.
+
+    They take the share of agreement where that is left out: None where it is not, and where nothing is left [T7].
+    """
+    left = epsilon - ranges.rounded - ranges.above
+    if agreement_bets(epsilon, ranges, functions.horizon) is not None or left <= 0:
+        return None
+    highest = functions.value_bounds(0)[1]
+    return bets.Shortfall.of(left, highest - ranges.least) if len(highest) <= MOST_ROOTS else None
+
+
+@dataclass(frozen=True)
+class PromiseRecord:
+    """The numbers from which a reader recomputes a claim by promises [T7]."""
+
+    account: int  # number of the candidate's accounts
+    n: int  # its episodes
+    threshold: float  # wealth that was needed
+    epsilon: float  # mean shortfall that is refuted: epsilon less what rounding and tolerance may hide
+    root: int  # the surviving member of level 0 against whose promise the bets won least
+    bets: list[float]  # [A]
+    weights: list[float]  # [A]
+    logs: list[float]  # [A] logarithms of the wealth of each bet
+    log_wealth: float  # of all of them
+    survivors: str  # digest of the surviving members of all levels
+
+
 @dataclass(frozen=True)
 class AgreementRecord:
     """The numbers from which a reader recomputes a claim by agreement [B3.2]."""
@@ -192,7 +233,7 @@ class BettingConstants:
         list[int]
     ]  # of every batch played: candidate, episodes, number of its accounts (0: none), groups refuted
     interval: IntervalRecord
-    agreement: AgreementRecord | None = None
+    agreement: AgreementRecord | PromiseRecord | None = None  # of promises where survivors cannot agree
 
 
 class Closed(NamedTuple):
@@ -202,7 +243,7 @@ class Closed(NamedTuple):
     by: Means
     gap: float  # V* - V(policy) is at most this
     accounts: Accounts | None
-    agreement: AgreementRecord | None = None
+    agreement: AgreementRecord | PromiseRecord | None = None
     doubt: str = ""  # why the claim is wider than what was shown
 
 
@@ -230,7 +271,12 @@ def doubted(search: "BettingSearch", candidate: Candidate, claim: Closed) -> Dou
         chance = max(ERRORS_APART * error, RARE / max(float(own.errors[h, 1]), 1.0)) + float(ranges.residual[h])
         if (abs(mean) - chance) * width > epsilon / (2 * H):
             return Doubt(f"{_seen(search, candidate, h)}", missing=abs(mean) * width)
-    return None
+    won = search.survivors.log_wealth(candidate.member)  # of every level of a product, of all levels of a list
+    if max(won) < math.log(WON * len(won)):
+        return None
+    level = f"at level {int(np.argmax(won))} " if len(won) > 1 else ""
+    words = f"bets against its function {level}hold {math.exp(max(won)):.3g} times the money that was put in"
+    return Doubt(words, missing=sum(abs(candidate.error(h)[0]) * float(ranges.width[h]) for h in range(H)))
 
 
 def _seen(search: "BettingSearch", candidate: Candidate, level: int) -> str:
@@ -307,8 +353,11 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
             found = Closed(candidate.member, "interval", gap, own)
         else:
             record = agreed(search, own)
+            kept = promised(search, own)
             if record is not None:
                 found = Closed(candidate.member, "agreement", epsilon, own, record)
+            elif kept is not None:
+                found = Closed(candidate.member, "promise", epsilon, own, kept)
             elif lost and gap <= epsilon + lost and search.patience.ends(gap, search.engine.ledger.total):
                 found = best_interval(search, candidate)._replace(by="tolerance")
     if found is not None:
@@ -385,6 +434,33 @@ def agreed(search: "BettingSearch", own: Accounts) -> AgreementRecord | None:
     )
 
 
+def promised(search: "BettingSearch", own: Accounts) -> PromiseRecord | None:
+    """Bets, for every survivor f at once, against E[V_f(x_0)] - V(pi) >= epsilon; returns the numbers where all win [T7]."""
+    bet, space = search.promises, search.survivors
+    if bet is None or not own.n:
+        return None
+    living = space.living(0)
+    logs = own.promises[living]  # [m, A]
+    total = np.logaddexp.reduce(logs + np.log(bet.weights), axis=1)
+    least = int(total.argmin())
+    if total[least] < math.log(bets.death(Supposed(own.agreement.amount))):
+        return None
+    if own.agreement_threshold is None:
+        own.agreement_threshold = bets.death(own.agreement)
+    return PromiseRecord(
+        account=own.number,
+        n=own.n,
+        threshold=own.agreement_threshold,
+        epsilon=bet.epsilon,
+        root=int(living[least]),
+        bets=bet.bets[living[least]].tolist(),
+        weights=bet.weights.tolist(),
+        logs=logs[least].tolist(),
+        log_wealth=float(total[least]),
+        survivors=_digest(search),
+    )
+
+
 def _digest(search: "BettingSearch") -> str:
     """Returns the SHA-256 of the surviving members, level by level."""
     digest = hashlib.sha256()
@@ -439,7 +515,7 @@ def outcome(search: "BettingSearch", found: Closed) -> Outcome:
     search.refutations.claim(REFUTED, (), episodes + (0 if log is None else log.n), search.survivors.limit)
     for other in search.opened:
         if other.accounts is not None:
-            agreed = found.by == "agreement" and other.accounts is own
+            agreed = found.by in ("agreement", "promise") and other.accounts is own
             other.accounts.write_claims(search.epsilon if agreed else None)
     promise = search.roots.promise(search.survivors.living(0))
     return Outcome(

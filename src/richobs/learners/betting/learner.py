@@ -20,7 +20,7 @@ from richobs.core.units import has_unit_rewards
 from richobs.learners import learner
 from richobs.learners.base import Finding, Learner, PlanRow, Promise, Traits
 from richobs.learners.betting.candidate import AGREED
-from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets
+from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets, promise_bets
 from richobs.learners.betting.search import Tuning, betting
 from richobs.learners.betting.values import Ranges
 from richobs.learners.handing_over import Fallback
@@ -203,6 +203,8 @@ class Betting(Learner):
         ]
         if by == "agreement":
             findings.append(_agreement(constants["agreement"], claims, problem, settings))
+        if by == "promise":
+            findings.append(_promise(constants["agreement"], claims, problem, settings))
         return findings
 
 
@@ -235,3 +237,18 @@ def _agreement(record: Any, claims: Any, problem: Problem, settings: Settings) -
     enough = len(claimed) == 1 and again >= math.log(1 / claimed[0][3])
     same = enough and record["bets"] == bet.bets.tolist() and record["weights"] == bet.weights.tolist()
     return Finding("agreement", same, f"{record['n']} episodes make a wealth of exp({again:.4g})")
+
+
+def _promise(record: Any, claims: Any, problem: Problem, settings: Settings) -> Finding:
+    """Adds up the wealth that a claim by promises rests on again, from that of each bet."""
+    bet = promise_bets(settings.epsilon, _ranges(problem, settings), problem.functions)
+    claimed = [row for row in claims if row[0] == AGREED]
+    root = record["root"]
+    if bet is None or len(claimed) != 1 or not 0 <= root < len(bet.bets):
+        return Finding("promise", False, "promises are tested where a tolerance keeps survivors from agreement")
+    again = float(np.logaddexp.reduce(np.array(record["logs"]) + np.log(bet.weights)))
+    same = record["bets"] == bet.bets[root].tolist() and record["weights"] == bet.weights.tolist()
+    most = record["n"] * np.log1p(bet.bets[root] * (bet.epsilon + problem.env.reward_range[1]))  # if all were earned
+    possible = bool((np.array(record["logs"]) <= most + 1e-9).all())
+    enough = again >= math.log(1 / claimed[0][3])
+    return Finding("promise", same and possible and enough, f"{record['n']} episodes make a wealth of exp({again:.4g})")
