@@ -24,6 +24,7 @@ import numpy as np
 from measure import RESULTS, publish
 from richobs import Family, Simulators
 from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.environment import implied_step_range
 from richobs.core.errors import BrokenPromise
 from richobs.core.events import nobody
 from richobs.core.ledger import Ledger
@@ -280,7 +281,8 @@ def one_run(case: Case, epsilon: float, delta: float, seed: int, limit: int | No
     theta, problem = truth_of(family, seed, case.name)
     begin = time.process_time()
     engine = StreamEngine(problem.env, family, seed=seed, ledger=Ledger(limit))
-    search = FamilySearch(engine, family, family.reward_range, epsilon * span, delta, seed, nobody, Tuning())
+    totals, steps = family.reward_range, implied_step_range(family.reward_range)
+    search = FamilySearch(engine, family, totals, steps, epsilon * span, delta, seed, nobody, Tuning())
     try:
         chosen, certified = run(search)
     except BrokenPromise:  # the true parameters were refuted, and so were all others
@@ -313,9 +315,8 @@ def grid_run(case: Case, epsilon: float, delta: float, seed: int, points: int) -
     begin = time.process_time()
     functions = Simulators.grid(family.at, thetas)
     engine = StreamEngine(problem.env, functions, seed=seed, ledger=Ledger(None))
-    search = ModelSearch(
-        engine, functions, functions, family.reward_range, epsilon * span, delta, seed, nobody, ModelTuning()
-    )
+    totals, steps = family.reward_range, implied_step_range(family.reward_range)
+    search = ModelSearch(engine, functions, totals, steps, epsilon * span, delta, seed, nobody, ModelTuning())
     try:
         found = run_models(search)
     except BrokenPromise:

@@ -115,7 +115,7 @@ def one_run(case: Case, any_truth: bool, seed: int) -> Ran:
     assert isinstance(functions, Simulators)
     begin = time.process_time()
     engine = StreamEngine(problem.env, functions, seed=seed, ledger=Ledger(LIMIT if any_truth else None))
-    search = ModelSearch(engine, functions, functions, (0.0, 1.0), case.epsilon, case.delta, seed, nobody, Tuning())
+    search = ModelSearch(engine, functions, (0.0, 1.0), (0.0, 1.0), case.epsilon, case.delta, seed, nobody, Tuning())
     try:
         found = run(search)
     except BrokenPromise:  # the true model was refuted, and the others hold what happened impossible

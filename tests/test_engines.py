@@ -84,6 +84,9 @@ class TestCounts:
             if p == 1e-17:
                 assert abs(int(c) - 10_000) < 600
 
+    def test_a_law_that_rounding_left_above_one_is_drawn_from(self):
+        assert multinomial(as_counts(5), np.array([0.0, 1 + 2**-52]), np.random.default_rng(0)).tolist() == [0, 5]
+
     @pytest.mark.parametrize("p", [0.0, 1.0])
     def test_certain_outcomes(self, p):
         assert binomial(np.array([10**15]), np.array([p]), np.random.default_rng(0))[0] == p * 10**15

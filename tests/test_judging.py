@@ -131,10 +131,10 @@ class TestCompare:
         assert 0 < report.lower <= 0.4 <= report.upper
         assert report.paired
         assert report.episodes == 2 * report.pairs < 200
-        assert report.claim.startswith("With probability at least 0.95 V(new) - V(old) lies between 0.")
+        assert report.claim.startswith("With probability at least 0.95 V(new) - V(old) is between 0.")
         assert report.claim.endswith(
-            " per episode in expectation, so new earns more than old. This holds provided that rounds are independent and "
-            "every total lies in [0, 1]."
+            " per episode in expectation, so new earns more than old. This holds provided that episodes are "
+            "independent from round to round and every total lies in [0, 1]."
         )
         assert report.claim.count(". ") == 1
         swapped = compare(Coins(0.9, 0.5), arm(1), arm(0))
@@ -538,6 +538,11 @@ class TestSelect:
         alone.add(x[:, 2])
         assert race.interval(2, 100) == (alone.lower, alone.upper)
 
+    def test_bounds_that_contradict_each_other_are_no_claim(self, monkeypatch):
+        monkeypatch.setattr(Race, "interval", lambda race, i, limit: (0.7, 0.6))
+        with pytest.raises(BrokenPromise, match=r"at least 0.7, and certainly at most 0.6. These bounds contradict"):
+            select(Coins(0.9, 0.1), [arm(0), arm(1)], epsilon=0.1)
+
     def test_opponents_that_were_chosen_by_rounds_do_not_bet_on_these(self, monkeypatch):
         monkeypatch.setattr("richobs.judging.select.MOST_OPPONENTS", 2)
         race = Race(0.1, 0.0, Share(0.1), is_open=False)
@@ -625,7 +630,7 @@ class TestCommand:
         good, bad, _ = files
         out = str(tmp_path / "j")
         assert main(["compare", "lock/3", good, bad, "--out", out]) == 0
-        assert capsys.readouterr().out.startswith("With probability at least 0.95 V(good) - V(bad) lies between 0.")
+        assert capsys.readouterr().out.startswith("With probability at least 0.95 V(good) - V(bad) is between 0.")
         assert main(["compare", "lock/3", bad, good, "--quiet"]) == 1
         assert main(["compare", "lock/3", good, good, "--max-episodes", "40", "--json"]) == 3
         assert main(["compare", "lock/3", good, good, "--epsilon", "0.2"]) == 0
@@ -863,6 +868,10 @@ class TestLogs:
             ({"propensities": [np.array([0.5, 0.5, 1.5])]}, "episode 2 of the log, step 0, has propensity 1.5"),
             ({"rewards": [np.array([0.5, 0.5, 1.5])]}, r"episode 2 of the log earned 1.5; the declared range"),
             ({"rewards": [np.array([0.5, -0.5, 0.5])]}, "episode 1 of the log earned -0.5"),
+            (
+                {"ended": [np.ones(3, dtype=bool)], "rewards": [np.array([0, 0, 0.5])]},
+                "episode 2 of the log pays .* at step 0, after its end",
+            ),
             ({"actions": [np.array([0, -1, 1])]}, "episode 1 of the log, step 0, has action -1"),
             ({"actions": [np.array([0, 1, 0.7])]}, "episode 2 of the log, step 0, has action 0.7"),
             ({"actions": [np.array([[0], [1], [0]])]}, r"step 0 of the log has actions of shape \(3, 1\)"),

@@ -149,8 +149,8 @@ def test_a_mean_is_least_squares_with_one_feature():
 
 
 def test_the_shares_of_all_attempts_add_up_to_delta():
-    features = Features(richobs.Linear(np.ones((1, 2, 1)), horizon=1))
-    search = LinearSearch(None, features, (0.0, 1.0), (0.0, 1.0), 0.01, 0.2, print, Tuning())
+    functions = richobs.Linear(np.ones((1, 2, 1)), horizon=1)
+    search = LinearSearch(None, functions, (0.0, 1.0), (0.0, 1.0), 0.01, 0.2, 0, print, Tuning())
     total = 0.0
     for _ in range(5_000):
         total += search.share.part(search.next_share).amount  # a share refuses to hand out more than it has
@@ -272,7 +272,6 @@ def test_the_certificate_holds_the_sums_and_is_checked_by_them(solved):
         ("second", lambda fits: fits[0].__setitem__(1, [v * 1.5 + 0.1 for v in fits[0][1]])),
         ("first", lambda fits: fits[0].__setitem__(2, (np.array(fits[0][2]) * 2).tolist())),
         ("earned", lambda mean: mean.__setitem__(0, mean[0] + 0.01)),
-        ("w", lambda w: w[0].clear()),
     ):
         broken = json.loads(certificate.to_json())
         change(broken["constants"][name])
@@ -284,6 +283,9 @@ def test_the_certificate_holds_the_sums_and_is_checked_by_them(solved):
         assert not check(broken, problem, outcome.settings)[1].agrees, side
         broken["result"][side] = getattr(outcome, side)  # and no longer what the claim says
         assert not check(broken, problem, outcome.settings)[1].agrees, side
+    content["constants"]["w"][0].clear()
+    with pytest.raises(ValueError, match="mismatch"):  # `verify` says that parts cannot be read
+        check(content, problem, outcome.settings)
     lowered = json.loads(certificate.to_json())
     for row in lowered["claims"]:
         row[3] /= 2  # less than the bound took

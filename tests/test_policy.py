@@ -186,7 +186,7 @@ def test_arrays_of_other_shapes_or_types_are_no_policy(name, array, why, tmp_pat
     with pytest.raises(InvalidFile, match=why):
         LearnedPolicy.load(tmp_path / "p.npz")
     assert main(["value", "diabolical/2,sigma=0.1", "--policy", str(tmp_path / "p.npz"), "--quiet"]) == 2
-    assert "p.npz is not a policy that richobs wrote: " in capsys.readouterr().err
+    assert "p.npz is not a richobs-policy file that richobs wrote: " in capsys.readouterr().err
 
 
 def test_observations_of_another_width_are_refused_by_rotated_decoders():

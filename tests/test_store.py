@@ -143,7 +143,7 @@ def test_a_stored_run_is_the_run_itself(tmp_path, monkeypatch):
     assert (run.state, run.world, run.settings.seed) == ("finished", "lock/4", 5)
     assert tuple(p.event for p in run.steps) == stored.trace
     assert list(run.ledger) == list(stored.ledger)
-    assert run.plan.constants.n_states == 3
+    assert run.n_states == 3
     before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir() if p.suffix in (".json", ".npz")}
 
     def nothing_is_played(*args):
@@ -669,7 +669,7 @@ def test_what_verify_found_belongs_to_the_certificate_it_was_about(tmp_path):
     keep_verification(tmp_path, checked)
     assert StoredRun.read(tmp_path).verification == checked
     text = (tmp_path / "certificate.json").read_text()
-    changed = text.replace("at most 0.1 above", "at most 0.2 above")
+    changed = text.replace("loses at most 0.1 ", "loses at most 0.2 ")
     assert json.loads((tmp_path / "verification.json").read_text())["certificate"] == sha256(text.encode()).hexdigest()
     assert changed != text
     (tmp_path / "certificate.json").write_text(changed)

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar, final
 
 import numpy as np
@@ -301,6 +301,7 @@ ADDED = Registry("richobs.classes", {})  # code -> where another package writes 
 CHOSEN = "chosen "  # a kind that begins with this word is some members of the class that the rest names
 
 Written = TypeVar("Written", bound=type[LevelClass])
+T = TypeVar("T")
 
 
 def codec(level_class: Written) -> Written:
@@ -405,6 +406,19 @@ def read_parts(file: str | os.PathLike[str], format: str) -> tuple[dict[str, Any
         return header, parts
     except FileNotFoundError:
         raise
+    except Exception as error:  # whatever else a damaged or hostile file leads to
+        raise InvalidFile(f"{file} is not a {format} file that richobs wrote: {error}") from error
+
+
+def read_whole(file: str | os.PathLike[str], format: str, build: Callable[[list[tuple[str, Arrays]]], T]) -> T:
+    """Returns what `build` makes of the parts of a file.
+
+    Raises:
+        InvalidFile: the file is damaged or holds something else.
+    """
+    _, parts = read_parts(file, format)
+    try:
+        return build(parts)
     except Exception as error:  # whatever else a damaged or hostile file leads to
         raise InvalidFile(f"{file} is not a {format} file that richobs wrote: {error}") from error
 

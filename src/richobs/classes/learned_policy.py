@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from richobs.classes.base import Arrays, digest_of, from_arrays, read_parts, to_arrays, write_parts
+from richobs.classes.base import Arrays, digest_of, from_arrays, read_whole, to_arrays, write_parts
 from richobs.classes.layered import Layered, LevelwiseFunction
 from richobs.classes.tables import Constants, TableLevel
 from richobs.core.arguments import refuse_unusable
@@ -126,15 +126,15 @@ class LearnedPolicy(Greedy):
         Raises:
             InvalidFile: the file is damaged or holds something else.
         """
-        _, parts = read_parts(file, FORMAT)
-        try:
+
+        def build(parts: list[tuple[str, Arrays]]) -> LearnedPolicy:
             levels = [from_arrays(kind, arrays) for kind, arrays in parts]
             policy = cls(Layered(levels), (0,) * len(levels))
             if policy.digest != digest_of(parts):
                 raise InvalidFile("its arrays are of other types or shapes than such a policy has.")
             return policy
-        except Exception as error:  # whatever else a damaged or hostile file leads to
-            raise InvalidFile(f"{file} is not a policy that richobs wrote: {error}") from error
+
+        return read_whole(file, FORMAT, build)
 
     @classmethod
     @refuse_unusable

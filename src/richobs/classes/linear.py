@@ -239,6 +239,7 @@ class Linear(Listed):
             [LinearLevel(function_of, every, n_actions=n_actions, level=h, value_range=unit) for h in range(horizon)]
         )
         if not self.has_list:
+            self.preferred_learner = "linear"
             self._bounds(contexts, norm)
 
     def _bounds(self, contexts: ArrayLike | Sequence[ArrayLike] | None, norm: float | None) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from richobs.classes import taylor
-from richobs.classes.base import digest_of, read_parts, write_parts
+from richobs.classes.base import Arrays, digest_of, read_whole, write_parts
 from richobs.classes.dynamics import Model
 from richobs.classes.expressions import Expression, Graph, Node, Program
 from richobs.classes.model_arrays import REWARD_TOLERANCE, ModelArrays
@@ -27,7 +27,7 @@ from richobs.classes.taylor import Taylor
 from richobs.core.arguments import LEVELS, real_array, real_number, refuse_unusable, whole_number
 from richobs.core.codebook import Codebook
 from richobs.core.environment import checked_range
-from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.errors import InvalidInput
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask, Member, Observations
 
@@ -335,8 +335,8 @@ class Family:
         Raises:
             InvalidFile: the file is damaged or holds something else.
         """
-        _, parts = read_parts(file, FORMAT)
-        try:
+
+        def build(parts: list[tuple[str, Arrays]]) -> Family:
             ((_, arrays),) = parts
             names, lists = json.loads(arrays["names"].tobytes())
             graph = Graph(len(names))
@@ -363,8 +363,8 @@ class Family:
                 (float(arrays["reward_range"][0]), float(arrays["reward_range"][1]))
             )
             return family
-        except Exception as error:  # whatever else a damaged or hostile file leads to
-            raise InvalidFile(f"{file} does not hold a family that richobs wrote: {error}") from error
+
+        return read_whole(file, FORMAT, build)
 
     # Checks.
 

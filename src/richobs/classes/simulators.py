@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from richobs.classes.base import UNIT, digest_of, read_parts, write_parts
+from richobs.classes.base import UNIT, Arrays, digest_of, read_whole, write_parts
 from richobs.classes.dynamics import as_model, sparse_outcomes
 from richobs.classes.layered import Listed
 from richobs.classes.model_arrays import ModelArrays, Told
@@ -261,19 +261,18 @@ class Simulators(Listed):
         Raises:
             InvalidFile: the file is damaged or holds something else.
         """
-        _, parts = read_parts(file, FORMAT)
-        try:
+
+        def build(parts: list[tuple[str, Arrays]]) -> Simulators:
             ((_, arrays),) = parts
             place = np.asarray(arrays["place"]).astype(np.int64)
-            loaded = cls(
-                ModelArrays.from_arrays(arrays), single_precision=bool(np.asarray(arrays["single"]).ravel()[0])
-            )
-        except (InvalidInput, KeyError, ValueError, IndexError) as error:
-            raise InvalidFile(f"{file} does not hold models that richobs wrote: {error}") from error
-        if place.ndim != 1 or not place.size or place.min() < 0 or place.max() >= loaded.n_models:
-            raise InvalidFile(f"{file} does not hold models that richobs wrote: its map of candidates is damaged.")
-        loaded.place = place
-        return loaded
+            single = bool(np.asarray(arrays["single"]).ravel()[0])
+            loaded = cls(ModelArrays.from_arrays(arrays), single_precision=single)
+            if place.ndim != 1 or not place.size or place.min() < 0 or place.max() >= loaded.n_models:
+                raise InvalidFile("its map of candidates is damaged.")
+            loaded.place = place
+            return loaded
+
+        return read_whole(file, FORMAT, build)
 
 
 def _level(table: NDArray[Any], codebook: Codebook) -> TableLevel:

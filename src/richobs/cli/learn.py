@@ -85,8 +85,6 @@ def learn_in(
 def _run(folder: pathlib.Path, prepared: Prepared, output: Output, executor: Executor | None) -> Outcome:
     """Runs, shows how it goes, and says how to go on where it is interrupted."""
     problem, expected = prepared.own, prepared.asked.max_episodes
-    if expected is None:
-        expected = prepared.learner.plan(prepared.problem, prepared.settings).max_episodes
     with contextlib.ExitStack() as stack:
         quiet = output.quiet or output.json
         shown = watched(problem.name, problem.functions.log_size, expected, quiet=quiet)

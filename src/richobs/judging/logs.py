@@ -200,6 +200,13 @@ def _check(episodes: Episodes, reward_range: tuple[float, float], least: float) 
                 f"episode {i} of the log, step {level}, has propensity {p[i]}; an action that was taken has a probability "
                 "above 0, at most 1, and no interval is valid without it."
             )
+        late = ~live & (np.asarray(episodes.rewards[level]) != 0)
+        if late.any():
+            i = int(late.argmax())
+            raise InvalidInput(
+                f"episode {i} of the log pays {episodes.rewards[level][i]} at step {level}, after its end (`ended`); "
+                "nothing is earned there. Give 0, or say when the episode really ended."
+            )
         short = live & ~(np.asarray(episodes.rewards[level]) >= least - TOLERANCE)
         if short.any():
             i = int(short.argmax())

@@ -21,10 +21,10 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask
 from richobs.core.words import exact_words
 from richobs.engines.independence import OneLaw, stop_for
-from richobs.judging.compare import PAIRS, question_of, rounds
+from richobs.judging.compare import PAIRS, ROUNDS, question_of, rounds
 from richobs.judging.players import GROWTH, player, strangers
 from richobs.judging.record import Calls, Question, opened_record
-from richobs.judging.value import FALSE_ALARM, Listener, PolicyReport, Verdict, listening, scaled
+from richobs.judging.value import FALSE_ALARM, Listener, PolicyReport, Verdict, check_bounds, listening, scaled
 from richobs.show.judged import Lane, Picture, lanes_picture
 from richobs.stats.bets import death, mixed
 from richobs.stats.sequences import ConfidenceSequence
@@ -81,7 +81,7 @@ class Selection(PolicyReport):
     @property
     def independence_words(self) -> str:
         """What is assumed of the episodes."""
-        return "rounds are independent"
+        return ROUNDS
 
     def picture(self) -> Picture:
         """Returns the drawing of what happened."""
@@ -395,7 +395,7 @@ def _finished(report: Selection, race: Race, question: Question, whole: Share) -
     """Returns the report with the interval of the chosen policy, whose episodes were looked at once more.
 
     Raises:
-        BrokenPromise: its episodes are not of one law.
+        BrokenPromise: its episodes are not of one law, or its bounds contradict each other.
     """
     low, high = question.reward_range
     own = race.totals[:, report.chosen]
@@ -407,6 +407,7 @@ def _finished(report: Selection, race: Race, question: Question, whole: Share) -
     below, above = race.interval(report.chosen, max(1, question.max_episodes // len(question.names)))
     lower = max(low, low + (high - low) * below - question.slack)
     upper = min(high, low + (high - low) * above + question.slack)
+    report = dataclasses.replace(report, lower=lower, upper=upper, looks=((report.episodes, lower, upper),))
+    check_bounds(report, question.delta)
     whole.claim(f"V is within {question.epsilon:g} of the best, and in its interval", (), report.episodes, lower)
-    looks = ((report.episodes, lower, upper),)
-    return dataclasses.replace(report, lower=lower, upper=upper, claims=whole.claims(), looks=looks)
+    return dataclasses.replace(report, claims=whole.claims())

@@ -2,7 +2,7 @@
 
 from richobs.core.arguments import did_you_mean
 from richobs.core.errors import InvalidInput
-from richobs.core.functions import FunctionClass, has_list
+from richobs.core.functions import FunctionClass
 from richobs.core.registry import Registry
 from richobs.core.settings import Settings
 from richobs.learners.base import Finding, Learner, Need, Plan, PlanRow, Promise, ShortPlan, tuning_fields
@@ -54,8 +54,5 @@ def learner(name: str) -> Learner:
 
 
 def default_learner(functions: FunctionClass) -> str:
-    """Returns who learns where nobody is named: whom the class prefers, or one without a list where there is none."""
-    preferred: str | None = getattr(functions, "preferred_learner", None)
-    if preferred is not None or has_list(functions):
-        return preferred or Settings.learner
-    return next(name for name in LEARNERS if LEARNERS.load(name).traits.without_list)
+    """Returns who learns where nobody is named: whom the class prefers, or that of the settings."""
+    return getattr(functions, "preferred_learner", None) or Settings.learner

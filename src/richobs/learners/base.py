@@ -7,16 +7,25 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
+from richobs.core.arguments import whole_number
+from richobs.core.environment import Episodes, step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
 from richobs.core.functions import has_list
 from richobs.core.outcome import Outcome
+from richobs.core.policies import Policy
 from richobs.core.problem import Problem
-from richobs.core.queries import Engine
+from richobs.core.queries import Engine, Query
 from richobs.core.settings import Settings, field_docs, read_tuning
 from richobs.core.units import units_missing
+from richobs.stats.shares import Share
+
+WITHIN_EPSILON = (
+    "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the wider "
+    "epsilon that the run states."
+)
 
 
 class Need(NamedTuple):
@@ -94,6 +103,12 @@ class NoTuning:
     """The tuning of a learner that has nothing to tune."""
 
 
+def at_least_one(tuning: Any, *names: str) -> None:
+    """Raises InvalidInput if one of the named numbers of a tuning is below 1."""
+    for name in names:
+        whole_number(name, getattr(tuning, name), least=1)
+
+
 @dataclass(frozen=True)
 class Traits:
     """How a learner behaves, for those who run it and show what it did; the defaults are those of most learners."""
@@ -106,6 +121,7 @@ class Traits:
     tests_pairs: bool = False  # whether a path in its events ends with the action that was tested
     knows_threshold: bool = False  # whether it can stop once a policy is worth a threshold, or none can be
     takes_tolerance: bool = False  # whether its claims can allow for a class that holds the truth only nearly
+    reads_episodes: bool = False  # whether it reads episodes one by one, which counts do not give
     reads_recorded: bool = False  # whether episodes that were played before are evidence for it
     looks_at_episodes: bool = False  # whether it has a `Watch` of its own; else an environment's calls are watched
     levels_share_episodes: bool = False  # whether an episode along a path counts at every level it passes
@@ -152,6 +168,11 @@ class Learner(ABC):
                 f"the learner {self.name!r} needs a class whose functions are listed; a {type(problem.functions).__name__} "
                 "without parameters arrived. Leave `learner` out, or list parameters."
             )
+        if engine == "counted" and self.traits.reads_episodes:
+            raise InvalidInput(
+                f"the learner {self.name!r} reads episodes one by one, and the counted engine only draws how often each "
+                "occurs. Use engine='stream'."
+            )
         if settings.threshold is not None and not self.traits.knows_threshold:
             raise InvalidInput(
                 f"the learner {self.name!r} cannot stop at a threshold. Use learner='betting', or leave `threshold` out."
@@ -196,12 +217,59 @@ class Learner(ABC):
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
         """Derives the numbers of a certificate again that do not depend on draws; `verify` repeats the run itself.
 
+        The base adds up the shares of delta. A learner adds findings; parts that it cannot read may raise.
+
         Args:
             content: of the certificate.
             problem: the same problem, built again.
             settings: as the certificate has them.
         """
-        return []
+        claims = content["claims"]
+        spent = math.fsum(row[3] for row in claims)
+        return [Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it")]
+
+
+@dataclass
+class Search:
+    """What searches share that plan with all they have seen: what is asked for, who plays and listens, and delta."""
+
+    engine: Engine
+    functions: Any  # the class of the problem
+    reward_range: tuple[float, float]  # smallest and largest possible total of an episode
+    step_range: tuple[float, float]  # likewise of one reward
+    epsilon: float
+    delta: float
+    seed: int  # of all choices
+    notify: Callback
+    tuning: Any  # how eager the search is
+    share: Share = field(init=False)  # the whole of delta
+
+    def __post_init__(self) -> None:
+        self.share = Share(self.delta)
+
+    @classmethod
+    def of(
+        cls, who: Learner, problem: Problem, engine: Engine, settings: Settings, notify: Callback, **own: Any
+    ) -> Self:
+        """Returns the search with which a learner begins a run; `own` are fields that only this kind of search has."""
+        return cls(
+            engine,
+            problem.functions,
+            problem.env.reward_range,
+            step_range(problem.env),
+            settings.epsilon,
+            settings.delta,
+            settings.seed,
+            notify,
+            who.tuning(settings),
+            **own,
+        )
+
+    def episodes(self, policy: Policy, n: int, purpose: str, phase: str) -> Episodes:
+        """Returns n episodes of a policy, whole."""
+        played = self.engine.ask(Query(policy, n, purpose, phase, episodes=True)).episodes
+        assert played is not None, "the query wants episodes"
+        return played
 
 
 def tuning_fields(learner: Learner) -> list[tuple[str, Any, str]]:

@@ -110,10 +110,9 @@ class PrintedLearner(Learner):
         fits = isinstance(bound, int) and problem.n_states is not None and bound >= problem.n_states
         constants = json.loads(json.dumps(dataclasses.asdict(self.constants(problem, settings))))
         wrong = first_difference(constants, content["constants"], "constants")
-        spent = math.fsum(row[3] for row in content["claims"])
         assumed = f"at most {bound} assumed; {problem.n_states} hidden states a level there are"
         return [
             Finding(self.bounded, fits, assumed),
             Finding("constants", wrong is None, wrong or "every sample size and threshold follows from the inputs"),
-            Finding("delta", spent <= settings.delta, f"{len(content['claims'])} claims spend {spent:.6g} of it"),
+            *super().recheck(content, problem, settings),
         ]

@@ -83,7 +83,7 @@ def multinomial(n: Counts, probs: Floats, rng: np.random.Generator) -> Counts:
     """Returns counts `[..., C]` of `n` `[...]` trials over the last axis of `probs` `[..., C]`, by halving the cells."""
     n, probs = np.asarray(n), np.asarray(probs, dtype=np.float64)
     if n.dtype != object and (n.size == 0 or n.max() <= DIRECT):
-        return rng.multinomial(n.astype(np.int64), probs)
+        return rng.multinomial(n.astype(np.int64), np.minimum(probs, 1))  # products of laws may round to 1 + 2e-16
     cells = probs.shape[-1]
     depth = max(cells - 1, 0).bit_length()
     padded = np.zeros((*n.shape, 2**depth))

@@ -9,7 +9,7 @@ from richobs.core.events import Callback
 from richobs.core.outcome import LOWER, UPPER, StopReason
 from richobs.core.problem import SMALLEST
 from richobs.core.queries import Engine
-from richobs.learners.base import Finding, Promise, Traits, deterministic_transitions, unit_rewards
+from richobs.learners.base import WITHIN_EPSILON, Finding, Promise, Traits, deterministic_transitions, unit_rewards
 from richobs.learners.handing_over import Fallback
 from richobs.learners.lsvee.algorithm import lsvee
 from richobs.learners.lsvee.constants import PaperConstants
@@ -30,11 +30,7 @@ class Certified(Learner):
     cites = "docs/certified.md, after Krishnamurthy, Agarwal and Langford 2016"
     given = ("class of value functions", "horizon", "deterministic transitions")
     needs = (unit_rewards, deterministic_transitions)
-    promises = Promise(
-        "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
-        "wider epsilon that the run states.",
-        ASSUMPTIONS,
-    )
+    promises = Promise(WITHIN_EPSILON, ASSUMPTIONS)
     costs = (
         "A few thousand episodes on locks, 10^4 to 10^5 where wrong functions are off by little; it needs no n_states."
     )
@@ -101,7 +97,6 @@ class Certified(Learner):
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
         """Adds up the shares of delta that the claims spent, and takes U and W from the claims themselves."""
         claims, result = content["claims"], content["result"]
-        spent = math.fsum(row[3] for row in claims)
         upper, lower = result["upper"], result["lower"]
         best = max((row[4] for row in claims if row[0] == LOWER), default=0.0)
         tops = [row[4] for row in claims if row[0] == UPPER]
@@ -109,6 +104,6 @@ class Certified(Learner):
         known = isinstance(upper, float) and isinstance(lower, float)
         stated = known and lower == best and (not tops or upper <= min(tops)) and 0 <= upper - lower <= width
         return [
-            Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it"),
+            *super().recheck(content, problem, settings),
             Finding("bounds", stated, f"V* <= {upper}, the policy's value >= {lower}"),
         ]

@@ -18,7 +18,7 @@ from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.units import has_unit_rewards
 from richobs.learners import learner
-from richobs.learners.base import Finding, Learner, PlanRow, Promise, Traits
+from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, PlanRow, Promise, Traits
 from richobs.learners.betting.candidate import AGREED
 from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets, promise_bets
 from richobs.learners.betting.search import Tuning, betting
@@ -86,11 +86,7 @@ class Betting(Learner):
     about = "Betting search: optimistic, with bets that nobody can expect to win against Q*; transitions may be random."
     cites = "docs/betting.md; average Bellman errors after Jiang et al. 2017, bets after Waudby-Smith and Ramdas 2024"
     given = ("class of value functions", "horizon")
-    promises = Promise(
-        "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
-        "wider epsilon that the run states.",
-        ASSUMPTIONS,
-    )
+    promises = Promise(WITHIN_EPSILON, ASSUMPTIONS)
     costs = (
         "A few hundred episodes on locks and random worlds; it needs neither n_states nor deterministic transitions."
     )
@@ -100,6 +96,7 @@ class Betting(Learner):
         keeps_bounds=True,
         purposes={"play": "the candidates' policies"},
         reads_recorded=True,
+        reads_episodes=True,
         knows_threshold=True,
         looks_at_episodes=True,
         takes_tolerance=True,
@@ -125,15 +122,10 @@ class Betting(Learner):
         )
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses what the base refuses, and an engine that cannot give episodes one by one."""
+        """Refuses what the base refuses, a tolerance that does not fit, and an epsilon that rounding could hide."""
         super().check(problem, settings, engine)
         _check_tolerance(problem, settings)
         self._check_epsilon(problem, settings)
-        if engine == "counted":
-            raise InvalidInput(
-                "the learner 'betting' reads episodes one by one, and the counted engine only draws how often each occurs. "
-                "Use engine='stream'."
-            )
 
     @staticmethod
     def _check_epsilon(problem: Problem, settings: Settings) -> None:
@@ -183,7 +175,6 @@ class Betting(Learner):
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
         """Adds up the shares of delta, takes the bounds from the claims, and computes the wealth of an agreement again."""
         claims, result, constants = content["claims"], content["result"], content["constants"]
-        spent = math.fsum(row[3] for row in claims)
         upper, lower, by = result["upper"], result["lower"], constants.get("closed_by")
         best = {row[4] for row in claims if row[0] == LOWER} | {float(problem.env.reward_range[0])}
         tops = [row[4] for row in claims if row[0] == UPPER]
@@ -198,7 +189,7 @@ class Betting(Learner):
             stated = stated and aim is not None and (lower >= aim if by == "worth it" else upper < aim)
         stated = stated and by in REASONS and result["reason"] == REASONS[by].value
         findings = [
-            Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it"),
+            *super().recheck(content, problem, settings),
             Finding("bounds", stated, f"V* <= {upper}, the policy's value >= {lower}"),
         ]
         if by == "agreement":

@@ -16,9 +16,18 @@ from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.words import number_words
-from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
+from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
 from richobs.learners.families.cells import Tables
-from richobs.learners.families.search import CONFIRM, ON_LIKELIHOOD, SLACK, Tuning, cover_all, families
+from richobs.learners.families.search import (
+    CONFIRM,
+    ON_LIKELIHOOD,
+    SLACK,
+    FamilySearch,
+    Tuning,
+    cover_all,
+    outcome,
+    run,
+)
 from richobs.learners.models.living import ZETA
 from richobs.learners.models.search import planning_error
 from richobs.stats import bets
@@ -47,8 +56,7 @@ class Families(Learner):
     given = ("simulator with unknown numbers", "horizon")
     needs = (Need("a family with parameters in a box", _family_missing),)
     promises = Promise(
-        "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
-        "wider epsilon that the run states.",
+        WITHIN_EPSILON,
         (
             "the real system is the simulator for some parameters in the box",
             "episodes are independent of each other, given what was played",
@@ -61,18 +69,14 @@ class Families(Learner):
     Tuning = Tuning
     traits = Traits(
         keeps_bounds=True,
+        reads_episodes=True,
         looks_at_episodes=True,
         purposes={"play": "tells parameters apart", "confirm": "what the claimed policy earns"},
     )
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses what the base refuses, an engine without episodes, and an epsilon that rounding could hide."""
+        """Refuses what the base refuses, and an epsilon that rounding could hide."""
         super().check(problem, settings, engine)
-        if engine == "counted":
-            raise InvalidInput(
-                "the learner 'families' reads episodes one by one, and the counted engine only draws how often each occurs. "
-                "Use engine='stream'."
-            )
         error = 2 * value_error(problem)
         if not error < settings.epsilon:
             raise InvalidInput(
@@ -95,29 +99,15 @@ class Families(Learner):
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches until a policy is certified, or the episodes are spent."""
-        return families(
-            engine,
-            _family(problem),
-            reward_range=problem.env.reward_range,
-            step_range=step_range(problem.env),
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            seed=settings.seed,
-            notify=notify,
-            tuning=self.tuning(settings),
-        )
+        search = FamilySearch.of(self, problem, engine, settings, notify)
+        return outcome(search, *run(search))
 
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
         """Adds up the shares of delta, and covers everything that lives again, from the counts that are stored."""
-        claims = content["claims"]
-        spent = math.fsum(row[3] for row in claims)
-        findings = [Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it")]
-        if not content["result"]["guaranteed"]:
-            return findings
-        try:
-            return [*findings, _covered_again(content, problem, settings, self.tuning(settings))]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            return [*findings, Finding("cells", False, f"the constants are damaged: {error!r}")]
+        findings = super().recheck(content, problem, settings)
+        if content["result"]["guaranteed"]:
+            findings.append(_covered_again(content, problem, settings, self.tuning(settings)))
+        return findings
 
 
 def _family(problem: Problem) -> Family:

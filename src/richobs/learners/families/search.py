@@ -18,21 +18,21 @@ import numpy as np
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor
-from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
-from richobs.core.events import Callback, Event, Progress, nobody
+from richobs.core.errors import BrokenPromise, EpisodeLimit
+from richobs.core.events import Event, Progress
 from richobs.core.outcome import LOWER, Outcome, StopReason, claim_words
-from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
 from richobs.core.words import number_words
 from richobs.engines.independence import Watch
+from richobs.learners.base import Search, at_least_one
 from richobs.learners.families.cells import LARGEST, Cover, Evidence, Tables, cover, ellipsoid, regret_over
 from richobs.learners.families.events import LossBounded, ThetaWeighed
 from richobs.learners.families.evidence import Nodes, Seen
 from richobs.learners.models.living import ZETA
 from richobs.learners.models.search import Tolerant, planning_error
 from richobs.stats import bets
-from richobs.stats.shares import Series, Share
+from richobs.stats.shares import Series
 
 PHASE = "families"
 LIVES = "the true parameters live for ever"
@@ -61,9 +61,7 @@ class Tuning:
     """Cells of the box that one attempt to certify a policy looks at."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "cells"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be at least 1; got {getattr(self, name)}.")
+        at_least_one(self, "batch", "cells")
 
 
 class Fit(NamedTuple):
@@ -97,19 +95,9 @@ class Chosen(NamedTuple):
 
 
 @dataclass
-class FamilySearch:
+class FamilySearch(Search):
     """What was seen, what lives, and what of delta was spent."""
 
-    engine: Engine
-    family: Family
-    reward_range: tuple[float, float]
-    epsilon: float
-    delta: float
-    seed: int
-    notify: Callback
-    tuning: Tuning
-    step_range: tuple[float, float] | None = None
-    share: Share = field(init=False)  # the whole of delta
     seen: Seen = field(init=False)
     watch: Watch = field(init=False)  # that episodes are independent and of one law
     rounds: int = 0
@@ -122,7 +110,7 @@ class FamilySearch:
     upper: float = math.nan  # U
 
     def __post_init__(self) -> None:
-        self.share = Share(self.delta)
+        super().__post_init__()
         self._likelihood, self._earned = self.share.split(ON_LIKELIHOOD, 1 - ON_LIKELIHOOD)
         self.looks = Series(self._earned)
         self.seen = Seen(self.family, self._likelihood)
@@ -138,6 +126,12 @@ class FamilySearch:
         self.fits: list[Fit] = []
         d = len(self.family.names)
         self._even = _even_points(d)
+
+    @property
+    def family(self) -> Family:
+        """The class."""
+        family: Family = self.functions
+        return family
 
     def tables(self, structure: int) -> Tables:
         """Returns the outcomes of a structure."""
@@ -160,35 +154,6 @@ class FamilySearch:
         chosen = self.chosen
         policy = None if chosen is None else partial(self.policy, chosen.actions)
         self.notify(Progress(event, self.engine.ledger.total, self.upper, self.lower, policy))
-
-
-def families(
-    engine: Engine,
-    family: Family,
-    *,
-    reward_range: tuple[float, float],
-    step_range: tuple[float, float] | None = None,
-    epsilon: float,
-    delta: float,
-    seed: int = 0,
-    notify: Callback = nobody,
-    tuning: Tuning | None = None,
-) -> Outcome:
-    """Learns a policy with V* - V(policy) <= epsilon with probability at least 1 - delta, if the truth is in the family.
-
-    Args:
-        engine: plays the episodes; its ledger may limit them.
-        family: the family.
-        reward_range: smallest and largest possible sum of an episode's rewards.
-        step_range: smallest and largest possible reward of one level; by default what `reward_range` implies.
-        epsilon: largest allowed gap between the policy's value and V*, in units of the rewards.
-        delta: probability that the claim is false.
-        seed: of all choices.
-        notify: told about every event.
-        tuning: how eager the search is.
-    """
-    search = FamilySearch(engine, family, reward_range, epsilon, delta, seed, notify, tuning or Tuning(), step_range)
-    return outcome(search, *run(search))
 
 
 def run(search: FamilySearch) -> tuple[Chosen, bool]:
@@ -510,8 +475,7 @@ def play(search: FamilySearch, nodes: Nodes, why: str, actions: Ints, n: int) ->
     policy = Tolerant(search.policy(actions))
     claimed = search.chosen is not None and actions is search.chosen.actions
     purpose = "confirm" if claimed and n == CONFIRM and search.covered is not None else "play"
-    played = search.engine.ask(Query(policy, n, purpose, PHASE, episodes=True)).episodes
-    assert played is not None, "the query wants episodes"
+    played = search.episodes(policy, n, purpose, PHASE)
     number = search._numbers.setdefault(actions.tobytes(), len(search._numbers))
     search.watch.look(number, played)
     search.played[number] = search.played.get(number, 0) + n
@@ -668,7 +632,14 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
     reason = (
         StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT if guaranteed else StopReason.BUDGET_SPENT
     )
-    words = partial(claim_words, search.delta, assumptions=[assumption(family)], sampling=search.engine.ledger.assumes)
+    words = partial(
+        claim_words,
+        search.delta,
+        assumptions=[assumption(family)],
+        sampling=search.engine.ledger.assumes,
+        reward_range=search.reward_range,
+        reason=reason,
+    )
     few = f"No guarantee: the episodes were spent before {CONFIRM} of the policy were played, or its loss was bounded."
     return Outcome(
         policy=search.policy(chosen.actions),

@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 
 from richobs.classes.linear import Linear
-from richobs.core.environment import step_range
-from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
 from richobs.core.outcome import LOWER, UPPER, Outcome
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.words import number_words
-from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
+from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
 from richobs.learners.linear.data import Features
 from richobs.learners.linear.fits import Fit, Frozen, Mean, certified
 from richobs.learners.linear.search import FINAL, GAP, LINEAR, LOSS, LinearSearch, Tuning, outcome, run
@@ -40,23 +38,10 @@ class LinearValues(Learner):
     cites = "docs/linear.md; linear MDPs after Jin, Yang, Wang and Jordan 2020"
     given = ("features", "horizon")
     needs = (Need("features of observations and actions", _features_missing),)
-    promises = Promise(
-        "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
-        "wider epsilon that the run states.",
-        (LINEAR,),
-    )
+    promises = Promise(WITHIN_EPSILON, (LINEAR,))
     costs = "Thousands of episodes: they grow like the number of features and 1/epsilon^2."
     Tuning = Tuning
-    traits = Traits(keeps_bounds=True, without_list=True)
-
-    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses what the base refuses, and an engine without episodes."""
-        super().check(problem, settings, engine)
-        if engine == "counted":
-            raise InvalidInput(
-                "the learner 'linear' reads episodes one by one, and the counted engine only draws how often each occurs. "
-                "Use engine='stream'."
-            )
+    traits = Traits(keeps_bounds=True, reads_episodes=True, without_list=True)
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns what chance may add to the bound; nothing is known of the number of episodes."""
@@ -71,17 +56,7 @@ class LinearValues(Learner):
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches until a policy is certified, or the episodes are spent."""
-        assert isinstance(problem.functions, Linear), "its need was checked"
-        search = LinearSearch(
-            engine,
-            Features(problem.functions),
-            problem.env.reward_range,
-            step_range(problem.env),
-            settings.epsilon,
-            settings.delta,
-            notify,
-            self.tuning(settings),
-        )
+        search = LinearSearch.of(self, problem, engine, settings, notify)
         run(search)
         return outcome(search)
 
@@ -90,16 +65,11 @@ class LinearValues(Learner):
 
         W and U also rest on single returns, which it does not hold: they are compared with the mean return and the bound.
         """
-        claims, constants = content["claims"], content["constants"]
-        spent = math.fsum(row[3] for row in claims)
-        findings = [Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it")]
-        if not content["result"]["guaranteed"]:
-            return findings
-        assert isinstance(problem.functions, Linear), "its need was checked"
-        try:
-            return [*findings, _again(content, constants, Features(problem.functions), problem, settings)]
-        except (TypeError, ValueError, KeyError, IndexError, np.linalg.LinAlgError) as error:
-            return [*findings, Finding("bound", False, f"its sums cannot be read ({error})")]
+        findings = super().recheck(content, problem, settings)
+        if content["result"]["guaranteed"]:
+            assert isinstance(problem.functions, Linear), "its need was checked"
+            findings.append(_again(content, content["constants"], Features(problem.functions), problem, settings))
+        return findings
 
 
 def _again(

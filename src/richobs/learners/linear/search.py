@@ -15,12 +15,12 @@ import numpy as np
 
 from richobs.core.environment import TOLERANCE
 from richobs.core.errors import EpisodeLimit, InvalidInput
-from richobs.core.events import Callback, Event, Progress
+from richobs.core.events import Event, Progress
 from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason, claim_words
 from richobs.core.policies import Policy, Uniform
-from richobs.core.queries import Engine, Query
 from richobs.core.types import Floats, Ints
 from richobs.core.words import number_words
+from richobs.learners.base import Search
 from richobs.learners.linear.data import Data, Features, joined
 from richobs.learners.linear.events import Attempted, Explored
 from richobs.learners.linear.fits import Bound, Fit, Frozen, Mean, certified, fitted, fitted_mean, quadratic
@@ -93,18 +93,10 @@ class Attempt:
 
 
 @dataclass
-class LinearSearch:
+class LinearSearch(Search):
     """What was seen so far, which attempts were made, and what of delta was spent."""
 
-    engine: Engine
-    features: Features
-    reward_range: tuple[float, float]
-    step_range: tuple[float, float]
-    epsilon: float
-    delta: float
-    notify: Callback
-    tuning: Tuning
-    share: Share = field(init=False)
+    features: Features = field(init=False)  # of the class
     seen: list[Data] = field(default_factory=list)
     targets: list[float] = field(init=False)  # of further attempts; the last one is epsilon
     tried: int = 0  # attempts
@@ -114,7 +106,8 @@ class LinearSearch:
     best: Attempt | None = None
 
     def __post_init__(self) -> None:
-        self.share = Share(self.delta)
+        super().__post_init__()
+        self.features = Features(self.functions)
         wider = [self.epsilon * 2**k for k in range(1, 60) if self.epsilon * 2**k <= WIDEST * self.span]
         self.targets = [*wider[::-1], self.epsilon]
 
@@ -161,9 +154,7 @@ class LinearSearch:
 
     def play(self, policy: Policy, n: int, purpose: str) -> Data:
         """Plays episodes of one policy."""
-        played = self.engine.ask(Query(policy, n, purpose, "search", episodes=True)).episodes
-        assert played is not None, "the query wants episodes"
-        return self.features.read(played)
+        return self.features.read(self.episodes(policy, n, purpose, "search"))
 
     def tell(self, event: Event) -> None:
         """Tells whoever listens."""
@@ -427,7 +418,7 @@ def outcome(search: LinearSearch) -> Outcome:
     remarks = () if certified_now else (_remark(search, best),)
     return Outcome(
         policy=best.policy.learned(),
-        claim=wording(epsilon=epsilon, lower=best.lower, upper=best.upper),
+        claim=wording(epsilon=epsilon, lower=best.lower, upper=best.upper, reward_range=search.reward_range),
         learner="linear",
         epsilon=epsilon,
         delta=search.delta,

@@ -16,8 +16,8 @@ from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.words import exact_words, number_words
-from richobs.learners.base import Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
-from richobs.learners.models.search import PHASE, Tuning, models, planning_error
+from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
+from richobs.learners.models.search import PHASE, ModelSearch, Tuning, outcome, planning_error, run
 from richobs.learners.tolerance import ToleranceIsLarge
 
 EXACT = 1e-12  # relative difference that planning again may show
@@ -42,8 +42,7 @@ class Models(Learner):
     given = ("class of models", "horizon")
     needs = (Need("a class of candidate models", _models_missing),)
     promises = Promise(
-        "With probability 1 - delta the policy's value is within epsilon of V*; if the episodes run out first, within the "
-        "wider epsilon that the run states.",
+        WITHIN_EPSILON,
         ("the real system is one of the models", "episodes are independent of each other, given what was played"),
     )
     costs = (
@@ -51,16 +50,17 @@ class Models(Learner):
         "that disagree about the best policy."
     )
     Tuning = Tuning
-    traits = Traits(keeps_bounds=True, looks_at_episodes=True, reads_recorded=True, takes_tolerance=True)
+    traits = Traits(
+        keeps_bounds=True,
+        reads_episodes=True,
+        looks_at_episodes=True,
+        reads_recorded=True,
+        takes_tolerance=True,
+    )
 
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
-        """Refuses what the base refuses, an engine without episodes, and an epsilon that rounding could hide."""
+        """Refuses what the base refuses, and an epsilon that rounding could hide."""
         super().check(problem, settings, engine)
-        if engine == "counted":
-            raise InvalidInput(
-                "the learner 'models' reads episodes one by one, and the counted engine only draws how often each occurs. "
-                "Use engine='stream'."
-            )
         _check_tolerance(problem, settings)
         error = 2 * _planning_error(problem)
         if not error < settings.epsilon:
@@ -94,27 +94,13 @@ class Models(Learner):
                 phase=PHASE, log_size_before=size, log_size_after=size, least=least, epsilon=settings.epsilon
             )
             notify(Progress(said, engine.ledger.total))
-        return models(
-            engine,
-            problem.functions,
-            _family(problem),
-            reward_range=problem.env.reward_range,
-            step_range=step_range(problem.env),
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            seed=settings.seed,
-            notify=notify,
-            tuning=self.tuning(settings),
-            recorded=problem.recorded,
-            alpha=_alpha(settings),
-        )
+        search = ModelSearch.of(self, problem, engine, settings, notify, alpha=_alpha(settings))
+        return outcome(search, run(search, problem.recorded))
 
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
         """Adds up the shares of delta, and plans the policy again in every model that the certificate says is left."""
-        claims, constants = content["claims"], content["constants"]
-        spent = math.fsum(row[3] for row in claims)
-        findings = [Finding("delta", spent <= settings.delta, f"{len(claims)} claims spend {spent:.6g} of it")]
-        if constants.get("living") is None:
+        findings = super().recheck(content, problem, settings)
+        if content["constants"].get("living") is None:
             return [*findings, Finding("planning", True, "the models that are left are too many to be listed")]
         return [*findings, _planned_again(content, problem, settings)]
 

@@ -21,19 +21,18 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.model_arrays import REWARD_TOLERANCE
 from richobs.core.environment import Episodes, implied_step_range
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
-from richobs.core.events import Callback, Event, Progress, nobody
-from richobs.core.functions import FunctionClass, ModelFamily, StepwiseFamily
-from richobs.core.outcome import Outcome, StopReason
-from richobs.core.queries import Engine, Query
+from richobs.core.events import Event, Progress
+from richobs.core.functions import ModelFamily, StepwiseFamily
+from richobs.core.outcome import Outcome, StopReason, claim_words
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask, Observations
-from richobs.core.words import number_words, probability_words
+from richobs.core.words import number_words
 from richobs.engines.independence import Watch
+from richobs.learners.base import Search, at_least_one
 from richobs.learners.doubt import LEAST, ClaimDoubted, Doubt, of_returns
 from richobs.learners.models.events import ModelsWeighed, RegretPlanned
 from richobs.learners.models.living import ZETA, Judged, Living, Regrets
 from richobs.learners.tolerance import Patience
-from richobs.stats.shares import Share
 
 PHASE = "models"
 RECORDED = "played before the run"
@@ -54,9 +53,7 @@ class Tuning:
     """How many of the most likely models' policies are planned in every living model after each batch."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "look"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be at least 1; got {getattr(self, name)}.")
+        at_least_one(self, "batch", "look")
 
 
 def planning_error(
@@ -81,22 +78,11 @@ def planning_error(
 
 
 @dataclass
-class ModelSearch:
+class ModelSearch(Search):
     """Which models live, which policies were planned in them, and what of delta was spent."""
 
-    engine: Engine
-    functions: FunctionClass
-    family: ModelFamily
-    reward_range: tuple[float, float]
-    epsilon: float
-    delta: float
-    seed: int  # of the choice among models
-    notify: Callback
-    tuning: Tuning
-    step_range: tuple[float, float] | None = None  # of one reward; None: what `reward_range` implies
     alpha: float = 0.0  # how far the real laws may be from those of a model, in total variation
-    share: Share = field(init=False)  # the whole of delta, which B4 spends: B5 needs none
-    living: Living = field(init=False)
+    living: Living = field(init=False)  # B4 spends the whole of delta on them: B5 needs none
     regrets: Regrets = field(init=False)
     error: float = field(init=False)  # of a planned value
     watch: Watch = field(init=False)  # that episodes are independent and of one law
@@ -111,11 +97,17 @@ class ModelSearch:
     doubt: Doubt | None = None  # what speaks against the claim that is made: it is wider for that
 
     def __post_init__(self) -> None:
-        self.share = Share(self.delta)
+        super().__post_init__()
         self.living = Living(self.family.n_models, self.share, self.alpha)
         self.regrets = Regrets(self.functions, self.family, self.living, self.tuning.look, self.alpha)
         self.error = planning_error(self.functions.horizon, self.reward_range, self.step_range)
         self.watch = Watch(self.seed, self.reward_range)
+
+    @property
+    def family(self) -> ModelFamily:
+        """The class, as models: its member i is Q* of model i."""
+        family: ModelFamily = self.functions
+        return family
 
     @property
     def upper(self) -> float:
@@ -186,46 +178,6 @@ class Tolerant:
         except InvalidInput as error:
             self.unknown = str(error)
             return 0
-
-
-def models(
-    engine: Engine,
-    functions: FunctionClass,
-    family: ModelFamily,
-    *,
-    reward_range: tuple[float, float],
-    step_range: tuple[float, float] | None = None,
-    epsilon: float,
-    delta: float,
-    seed: int = 0,
-    notify: Callback = nobody,
-    tuning: Tuning | None = None,
-    recorded: Episodes | None = None,
-    alpha: float = 0.0,
-) -> Outcome:
-    """Learns a policy with V* - V(policy) <= epsilon with probability at least 1 - delta, if the truth is in the family.
-
-    If the episodes run out first, the largest loss in a living model is claimed: an honest, wider epsilon.
-
-    Args:
-        engine: plays the episodes; its ledger may limit them.
-        functions: the class whose member i is Q* of model i.
-        family: the same, as models.
-        reward_range: smallest and largest possible sum of an episode's rewards.
-        step_range: smallest and largest possible reward of one level; by default what `reward_range` implies.
-        epsilon: largest allowed gap between the policy's value and V*, in units of the rewards.
-        delta: probability that the claim is false.
-        seed: of the choice among models.
-        notify: told about every event.
-        tuning: how eager the search is.
-        recorded: episodes that were played before, by any policies.
-        alpha: how far every law of the real system may be from that of one model, in total variation [M1].
-    """
-    search = ModelSearch(
-        engine, functions, family, reward_range, epsilon, delta, seed, notify, tuning or Tuning(), step_range, alpha
-    )
-    found = run(search, recorded)
-    return outcome(search, found)
 
 
 def run(search: ModelSearch, recorded: Episodes | None = None) -> Judged:
@@ -307,8 +259,7 @@ def _play(search: ModelSearch, best: Judged, tested: bool = False) -> None:
         member = best.worst if turn == 1 else best.member
     n = search.next_size
     policy = Tolerant(LearnedPolicy(search.functions, member))
-    played = search.engine.ask(Query(policy, n, "play", PHASE, episodes=True)).episodes
-    assert played is not None, "the query wants episodes"
+    played = search.episodes(policy, n, "play", PHASE)
     search.watch.look(member, played)
     search.returns.setdefault(member, []).extend(played.returns.tolist())
     search.rounds += 1
@@ -432,7 +383,16 @@ def outcome(search: ModelSearch, found: Judged) -> Outcome:
     likely = int(living.models[living.leader])
     return Outcome(
         policy=LearnedPolicy(search.functions, found.member),
-        claim=claim_words(search, claimed),
+        claim=claim_words(
+            search.delta,
+            claimed,
+            _assumptions(search),
+            sampling=search.engine.ledger.assumes,
+            lower=search.lower,
+            upper=search.upper,
+            reward_range=search.reward_range,
+            from_models=True,
+        ),
         learner="models",
         epsilon=claimed,
         delta=search.delta,
@@ -469,8 +429,8 @@ def _reason(search: ModelSearch, certified: bool) -> StopReason:
     return StopReason.EVERY_MODEL if certified and not search.untested else SPENT[search.gave_up]
 
 
-def claim_words(search: ModelSearch, claimed: float) -> str:
-    """Returns the claim: what the policy earns, and what no policy exceeds, both under one assumption."""
+def _assumptions(search: ModelSearch) -> tuple[str, ...]:
+    """Returns what the claim rests on."""
     n = search.family.n_models
     one = "the real system is the given model" if n == 1 else f"the real system is one of the {n:,} models"
     if search.alpha:
@@ -479,16 +439,10 @@ def claim_words(search: ModelSearch, claimed: float) -> str:
             f"the laws of the real system, at the start and at every observation and action, are within "
             f"{number_words(search.alpha, up=False)} of {whose} in total variation, on the same outcomes"
         )
-    one = " and that ".join([*search.engine.ledger.assumes, one])
-    if search.recorded:
-        log = f"the {search.recorded:,} recorded episodes"
-        one += f" and {log} are whole, of this system and not selected by what came of them"
-    sure, least = probability_words(search.delta), number_words(search.lower, up=False)
-    return (
-        f"With probability at least {sure} the policy's value is at least {least} and at most "
-        f"{number_words(claimed, up=True)} below V*, provided that {one}. No policy's value exceeds "
-        f"{number_words(search.upper, up=True)}, under the same condition."
-    )
+    if not search.recorded:
+        return (one,)
+    log = f"the {search.recorded:,} recorded episodes"
+    return one, f"{log} are whole, of this system and not selected by what came of them"
 
 
 def _remarks(search: ModelSearch, found: Judged) -> tuple[str, ...]:

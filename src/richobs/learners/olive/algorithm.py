@@ -18,7 +18,7 @@ from richobs.core.errors import BrokenPromise
 from richobs.core.events import Callback, Event, Progress, Said, event, nobody
 from richobs.core.functions import FunctionClass, ValueFunction
 from richobs.core.moments import check_rounding
-from richobs.core.outcome import REALIZABLE, UNIT_TOTALS, Outcome, StopReason, claim_words
+from richobs.core.outcome import REALIZABLE, Outcome, StopReason, claim_words
 from richobs.core.policies import Greedy, Switch, Uniform, greedy_actions
 from richobs.core.queries import Engine, LevelSteps, Query
 from richobs.core.steps import Steps
@@ -238,12 +238,10 @@ class OliveSearch:
         """Returns the answer: the policy of a survivor whose errors sum to little."""
         c = self.constants
         rank = f"the Bellman rank is at most {c.n_states} (as where no level has more hidden states)"
-        wording = partial(
-            claim_words, c.delta, assumptions=(REALIZABLE, rank, UNIT_TOTALS), sampling=self.engine.ledger.assumes
-        )
+        wording = partial(claim_words, c.delta, assumptions=(REALIZABLE, rank), sampling=self.engine.ledger.assumes)
         return Outcome(
             policy=LearnedPolicy(self.functions, member),
-            claim=wording(epsilon=c.epsilon, lower=None, upper=None),
+            claim=wording(epsilon=c.epsilon),
             wording=wording,
             learner="olive",
             epsilon=c.epsilon,
