@@ -24,11 +24,12 @@ class Doubt(NamedTuple):
     words: str
     above: float = -math.inf  # what the policy seems to earn at the most, where that exceeds U
     missing: float = 0.0  # by how much less than promised the policy seems to earn
+    is_lack: bool = False  # nothing speaks against the claim but that too little was played
 
-    @property
-    def is_lack(self) -> bool:
-        """Whether nothing speaks against the claim but that too little was played."""
-        return self.above == -math.inf and self.missing == 0.0
+    @classmethod
+    def lack(cls, n: int, most: float) -> "Doubt":
+        """Returns that a policy was played too little: nothing is claimed of it but what is always true."""
+        return cls(f"the policy was played in {n:,} episodes, and {LEAST} are needed", most, math.inf, is_lack=True)
 
 
 def standard_error(values: Floats, counts: Floats) -> tuple[float, float]:

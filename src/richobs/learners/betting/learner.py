@@ -179,7 +179,8 @@ class Betting(Learner):
         best = {row[4] for row in claims if row[0] == LOWER} | {float(problem.env.reward_range[0])}
         tops = [row[4] for row in claims if row[0] == UPPER]
         known = isinstance(upper, float) and isinstance(lower, float)
-        stated = known and lower in best and (not tops or upper <= min(tops)) and upper >= lower
+        shown = not tops or upper == float(problem.env.reward_range[1])  # which always holds
+        stated = known and lower in best and (shown or upper <= min(tops)) and upper >= lower
         if by == "doubted":
             stated = known and lower in best and upper >= lower and result["epsilon"] >= upper - lower
         if by == "interval":

@@ -291,7 +291,13 @@ def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
     except EpisodeLimit:
         if candidate is None or not search.played:
             raise
-        return best_interval(search, candidate)
+        claim = best_interval(search, candidate)
+        candidate = search.candidate(claim.member)
+        doubt = doubted(search, candidate, claim)
+        if doubt is None:
+            return claim
+        check_alarm(search, candidate, doubt)
+        return widened(search, candidate, claim, doubt)
 
 
 def _tested(search: BettingSearch, claim: Closed) -> Closed:
@@ -300,8 +306,6 @@ def _tested(search: BettingSearch, claim: Closed) -> Closed:
     Raises:
         BrokenPromise: they contradict it; with all assumptions true this happens with probability at most delta / 10.
     """
-    if claim.by in ("worth it", "not worth it"):
-        return claim
     candidate, spent = search.candidate(claim.member), max(search.engine.ledger.total, LEAST)
     while True:
         doubt = doubted(search, candidate, claim)
@@ -522,7 +526,7 @@ def _tolerance_curve(search: BettingSearch, found: Closed, answer: Outcome) -> T
         if again is not None:  # else the row before it stands
             upper, size = max(upper, again.upper), again.survivors.log_size
             gap = max(gap, _gap(search, again, found, answer))
-        rows.append(ToleranceRow(max(eta, default=0.0), gap, upper, size))
+        rows.append(ToleranceRow(min(eta, default=0.0), gap, upper, size))
     return ToleranceCurve(tuple(rows), answer.epsilon, why)
 
 
