@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import richobs
 from richobs.core.environment import Declared, Episodes
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.learners import learner
-from richobs.learners.linear.data import Data, Features, Level, independent, joined
+from richobs.learners.linear.data import Data, Features, Level, joined, orthonormal
 from richobs.learners.linear.fits import (
     Fit,
     Frozen,
@@ -54,12 +55,13 @@ def test_growth_is_that_of_the_logarithm():
 
 
 @pytest.mark.parametrize("p", [0.01, 0.2, 0.5, 0.97])
-@pytest.mark.parametrize("bet", [-0.49, -0.1, 0.2, 0.45, 3.0])
+@pytest.mark.parametrize("bet", [-0.94, -0.49, -0.1, 0.2, 0.45, 0.95, 3.0])
+@pytest.mark.parametrize("variance", [0.0, 0.2])
 @pytest.mark.parametrize("guess", [0.0, 0.3, 1.0])
-def test_a_sample_of_its_weight_is_no_gain_on_average(p, bet, guess):
+def test_a_sample_of_its_weight_is_no_gain_on_average(p, bet, guess, variance):
     """E exp(b (E y - y) - b^2/2 weight) <= 1, exactly, for y that is 1 with probability p."""
     y = np.array([0.0, 1.0])
-    weights = sample_weights(np.full(2, abs(bet)), y, np.full(2, guess), (0.0, 1.0), 1.0)
+    weights = sample_weights(np.full(2, abs(bet)), y, np.full(2, guess), (0.0, 1.0), 1.0, variance)
     law = np.array([1 - p, p])
     assert law @ np.exp(bet * (p - y) - bet**2 / 2 * weights) <= 1 + 1e-12
 
@@ -71,6 +73,8 @@ def test_a_weight_is_chosen_before_the_answer_is_known():
     small = sample_weights(np.full(3, 0.2), y, np.full(3, 0.25), (0.0, 1.0), 1.0)
     g = float(growth(np.array([0.15]))[0])  # 0.2 times the largest distance from the guess
     np.testing.assert_allclose(small, [0.0625 * g, 0.0625 * g, 0.5625 * g])
+    guessed = sample_weights(np.full(3, 0.2), y, np.full(3, 0.25), (0.0, 1.0), 1.0, variance=0.24)
+    np.testing.assert_array_equal(guessed, 0.25)  # 0.24 g would be more, whatever comes
 
 
 def test_least_squares_by_hand():
@@ -162,6 +166,171 @@ def test_the_shares_of_all_attempts_add_up_to_delta():
     assert pytest.approx(1) == FINAL + WIDER + AGAIN
 
 
+# Means that are only nearly linear [T].
+
+
+def test_the_leverage_of_aggregated_features_is_1_however_rarely_a_cell_is_seen():
+    phi = np.eye(2)[:, None]
+    fit = fitted(level_of(phi, [0] * 9 + [1], [0] * 10), np.zeros(10), np.zeros(2), (0.0, 1.0), 0.01, phi)
+    assert fit.visits.tolist() == [9, 1]
+    np.testing.assert_allclose(fit.leverage(phi)[:, 0], [1, 1])
+    unlisted = fit._replace(visits=np.array([10.0]))  # sqrt(m) |phi|
+    np.testing.assert_allclose(unlisted.leverage(phi)[:, 0], np.sqrt([10 / 9, 10]))
+    assert unlisted.most_leverage(2.0) == pytest.approx(2 * math.sqrt(10))
+    assert (Fit(np.zeros((2, 2)), np.zeros(2), np.zeros((2, 2))).leverage(phi) == math.inf).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("listed", [True, False])
+def test_no_error_of_the_means_moves_least_squares_by_more_than_the_leverage(seed, listed):
+    """Errors of size 1 with the worst signs reach the leverage where contexts are listed, and stay below it otherwise."""
+    rng = np.random.default_rng(seed)
+    phi = rng.normal(size=(5, 2, 3))
+    x, a = rng.integers(5, size=40), rng.integers(2, size=40)
+    fit = fitted(level_of(phi, x, a), np.zeros(40), np.zeros(3), (0.0, 1.0), 0.1, phi if listed else 9.0)
+    taken, most = phi[x, a], fit.leverage(phi)
+    moved = np.linalg.solve(fit.gram, taken.T) * 1.0  # [d, m] of theta by an error of 1 at a sample
+    for i, j in np.ndindex(5, 2):
+        signs = np.sign(phi[i, j] @ moved)
+        worst = phi[i, j] @ (moved @ signs)
+        assert worst == pytest.approx(most[i, j]) if listed else worst <= most[i, j] + 1e-12
+    if not listed:
+        assert most.max() <= fit.most_leverage(float(np.sqrt((phi**2).sum(axis=2)).max())) + 1e-12
+        other = fit._replace(gram=fit.gram * 0.5 + np.diag([1.0, 0.0, 9.0]), visits=np.array([30.0]))
+        assert (other.leverage(phi) <= (1 + fit.outgrown(other)) * most + 1e-12).all()
+
+
+def test_the_bound_with_a_tolerance_by_hand():
+    """Two levels, one feature that is always 1: the leverage is 1, so that a level costs 2 zeta twice, the last one once."""
+    fit = Fit(np.array([[4.0]]), np.zeros(1), np.zeros((1, 1)), np.array([4.0]))
+    zero = (np.zeros(1),) * 2
+    frozen = Frozen(list(zero), [(0.0, 1.0)] * 2, 1.0, (fit,) * 2, zero, (np.zeros((1, 1)),) * 2, (0.01, 0.02))
+    assert frozen.bracket(0, ONE)[0, 0] == pytest.approx(0.02)
+    assert [frozen.left_over(h, ONE)[0] for h in (0, 1)] == pytest.approx([0.04, 0.04])
+    means = Mean(0.0, 0.0, 9), Mean(0.0, 0.0, 9)
+    for contexts in ([ONE, ONE], 1.0):
+        exact, wider = (
+            certified(frozen, (fit,) * 2, *means, contexts, math.exp(-1), 1.0, zeta) for zeta in (None, [0.03, 0.03])
+        )
+        assert exact.excess == pytest.approx((0.0, 0.0))  # F allows for it
+        assert wider.excess == pytest.approx((0.03 * 4 - 0.04, 0.03 * 2 - 0.04))
+        assert frozen.left_over_ends(0, contexts)[1] == pytest.approx(0.04)
+    more = fit._replace(gram=np.array([[1.0]]))  # four samples whose features add up to 1: a leverage of 2 in phase C
+    assert [frozen.excess(0, more, contexts) for contexts in (ONE, 1.0)] == pytest.approx([0.01, 0.01])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_a_tolerance_the_bound_without_contexts_is_that_of_the_worst_features(seed):
+    rng = np.random.default_rng(seed)
+    root, m = rng.normal(size=(4, 3, 3)), np.array([50.0])
+    fits = [Fit(a @ a.T + np.eye(3), rng.normal(size=3), a @ a.T, m) for a in root[:2]]
+    zero = (np.zeros(3),) * 2
+    bonus = (root[2] @ root[2].T,) * 2
+    frozen = Frozen([*zero], [EVERYWHERE] * 2, 1.5, (fits[0],) * 2, (rng.normal(size=3),) * 2, bonus, (0.1, 0.1))
+    phi = rng.normal(size=(2_000, 2, 3))
+    phi *= 2 * rng.random((2_000, 2, 1)) / np.linalg.norm(phi, axis=2, keepdims=True)
+    for level, zeta in ((0, None), (0, 0.4), (1, 0.4)):
+        assert frozen.excess(level, fits[1], phi, zeta) <= frozen.excess(level, fits[1], 2.0, zeta)
+    low, high = frozen.left_over_ends(0, 2.0)
+    assert low <= frozen.left_over(0, phi).min() <= frozen.left_over(0, phi).max() <= high
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_basis_of_the_features_does_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    phi, T = rng.normal(size=(6, 2, 3)), rng.normal(size=(3, 3)) + 3 * np.eye(3)
+    x, a, y = rng.integers(6, size=50), rng.integers(2, size=50), rng.random(50)
+    w, f, root = rng.normal(size=3) / 9, rng.normal(size=3) / 9, rng.normal(size=(3, 3))
+    found = []
+    for turn in (np.eye(3), T):
+        back = np.linalg.inv(turn)
+        new, guess = phi @ turn, back @ w
+        fit = fitted(level_of(new, x, a), y, guess, (0.0, 1.0), 0.4, new)
+        bonus = back @ root @ root.T @ back.T
+        frozen = Frozen([guess] * 2, [(0, 1)] * 2, 0.4, (fit,) * 2, (back @ f,) * 2, (bonus,) * 2, (0.1, 0.1))
+        found.append(
+            [frozen.bracket(0, new), frozen.planned(0, new), frozen.excess(0, fit, new, 0.2), fit.leverage(new)]
+        )
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_a_tolerance_is_claimed_and_checked_and_its_curve_grows():
+    problem = linear_problem(horizon=2, dim=3, n_contexts=6, n_actions=2)
+    outcome = richobs.learn(problem, epsilon=0.2, seed=1, tolerance=(0.004, 0.002))
+    assert outcome.reason.name == "CERTIFIED"
+    assert "is within 0.004, 0.002 (level by level) of a linear function of the features" in outcome.claim
+    certificate = richobs.Certificate.of(outcome, problem)
+    assert richobs.verify(certificate, problem).agrees
+    check = learner("linear").recheck
+    for zeta in ([0.0, 0.0], []):
+        broken = json.loads(certificate.to_json())
+        broken["constants"]["zeta"] = zeta
+        assert not check(broken, problem, outcome.settings)[1].agrees
+    more = dataclasses.replace(outcome.settings, tolerance=(0.1,))
+    assert not check(json.loads(certificate.to_json()), problem, more)[1].agrees
+    curve = outcome.tolerance_curve
+    assert curve.together
+    assert curve.rows[0].tolerance == 0.004
+    assert curve.rows[0].epsilon == 0.2
+    widths = [row.epsilon for row in curve.rows]
+    assert widths == sorted(widths)
+    assert widths[-1] == 1
+    assert "all of them at once" in str(curve)
+    assert [row.upper for row in curve.rows] == sorted(row.upper for row in curve.rows)
+    assert curve.rows[-1].upper == 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "tolerance", "reason", "words"),
+    [
+        (linear_problem(horizon=2, dim=3, n_contexts=6, n_actions=2), 0.05, "TOLERANCE", "within 0.05 of a linear"),
+        (
+            richobs.Problem(
+                linear_problem("one-hot", horizon=1, n_contexts=2, n_actions=2).env,
+                richobs.Linear(np.eye(6).reshape(3, 2, 6), horizon=1),  # the third context never comes
+            ),
+            0.0,
+            "STALLED",
+            r"\d+ attempts with [\d,]+ episodes gave no bound, because .* at level 0. Leave out contexts that cannot occur",
+        ),
+        (linear_problem(horizon=1, dim=2, n_contexts=4, n_actions=2), 0.9, "TOLERANCE", "the tolerance alone may hide"),
+        (
+            richobs.Problem(
+                linear_problem("one-hot", horizon=1, n_contexts=2, n_actions=2).env,
+                richobs.Linear(
+                    lambda level, x: 1e3 + np.eye(4).reshape(2, 2, 4)[x],
+                    horizon=1,
+                    dim=4,
+                    n_actions=2,
+                    norm=2002.0,
+                ),
+            ),
+            0.0,
+            "STALLED",
+            "List the contexts, or centre and scale the features: norm=2002 is large",
+        ),
+    ],
+)
+def test_a_run_that_cannot_reach_epsilon_ends_with_a_sentence(problem, tolerance, reason, words):
+    outcome = richobs.learn(problem, epsilon=0.2, seed=1, tolerance=tolerance, max_episodes=200_000)
+    assert outcome.reason.name == reason
+    assert re.search(words, outcome.claim)
+    assert outcome.epsilon > 0.2
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5])
+def test_offsets_change_nothing(offset, solved):
+    problem, plain = solved
+    tables = [table.copy() for table in problem.functions.levels[0].features.tables]
+    for table in tables:
+        table[:, :, 1:] += offset
+    outcome = richobs.learn(richobs.Problem(problem.env, richobs.Linear(tables)), epsilon=0.2, seed=1)
+    assert outcome.reason.name == "CERTIFIED"
+    assert outcome.episodes == pytest.approx(plain.episodes, rel=0.1)
+    assert outcome.upper == pytest.approx(plain.upper, abs=0.05)
+
+
 # Data.
 
 
@@ -191,10 +360,13 @@ def test_phases_are_joined_with_their_own_contexts():
 
 def test_features_that_others_explain_are_left_out():
     rows = np.array([[1.0, 2.0, 0.0, 1.0], [1.0, 2.0, 1.0, 2.0], [1.0, 2.0, 3.0, 4.0]])
-    assert independent(rows) == [0, 2]
-    assert independent(np.zeros((2, 3))) == [0]
+    kept, basis = orthonormal(rows)
+    assert kept == [0, 2]
+    np.testing.assert_allclose(basis.T @ basis, 3 * np.eye(2), atol=1e-14)
+    np.testing.assert_allclose(basis @ (basis.T @ rows) / 3, rows, atol=1e-14)  # every feature is linear in it
+    assert orthonormal(np.zeros((2, 3)))[0] == []
     thirds = np.column_stack([np.ones(4), np.arange(4) / 3])
-    assert independent(np.column_stack([thirds, thirds @ [0.1, 0.7]])) == [0, 1]  # up to rounding
+    assert orthonormal(np.column_stack([thirds, thirds @ [0.1, 0.7]]))[0] == [0, 1]  # up to rounding
 
 
 def in_units(scale, offset):
@@ -207,7 +379,7 @@ def in_units(scale, offset):
     ("scale", "offset", "words"),
     [
         (1.0, 1.7e9, "level 0: feature 1 is nearly a linear combination of features 0.* Centre and scale"),
-        (1.0, 1e7, "feature 1 is nearly"),
+        (1.0, 1e8, "feature 1 is nearly"),
         (1e-3, 1e12, "feature 1 is nearly"),
         (2e12, 1.0, "a feature at level 0 is 1e\\+12 or more in size.* Centre and scale"),
         (-2e12, 1.0, "a feature at level 0 is 1e\\+12 or more in size"),
@@ -218,12 +390,10 @@ def test_no_feature_is_lost_to_rounding(scale, offset, words):
         Features(in_units(scale, offset))
 
 
-@pytest.mark.parametrize(("scale", "offset"), [(1.0, 1e4), (1e11, 0.0), (1e-200, 0.0), (1e-310, 0.0)])
-def test_the_unit_of_a_feature_does_not_matter(scale, offset):
+@pytest.mark.parametrize(("scale", "offset"), [(1.0, 1e5), (1.0, -1e5), (1e11, 0.0), (1e-200, 0.0), (1e-310, 0.0)])
+def test_the_unit_and_the_offset_of_a_feature_do_not_matter(scale, offset):
     features = Features(in_units(scale, offset))
-    np.testing.assert_allclose(
-        features.tables[0][:, :, 1], (offset + in_units(1, 0).phi(0, np.arange(2))[:, :, 1]) / (offset + 1)
-    )
+    np.testing.assert_allclose(features.tables[0], Features(in_units(1, 0)).tables[0] * [1, 1], rtol=1e-10)
     assert not any(features.left_out)
 
 
@@ -293,14 +463,13 @@ def test_the_certificate_holds_the_sums_and_is_checked_by_them(solved):
 
 
 def test_every_phase_is_verified_on_its_own_episodes_alone(solved):
-    """The features of a context add up to 1, so that their sums count the episodes that a bound rests on."""
+    """The features of a context add up to 1, so that A counts the episodes that a bound rests on."""
     problem, outcome = solved
     constants = outcome.constants
-    largest = [phi.max(axis=(0, 1)) for phi in problem.functions.levels[0].features.tables]
+    tables = Features(problem.functions).tables
     for h in range(problem.horizon):
-        first, second = (
-            float(largest[h] @ np.array(fits[h][0]) @ largest[h]) for fits in (constants.first, constants.second)
-        )
+        one = np.linalg.lstsq(tables[h].reshape(-1, 3), np.ones(12))[0]  # phi.one is 1
+        first, second = (float(one @ np.array(fits[h][0]) @ one) for fits in (constants.first, constants.second))
         assert round(first + constants.earned[2] + second) == constants.episodes
     assert sum(constants.starts) == constants.start[2] == round(second)
     assert constants.episodes == outcome.trace[-1].n < outcome.episodes
@@ -350,6 +519,11 @@ def test_the_test_of_linearity_by_hand():
     # c = one-hot - 1/3: sum of c y = 100/3 and |c| = sqrt(200/3), in units of 1/2
     assert (which, far) == (2, pytest.approx(100 / 3 / (0.5 * math.sqrt(200 / 3))))
     assert surprise(level, bent, np.ones((300, 1)), 1.0, 1e-3) is None  # the feature explains it
+    # |c|_1 = 100 2/3 + 200/3 = 400/3
+    assert surprise(level, bent, one_hot, 1.0, 1e-3, zeta=0.1)[1] == pytest.approx(
+        (100 / 3 - 0.1 * 400 / 3) / (0.5 * math.sqrt(200 / 3))
+    )
+    assert surprise(level, bent, one_hot, 1.0, 1e-3, zeta=0.25) is None
 
 
 @pytest.mark.parametrize(
@@ -373,7 +547,7 @@ def test_the_test_of_linearity_by_hand():
             "'betting' needs a class whose functions are listed; a Linear",
         ),
         (lambda: richobs.learn(linear_problem(horizon=1), engine="counted"), "engine|counted"),
-        (lambda: richobs.learn(linear_problem(horizon=1), tolerance=0.1), "the learner 'linear' knows no tolerance"),
+        (lambda: richobs.learn(linear_problem(horizon=3), tolerance=(0.1, 0.1)), "one for each of 3 levels; got 2"),
     ],
 )
 def test_what_is_refused(call, words):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from richobs.core.environment import Environment, declared_by
 from richobs.core.events import Event
 from richobs.core.ledger import Ledger
+from richobs.core.notebook import InNotebook
 from richobs.core.policies import SavablePolicy
 from richobs.core.settings import Settings
 from richobs.core.types import Path
@@ -36,6 +37,7 @@ class StopReason(enum.Enum):
     NOT_WORTH_IT = "no policy is worth the threshold"
     EVERY_MODEL = "the policy loses at most epsilon in every model that is left"
     TOLERANCE = "the bounds hold, and with this tolerance more episodes need not bring them nearer"
+    STALLED = "many more episodes have brought the bounds no nearer"
     DOUBTED = "the bounds hold, and what the policy earned speaks against a nearer claim"
     EPISODES_SPENT = "the episodes allowed were spent; the bounds hold, but are farther apart than asked"
     OWN_RULE = "the learner's own rule says that nothing is left to learn"
@@ -86,11 +88,12 @@ class ToleranceRow(NamedTuple):
 
 
 class ToleranceCurve(NamedTuple):
-    """What is claimed for wider and wider tolerances. Each row holds with probability 1 - delta; not all of them at once."""
+    """What is claimed for wider and wider tolerances. Each row holds with probability 1 - delta."""
 
     rows: tuple[ToleranceRow, ...]  # the run's own tolerance, then powers of two of the range of totals
     claimed: float  # epsilon of the run
     why_none: str = ""  # in words, where there are no rows
+    together: bool = False  # whether all rows hold at once with probability 1 - delta
 
     @property
     def holds_up_to(self) -> float | None:
@@ -104,13 +107,16 @@ class ToleranceCurve(NamedTuple):
         beyond = [row for row in self.rows if row.epsilon > self.claimed][::4]
         facts = [f"the claim holds up to tolerance {number_words(self.holds_up_to or 0.0, up=False)}"]
         facts += [f"at {number_words(t, up=False)} it is {number_words(e, up=True)}" for t, e, *_ in beyond]
+        if self.together:
+            return f"{'; '.join(facts)} (all of them at once with probability at least 1 - delta)"
         return f"{'; '.join(facts)} (each with probability at least 1 - delta, not all of them at once)"
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(InNotebook):
     """The answer of a run."""
 
+    view = "outcome"
     policy: SavablePolicy
     claim: str  # what is guaranteed, in words; or that nothing is
     learner: str  # who learned
@@ -124,18 +130,19 @@ class Outcome:
     lower: float | None = None  # W with V(policy) >= W
     log_size: float | None = None  # of the surviving functions, as a natural logarithm
     rounds: int = 0  # candidates tried
-    claims: tuple[Claim, ...] = field(default=(), repr=False)  # what U and W rest on
+    claims: tuple[Claim, ...] = ()  # what U and W rest on
     remarks: tuple[str, ...] = ()  # what the search struggled with, in words
-    constants: Any = field(default=None, repr=False)  # a dataclass: the numbers that the learner began with
-    wording: Wording | None = field(default=None, repr=False)  # makes `claim` of other numbers; None: it holds none
+    constants: Any = None  # a dataclass: the numbers that the learner began with
+    wording: Wording | None = None  # makes `claim` of other numbers; None: it holds none
     theta: dict[str, tuple[float, float, float]] | None = None  # of a family: name -> low, high, most likely
-    replay: Callable[[], ToleranceCurve] | None = field(default=None, repr=False, compare=False)  # makes the curve
+    replay: Callable[[], ToleranceCurve] | None = field(default=None, compare=False)  # makes the curve
     # What the run adds to the learner's answer:
-    settings: Settings = field(default_factory=Settings, repr=False)
-    ledger: Ledger = field(default_factory=Ledger, repr=False)
-    trace: tuple[Event, ...] = field(default=(), repr=False)  # everything that happened, in order
-    in_units: InUnits | None = field(default=None, repr=False)  # where rewards were rescaled for the learner
-    fingerprint: str | None = field(default=None, repr=False)  # of the class, by its values, where it is Python code
+    settings: Settings = field(default_factory=Settings)
+    ledger: Ledger = field(default_factory=Ledger)
+    trace: tuple[Event, ...] = ()  # everything that happened, in order
+    in_units: InUnits | None = None  # where rewards were rescaled for the learner
+    fingerprint: str | None = None  # of the class, by its values, where it is Python code
+    reward_range: tuple[float, float] | None = None  # of totals
     rounding: float = 0.0  # largest of moments, or logarithms of wealth, on a device; bounds allow for it
 
     @property
@@ -153,6 +160,9 @@ class Outcome:
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out what only this process can use: the run's episodes."""
         return {**self.__dict__, "replay": None}
+
+    def __repr__(self) -> str:
+        return self.claim
 
     def __str__(self) -> str:
         """The claim, and below it the numbers of the run in one line."""

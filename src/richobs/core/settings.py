@@ -46,7 +46,8 @@ class Settings:
     """Stop as soon as a policy is certified to be worth this, or no policy can be; in the units of the rewards."""
     tolerance: tuple[float, ...] = ()
     """How far the truth may be from the class: |f - Q*| for the nearest f, in units of reward, once or per level; for
-    `models` the total variation between the real laws and those of the nearest model. By default the class holds it."""
+    `models` the total variation between the real laws and those of the nearest model; for `linear` the distance of means
+    from a linear function of the features. By default the class holds it."""
     timeout: float | None = dataclasses.field(default=None, compare=False)
     """Stop where one call of an environment takes more seconds than this. It changes no result and is not stored."""
     device: str | None = None
@@ -181,7 +182,10 @@ def write_tuning(given: Any) -> tuple[str, ...]:
 
 def field_docs(config: type[Any]) -> dict[str, str]:
     """Returns what the string under each field of a dataclass says, in the order of the fields."""
-    body = typing.cast("ast.ClassDef", ast.parse(inspect.getsource(config)).body[0]).body
+    module = inspect.getmodule(config)  # `inspect.getsource` of a class parses all of its file too, and takes longer
+    lines = ast.parse("" if module is None else inspect.getsource(module)).body
+    found = next((one for one in lines if isinstance(one, ast.ClassDef) and one.name == config.__qualname__), None)
+    body = (found or typing.cast("ast.ClassDef", ast.parse(inspect.getsource(config)).body[0])).body
     return {
         ast.unparse(line.target): str(ast.literal_eval(text.value))
         for line, text in itertools.pairwise(body)

@@ -390,7 +390,7 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
 
 def _gave_up(search: "BettingSearch", own: Accounts, gap: float) -> bool:
     """Returns whether the tolerance keeps the gap from epsilon: not while the mean return is near enough to U [T5]."""
-    ends = search.patience.ends(gap, search.survivors.log_bound, search.engine.ledger.total)
+    ends = search.patience.ends(gap, search.engine.ledger.total, search.survivors.log_bound)
     return ends and gap <= search.epsilon + search.ranges.lost and search.upper - own.mean > search.epsilon
 
 

@@ -9,37 +9,29 @@ likely parameters best from those at which the chosen policy loses too much, and
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor
 from richobs.core.errors import BrokenPromise, EpisodeLimit
 from richobs.core.events import Event, Progress
-from richobs.core.outcome import LOWER, Outcome, StopReason, claim_words
+from richobs.core.outcome import LOWER, Outcome, StopReason, ToleranceCurve, ToleranceRow, claim_words
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
 from richobs.core.words import number_words
-from richobs.engines.independence import Watch
-from richobs.learners.base import Search, at_least_one
-from richobs.learners.families.cells import LARGEST, Cover, Evidence, Tables, cover, ellipsoid, regret_over
+from richobs.learners.base import at_least_one
+from richobs.learners.families.cells import LARGEST, Cover, Evidence, Tables, cover, ellipsoid, loss_at, regret_over
+from richobs.learners.families.confirm import CONFIRM, FEW, PHASE, Confirming
 from richobs.learners.families.events import LossBounded, ThetaWeighed
 from richobs.learners.families.evidence import Nodes, Seen
 from richobs.learners.models.living import ZETA
-from richobs.learners.models.search import Tolerant, planning_error
-from richobs.stats import bets
-from richobs.stats.shares import Series
+from richobs.learners.tolerance import Patience
 
-PHASE = "families"
 LIVES = "the true parameters live for ever"
-ON_LIKELIHOOD = 0.9  # share of delta; the rest is for what the policy earns
-CONFIRM = 16  # episodes of the claimed policy before any claim
-SLACK = 1e-9  # of the range of totals: rounding of all values over a cell
-SMALLEST_MEAN = 1e-3  # of the range of totals: means below it are not told from 0
 POINTS = 128  # that live, in which policies are compared
 NODES = 64  # of a forecast for each parameter, spread over the box, and as many near the maximum
 LIKELY = 16  # structures in which parameters are fitted
@@ -48,6 +40,7 @@ SPREAD = 1.2  # variance of the nodes near the maximum, relative to the inverse 
 WIDEST = 1.0  # half the width of the widest cell that is looked at, in radii of the set that lives
 MOST_KL = 20.0  # that one step counts for where something is impossible
 HULL_CELLS = 20_000  # that look for the ends of intervals
+LEAST_RUNG = 12  # the tolerance curve begins at 2^-12
 NEWTON = 30  # steps of a maximisation
 
 
@@ -95,37 +88,23 @@ class Chosen(NamedTuple):
 
 
 @dataclass
-class FamilySearch(Search):
+class FamilySearch(Confirming):
     """What was seen, what lives, and what of delta was spent."""
 
+    alpha: float = 0.0  # how far the real laws may be from those of the true parameters, in total variation
     seen: Seen = field(init=False)
-    watch: Watch = field(init=False)  # that episodes are independent and of one law
-    rounds: int = 0
     chosen: Chosen | None = None
     covered: Cover | None = None  # of the chosen policy, by what was seen so far
-    shown_at: int | None = None  # episodes after which a policy was covered for the first time
-    lower: float = math.nan  # W
-    earns_at_most: float = math.nan
-    confirmed: bool = False  # whether a share was spent on what a policy earns
-    upper: float = math.nan  # U
+    patience: Patience = field(default_factory=Patience)
+    gave_up: bool = False  # the tolerance keeps the loss where it is
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._likelihood, self._earned = self.share.split(ON_LIKELIHOOD, 1 - ON_LIKELIHOOD)
-        self.looks = Series(self._earned)
-        self.seen = Seen(self.family, self._likelihood)
-        self.watch = Watch(self.seed, self.reward_range)
-        self.lower, self.upper = self.reward_range
-        self.earns_at_most = self.upper
-        low, high = self.reward_range
-        self.error = planning_error(self.family.horizon, self.reward_range, self.step_range) + SLACK * (high - low)
+        self.seen = Seen(self.family, self._likelihood, self.alpha)
         self._tables: dict[int, Tables] = {}
-        self._numbers: dict[bytes, int] = {}  # of policies that were played
-        self.played: dict[int, int] = {}  # episodes of each
         self._tried = 0  # episodes at the last attempt that did not end
         self.fits: list[Fit] = []
-        d = len(self.family.names)
-        self._even = _even_points(d)
+        self._even = _even_points(len(self.family.names))
 
     @property
     def family(self) -> Family:
@@ -138,16 +117,6 @@ class FamilySearch(Search):
         if structure not in self._tables:
             self._tables[structure] = Tables(self.family, structure)
         return self._tables[structure]
-
-    @property
-    def next_size(self) -> int:
-        """Episodes of the next batch: not a matter of how many are allowed."""
-        return max(self.tuning.batch, self.engine.ledger.total // 8)
-
-    def policy(self, actions: Ints) -> LearnedPolicy:
-        """Returns a policy `[H, S]` that can be played and saved."""
-        book = self.family.arrays.codebook
-        return LearnedPolicy.from_table([book] * len(actions), list(actions), n_actions=self.family.n_actions)
 
     def tell(self, event: Event) -> None:
         """Tells whoever listens."""
@@ -162,34 +131,21 @@ def run(search: FamilySearch) -> tuple[Chosen, bool]:
     while True:
         chosen = look(search)
         try:
-            if search.covered is None or not search.covered.complete:
+            if not search.gave_up and (search.covered is None or not search.covered.complete):
                 nodes = play(search, nodes, *next_policy(search, chosen, nodes), search.next_size)
                 continue
             nodes = play(search, nodes, "the policy that is to be claimed", chosen.actions, CONFIRM)
         except EpisodeLimit:
             return chosen, False
+        if search.gave_up:
+            return chosen, False
         search.covered = certify(search, chosen)  # what was seen since counts too
         if search.covered.complete:
-            doubt(search, search.covered)
+            search.doubt(search.covered.low, search.covered.upper)
             search.upper = min(search.upper, search.covered.upper)
             tell_loss(search, chosen, search.covered.regret, search.covered)
             return chosen, True
         search.lower = search.reward_range[0]  # another policy may be chosen
-
-
-def doubt(search: FamilySearch, covered: Cover) -> None:
-    """Refuses a claim that the policy's own episodes contradict.
-
-    Raises:
-        BrokenPromise: they earn more, or less, than any parameters that live allow.
-    """
-    if covered.low <= search.earns_at_most and search.lower <= covered.upper:
-        return
-    raise BrokenPromise(
-        f"the policy's own episodes show a value in [{search.lower:.4g}, {search.earns_at_most:.4g}], and parameters that "
-        f"are left promise at least {covered.low:.4g} and allow at most {covered.upper:.4g}: the real system is none of the "
-        f"family's simulators. If it were one, this would happen with probability at most {search.delta:g}."
-    )
 
 
 def look(search: FamilySearch) -> Chosen:
@@ -208,6 +164,8 @@ def look(search: FamilySearch) -> Chosen:
             search._tried = total + max(1, total // (10 if d < 3 else 4))
         else:
             witness = (chosen.structure, found.witness)
+    if search.alpha:
+        search.gave_up = search.patience.ends(max(regret, search.epsilon), total)
     search.chosen = chosen = chosen._replace(witness=witness)
     tell_loss(search, chosen, regret, search.covered)
     return chosen
@@ -228,12 +186,13 @@ def tell_loss(search: FamilySearch, chosen: Chosen, regret: float, covered: Cove
     )
 
 
-def certify(search: FamilySearch, chosen: Chosen, allowed: float | None = None) -> Cover:
+def certify(
+    search: FamilySearch, chosen: Chosen, allowed: float | None = None, evidence: dict[int, Evidence] | None = None
+) -> Cover:
     """Covers everything that lives, of all structures, with cells in which the policy loses little [F4]."""
     return cover_all(
         search.family,
-        {int(k): search.seen.counts[k] for k in np.flatnonzero(search.seen.possible)},
-        search.seen.threshold,
+        evidence or {int(k): search.seen.evidence(int(k)) for k in np.flatnonzero(search.seen.possible)},
         chosen.actions,
         search.epsilon if allowed is None else allowed,
         {fit.structure: fit.theta for fit in search.fits},
@@ -245,8 +204,7 @@ def certify(search: FamilySearch, chosen: Chosen, allowed: float | None = None) 
 
 def cover_all(
     family: Family,
-    counts: dict[int, Floats],
-    threshold: float,
+    evidence_of: dict[int, Evidence],
     actions: Ints,
     allowed: float,
     fits: dict[int, Floats],
@@ -258,8 +216,7 @@ def cover_all(
 
     Args:
         family: the family.
-        counts: `[E]` of events, for each structure that holds everything seen possible.
-        threshold: log-likelihoods above it live.
+        evidence_of: each structure that holds everything seen possible.
         actions: `[H, S]` the policy.
         allowed: largest loss.
         fits: the most likely parameters of some structures; they decide how cells are cut, not what is true.
@@ -269,11 +226,10 @@ def cover_all(
     """
     d = len(family.names)
     whole = Cover(True, -math.inf, math.inf, -math.inf, np.array([[math.inf, -math.inf]] * d), None, 0)
-    for k, own in counts.items():
-        evidence = Evidence(own, threshold)
+    for k, evidence in evidence_of.items():
         tables = tables_of(k) if tables_of is not None else Tables(family, k)
         found, region = None, None
-        if k in fits:
+        if k in fits and not evidence.alpha:
             found, region = by_ellipsoid(family, tables, evidence, actions, allowed, fits[k], error)
         if found is None:
             scale = cell_scale(family, evidence, fits.get(k))
@@ -339,7 +295,7 @@ def information(family: Family, counts: Floats, point: Floats) -> tuple[Floats, 
 
 def maximise(search: FamilySearch, structure: int, start: Floats) -> Fit:
     """Returns the most likely parameters near a start, by Newton's method with steps that stay in the box."""
-    family, evidence = search.family, search.seen.evidence(structure)
+    family, evidence = search.family, Evidence(search.seen.counts[structure], 0.0)
     theta = start
     best = float(evidence.log_likelihood(family.program.at(theta[:, None]))[0])
     lengths = 0.5 ** np.arange(8)
@@ -360,6 +316,8 @@ def maximise(search: FamilySearch, structure: int, start: Floats) -> Fit:
         if gained < 1e-10:
             break
     _, fisher = information(family, evidence.counts, theta)
+    if search.alpha:
+        best = float(search.seen.evidence(structure).log_likelihood(family.program.at(theta[:, None]))[0])
     return Fit(structure, theta, best, fisher, np.linalg.inv(np.linalg.cholesky(fisher)).T)
 
 
@@ -379,6 +337,8 @@ def living_points(search: FamilySearch) -> list[Points]:
         reach = math.sqrt(2 * max(fit.log_likelihood - threshold, 0.5))
         z = rng.normal(size=(len(fit.theta), each))
         z *= np.where(np.arange(each) % 2, 0.97, rng.random(each) ** (1 / len(z))) / np.linalg.norm(z, axis=0)
+        if search.alpha:  # what lives is wider than the information says
+            z *= 4.0 ** (np.arange(each) % 3 / 2)
         near = fit.theta[:, None] + reach * fit.root @ z
         far = _in_box(family, search._even[:, : each // 4 + 1])
         theta = np.concatenate([fit.theta[:, None], near, far], axis=1)
@@ -435,7 +395,7 @@ def choose(search: FamilySearch, points: list[Points]) -> Chosen:
     for structure, theta, actions in candidates:
         if found is not None and any(np.array_equal(actions, other) for other in (found.actions,)):
             continue
-        losses = [p.best - search.tables(p.structure).values(p.law, actions) for p in points]
+        losses = [losses_of(search, p, actions) for p in points]
         regret = max(float(loss.max()) for loss in losses)
         if found is None or regret < found.regret:
             witness, likely = None, -math.inf
@@ -447,6 +407,14 @@ def choose(search: FamilySearch, points: list[Points]) -> Chosen:
             found = Chosen(structure, theta, actions, regret, witness)
     assert found is not None
     return found
+
+
+def losses_of(search: FamilySearch, points: Points, actions: Ints) -> Floats:
+    """Returns `[P]` what a policy loses in points, the tolerance included."""
+    tables = search.tables(points.structure)
+    if search.alpha:
+        return loss_at(search.family, tables, actions, points.theta, points.law, search.alpha)
+    return points.best - tables.values(points.law, actions)
 
 
 def next_policy(search: FamilySearch, chosen: Chosen, nodes: Nodes) -> tuple[str, Ints]:
@@ -472,22 +440,15 @@ def next_policy(search: FamilySearch, chosen: Chosen, nodes: Nodes) -> tuple[str
 
 def play(search: FamilySearch, nodes: Nodes, why: str, actions: Ints, n: int) -> Nodes:
     """Plays a batch and weighs it by the forecast that was fixed before; returns the forecast of the next one [F1]."""
-    policy = Tolerant(search.policy(actions))
     claimed = search.chosen is not None and actions is search.chosen.actions
-    purpose = "confirm" if claimed and n == CONFIRM and search.covered is not None else "play"
-    played = search.episodes(policy, n, purpose, PHASE)
-    number = search._numbers.setdefault(actions.tobytes(), len(search._numbers))
-    search.watch.look(number, played)
-    search.played[number] = search.played.get(number, 0) + n
-    search.rounds += 1
+    confirms = claimed and n == CONFIRM and (search.covered is not None or search.gave_up)
+    played = search.play(actions, n, confirms)
     seen = search.seen
     try:
         seen.absorb(seen.read(played), nodes)
     except BrokenPromise as broken:
         raise BrokenPromise(f"the real system is none of the family's simulators: {broken}") from None
     nodes = place_nodes(search)
-    if purpose == "confirm":
-        earned(search, played.returns)
     fit = max(search.fits, key=lambda one: one.log_likelihood)
     search.tell(
         ThetaWeighed(
@@ -509,16 +470,6 @@ def widths(search: FamilySearch, fit: Fit) -> Floats:
     span = search.family.high - search.family.low
     reach = math.sqrt(2 * max(fit.log_likelihood - search.seen.threshold, 0.0))
     return np.minimum(2 * reach * np.sqrt((fit.root**2).sum(axis=1)) / span, 1.0)
-
-
-def earned(search: FamilySearch, returns: Floats) -> None:
-    """Bounds what the policy earns from its own episodes, whatever the family says."""
-    low, high = search.reward_range
-    scaled = np.clip((returns - low) / (high - low), 0.0, 1.0)
-    below, above = search.looks.next().split(0.5, 0.5)
-    search.lower = low + (high - low) * bets.lower_bound_of_mean(scaled, SMALLEST_MEAN, bets.death(below))
-    search.confirmed = True
-    search.earns_at_most = high - (high - low) * bets.lower_bound_of_mean(1 - scaled, SMALLEST_MEAN, bets.death(above))
 
 
 def place_nodes(search: FamilySearch) -> Nodes:
@@ -575,6 +526,11 @@ def _even_points(d: int, n: int = 8192) -> Floats:
     return np.mod(0.5 + np.outer(root ** -np.arange(1.0, d + 1), np.arange(n)), 1.0)
 
 
+def points_in(family: Family, n: int) -> Floats:
+    """Returns `[d, n]` points spread evenly over the box."""
+    return _in_box(family, _even_points(len(family.names), n))
+
+
 def _in_box(family: Family, unit: Floats) -> Floats:
     return family.low[:, None] + (family.high - family.low)[:, None] * unit
 
@@ -603,6 +559,10 @@ class FamilyConstants:
     allowed: float  # loss with which cells were accepted: epsilon, or more where the episodes ran out
     cells: int
     gap: float  # the largest bound of a cell, errors included
+    alpha: float  # tolerance: total variation between the real laws and those of the true parameters
+    terms: list[list[Any]]  # with a tolerance: row, forecast and counts of outcomes, batch by batch
+    looked: int  # policies that were to be claimed so far
+    returns: list[float]  # totals of the episodes that confirmed the last of them
     earns: list[float]  # interval of the policy's value, from its own episodes
     shown_at: int | None  # episodes after which the policy was covered for the first time
     theta: dict[str, list[float]]  # of each parameter: low, high, most likely
@@ -613,37 +573,36 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
     """Returns the answer: the policy, the claim in words, and the shares of delta that were spent."""
     family, seen, total = search.family, search.seen, search.engine.ledger.total
     covered, low, allowed = search.covered, search.reward_range[0], search.epsilon
-    number = search._numbers.get(chosen.actions.tobytes())
-    enough = number is not None and search.played[number] >= CONFIRM
     if not certified:
-        search.lower = low  # what was earned may have been by another policy
-        covered, allowed = widened(search, chosen) if enough else (None, search.epsilon)
+        if not search.gave_up:
+            search.lower = low  # what was earned may have been by another policy
+        covered, allowed = widened(search, chosen) if search.is_confirmed(chosen.actions) else (None, search.epsilon)
+        if search.gave_up and covered is not None:
+            search.doubt(covered.low, covered.upper)
     guaranteed = covered is not None and covered.complete
     gap = covered.regret if covered is not None and guaranteed else math.inf
     claimed = search.epsilon if gap <= search.epsilon else gap
     if guaranteed and covered is not None:
         search.upper = min(search.reward_range[1], covered.upper)
         search._likelihood.claim(LIVES, (), total, seen.log_numerator - seen.threshold)
-        if search.confirmed:  # also of a policy that is not claimed
+        if search.looked:  # also of a policy that is not claimed
             search._earned.claim(LOWER, (), CONFIRM, search.lower)
     intervals = theta_intervals(search)
     fit = max(search.fits, key=lambda one: one.log_likelihood)
     law = np.maximum(family.program.at(fit.theta[:, None]), 0.0)
-    reason = (
-        StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT if guaranteed else StopReason.BUDGET_SPENT
-    )
+    spent = StopReason.TOLERANCE if search.gave_up else StopReason.EPISODES_SPENT
+    reason = StopReason.EVERY_MODEL if certified else spent if guaranteed else StopReason.BUDGET_SPENT
     words = partial(
         claim_words,
         search.delta,
-        assumptions=[assumption(family)],
+        assumptions=[assumption(family, search.alpha)],
         sampling=search.engine.ledger.assumes,
         reward_range=search.reward_range,
         reason=reason,
     )
-    few = f"No guarantee: the episodes were spent before {CONFIRM} of the policy were played, or its loss was bounded."
-    return Outcome(
+    answer = Outcome(
         policy=search.policy(chosen.actions),
-        claim=words(epsilon=claimed, lower=search.lower, upper=search.upper) if guaranteed else few,
+        claim=words(epsilon=claimed, lower=search.lower, upper=search.upper) if guaranteed else FEW,
         learner="families",
         epsilon=claimed if guaranteed else search.epsilon,
         delta=search.delta,
@@ -675,52 +634,108 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
             allowed=allowed,
             cells=0 if covered is None else covered.cells,
             gap=gap if guaranteed else -1.0,
-            earns=[search.lower, search.earns_at_most if certified else search.reward_range[1]],
+            alpha=search.alpha,
+            terms=[[list(row), q.tolist(), n.tolist()] for row, q, n in seen.stepwise.terms] if search.alpha else [],
+            looked=search.looked,
+            returns=search.confirmation,
+            earns=[search.lower, search.earns_at_most if certified or search.gave_up else search.reward_range[1]],
             shown_at=search.shown_at,
             theta={name: list(ends) for name, ends in intervals.items()},
             pictures=pictures(search, chosen, intervals),
         ),
     )
+    return replace(answer, replay=partial(tolerance_curve, search, chosen, answer))
 
 
-def assumption(family: Family) -> str:
+def assumption(family: Family, alpha: float = 0.0) -> str:
     """Returns what the claim rests on, in words that can follow "that"."""
     ends = zip(family.names, family.low, family.high, strict=True)
     where = " and ".join(f"{name} in [{low:g}, {high:g}]" for name, low, high in ends)
     items = "".join(f" and one of {len(items):,} items for {name}" for name, items in family.lists.items())
+    if alpha:
+        return (
+            f"the laws of the real system, at the start and at every state and action, are within "
+            f"{number_words(alpha, up=False)} of the given simulator's in total variation, on the same outcomes, for some "
+            f"{where}{items}"
+        )
     return f"the real system is the given simulator for some {where}{items}"
 
 
-def widened(search: FamilySearch, chosen: Chosen) -> tuple[Cover | None, float]:
-    """Returns a cover with the smallest loss that can be shown, in steps of a half, and that loss; None where none can."""
-    allowed = max(search.epsilon, chosen.regret + 2 * search.error)
+def widened(
+    search: FamilySearch, chosen: Chosen, least: float | None = None, evidence: dict[int, Evidence] | None = None
+) -> tuple[Cover | None, float]:
+    """Returns a cover with the smallest loss that can be shown, in growing steps, and that loss; None where none can."""
+    allowed = max(search.epsilon, chosen.regret + 2 * search.error) if least is None else least
+    step = 1.5 if not search.alpha and evidence is None else 1.1
     while allowed < search.reward_range[1] - search.reward_range[0]:
-        found = certify(search, chosen, allowed)
+        found = certify(search, chosen, allowed, evidence)
         if found.complete:
             return found, allowed
-        allowed *= 1.5
+        allowed, step = step * allowed, min(1.5, step * 1.1)
     return None, allowed
+
+
+def tolerance_curve(search: FamilySearch, chosen: Chosen, answer: Outcome) -> ToleranceCurve:
+    """Returns what the same episodes say of the policy for wider and wider tolerances [F7].
+
+    A row says no less than the rows before it. What cannot be covered is the whole range of totals.
+    """
+    low, high = search.reward_range
+    why = "" if answer.guaranteed else "nothing was claimed"
+    why = why or ("" if search.seen.has_history else "the family has too many structures")
+    if why:
+        return ToleranceCurve((), answer.epsilon, why)
+    gap, upper, left = answer.epsilon, high if answer.upper is None else answer.upper, math.nan
+    rows = [ToleranceRow(search.alpha, gap, upper, left)]
+    for alpha in (2.0**-i for i in range(LEAST_RUNG, 0, -1) if 2.0**-i > search.alpha):
+        if gap < high - low:
+            evidence = search.seen.nearly(alpha)
+            found, _ = widened(search, chosen, max(gap, lost_at_points(search, chosen, evidence)), evidence)
+            gap, upper = (high - low, high) if found is None else (max(gap, found.regret), max(upper, found.upper))
+        rows.append(ToleranceRow(alpha, gap, min(upper, high), left))
+    return ToleranceCurve(tuple(rows), answer.epsilon)
+
+
+def lost_at_points(search: FamilySearch, chosen: Chosen, evidence: dict[int, Evidence]) -> float:
+    """Returns the largest loss at some points that live, for whoever looks for a bound above it."""
+    lost = 0.0
+    for fit in search.fits:
+        own = evidence[fit.structure]
+        z = keyed_generator(search.seed, "curve", fit.structure).normal(size=(len(fit.theta), 96))
+        z *= 2.0 ** (np.arange(96) % 4) / np.linalg.norm(z, axis=0)
+        points = np.concatenate([fit.theta[:, None], fit.theta[:, None] + 2 * fit.root @ z], axis=1)
+        points = np.clip(points, search.family.low[:, None], search.family.high[:, None])
+        law = np.maximum(search.family.program.at(points), 0.0)
+        alive = own.log_likelihood(law) > own.threshold
+        if alive.any():
+            tables = search.tables(fit.structure)
+            losses = loss_at(search.family, tables, chosen.actions, points[:, alive], law[:, alive], own.alpha)
+            lost = max(lost, float(losses.max()) + 2 * search.error)
+    return lost
 
 
 def theta_intervals(search: FamilySearch) -> dict[str, tuple[float, float, float]]:
     """Returns for each parameter an interval that holds it where it lives, and its most likely value."""
-    family, seen = search.family, search.seen
     fit = max(search.fits, key=lambda one: one.log_likelihood)
-    d = len(family.names)
-    ends = np.array([[math.inf, -math.inf]] * d)
-    by_structure = {one.structure: one.theta for one in search.fits}
-    for k in np.flatnonzero(seen.possible):
-        evidence = seen.evidence(int(k))
-        scale = cell_scale(family, evidence, by_structure.get(int(k))) / (16 if d < 3 else 1)
-        found = cover(family, search.tables(int(k)), evidence, None, 0.0, scale, HULL_CELLS, 0.0)
-        hull = found.hull if found.complete else np.stack([family.low, family.high], axis=1)
-        ends = np.stack([np.minimum(ends[:, 0], hull[:, 0]), np.maximum(ends[:, 1], hull[:, 1])], axis=1)
-    if not np.isfinite(ends).all():  # nothing lives: the next look would say so
-        ends = np.stack([family.low, family.high], axis=1)
+    evidence = {int(k): search.seen.evidence(int(k)) for k in np.flatnonzero(search.seen.possible)}
+    ends = hull_of(search.family, evidence, {one.structure: one.theta for one in search.fits}, search.tables)
     return {
         name: (float(low), float(high), float(likely))
-        for name, (low, high), likely in zip(family.names, ends, fit.theta, strict=True)
+        for name, (low, high), likely in zip(search.family.names, ends, fit.theta, strict=True)
     }
+
+
+def hull_of(family: Family, evidence_of: dict[int, Evidence], fits: dict[int, Floats], tables_of: Any = None) -> Floats:
+    """Returns `[d, 2]` an interval of each parameter that holds everything that lives; `cover_all` has the arguments."""
+    d, box = len(family.names), np.stack([family.low, family.high], axis=1)
+    ends = np.array([[math.inf, -math.inf]] * d)
+    for k, evidence in evidence_of.items():
+        tables = tables_of(k) if tables_of is not None else Tables(family, k)
+        scale = cell_scale(family, evidence, fits.get(k)) / (16 if d < 3 else 1)
+        found = cover(family, tables, evidence, None, 0.0, scale, HULL_CELLS, 0.0)
+        hull = found.hull if found.complete else box
+        ends = np.stack([np.minimum(ends[:, 0], hull[:, 0]), np.maximum(ends[:, 1], hull[:, 1])], axis=1)
+    return ends if np.isfinite(ends).all() else box  # where nothing lives the next look would say so
 
 
 def pictures(

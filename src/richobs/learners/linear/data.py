@@ -3,6 +3,7 @@
 Shapes: n episodes, m of them alive at a level, X contexts, K actions, d features.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,8 @@ from richobs.core.errors import BrokenPromise, InvalidInput
 from richobs.core.types import Floats, Ints
 
 ROUNDING = 1e-14  # part of a feature that those before it may leave unexplained, if it counts as linear in them
-NEARLY = 1e-6  # up to which it is refused: float64 cannot tell what rests on it
+# Up to which it is refused, because rounding would decide what rests on it: 1e-6 where no numbers longer than float64 are.
+NEARLY = max(1e-8, 4e9 * float(np.finfo(np.longdouble).eps))
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class Data:
 class Features:
     """Turns observations into features, and knows all contexts where they are listed.
 
-    Where they are, features that are linear in those before them at every context are left out: the same functions are
-    linear in the others, and no direction is idle.
+    Where they are, features become a basis that is orthonormal over the contexts and actions of a level: the same functions
+    are linear in it, so that no claim depends on units and offsets, and no direction is idle [L1].
     """
 
     def __init__(self, functions: Linear):
@@ -75,13 +77,13 @@ class Features:
         for level, book in enumerate(functions.contexts):
             phi = functions.phi(level, book.rows)
             largest = np.abs(phi).max(axis=(0, 1))
-            phi = phi / np.where(largest > 0, largest, 1.0)  # so that no unit matters
+            phi = phi / np.where(largest > 0, largest, 1.0)  # tiny ones have squares that float64 loses
             try:
-                kept = independent(phi.reshape(-1, functions.dim))
+                kept, basis = orthonormal(phi.reshape(-1, functions.dim))
             except InvalidInput as lost:
                 raise InvalidInput(f"Linear, level {level}: {lost}") from None
             self.left_out.append([j for j in range(functions.dim) if j not in kept and largest[j] > 0])
-            self.tables.append(phi[:, :, kept])
+            self.tables.append(basis.reshape(*phi.shape[:2], -1))
 
     @property
     def norm(self) -> float:
@@ -125,20 +127,22 @@ class Features:
         return Data(tuple(levels[::-1]), played.returns)
 
 
-def independent(rows: Floats) -> list[int]:
-    """Returns the columns of `[C, d]` that are not linear in those before them; at least one.
+def orthonormal(rows: Floats) -> tuple[list[int], Floats]:
+    """Returns which columns of `[C, d]` are not linear in those before them, and a basis `[C, k]` of all columns.
+
+    The mean square of each column of the basis is 1. A space without any is spanned by a column of zeros.
 
     Raises:
-        InvalidInput: one is nearly linear in them.
+        InvalidInput: one is nearly linear in those before it.
     """
     kept: list[int] = []
-    basis: list[Floats] = []
+    basis = np.zeros((0, len(rows)), dtype=np.longdouble)  # more digits than float64, where the machine has them
     for j in range(rows.shape[1]):
-        rest = rows[:, j].copy()
+        rest = rows[:, j].astype(np.longdouble)
+        whole = float(np.sqrt(rest @ rest))
         for _ in range(2):  # once more against rounding
-            for unit in basis:
-                rest -= (unit @ rest) * unit
-        size, whole = float(np.linalg.norm(rest)), float(np.linalg.norm(rows[:, j]))
+            rest -= (basis @ rest) @ basis
+        size = float(np.sqrt(rest @ rest))
         if size <= ROUNDING * whole:
             continue
         if size <= NEARLY * whole:
@@ -147,8 +151,10 @@ def independent(rows: Floats) -> list[int]:
                 f"{size / whole:.1g} of it, which is lost in rounding. Centre and scale it, or leave it out."
             )
         kept.append(j)
-        basis.append(rest / size)
-    return kept or [0]
+        basis = np.vstack([basis, rest / size])
+    if not kept:
+        return [], np.zeros((len(rows), 1))
+    return kept, np.asarray(basis.T * math.sqrt(len(rows)), dtype=np.float64)
 
 
 def joined(parts: Sequence[Data], known: bool) -> Data:

@@ -4,6 +4,7 @@ Pure functions of arrays. Shapes: m samples of a level, X contexts, K actions, d
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,10 +13,11 @@ import numpy as np
 from richobs.core.types import Floats
 from richobs.learners.linear.data import Level
 
-LARGEST_BET = 0.5  # samples with larger bets are bounded by the range of y, others by the squares that were seen
+LARGEST_BET = 0.95  # samples with larger bets are bounded by the range of y, others by the squares that were seen
 LEAST_EIGENVALUE = 1e-7  # of A, relative to its largest: below it a direction counts as not seen
 LEAST_SQUARES = 1e-200  # below it float64 loses digits, and nothing counts as seen
 AT_ONCE = 512  # contexts whose reach is computed at once
+NOT_COUNTED = np.zeros(1)
 SLACK = 1e-7  # of the range of totals that the bound is widened by, against rounding
 
 
@@ -25,6 +27,7 @@ class Fit(NamedTuple):
     gram: Floats  # [d, d] A, the sum of phi phi'
     moment: Floats  # [d] the sum of phi y
     squares: Floats  # [d, d] the sum of weight phi phi', by `sample_weights`
+    visits: Floats = NOT_COUNTED  # [X * K] samples at each context and action; [1] all samples where none are listed
 
     def solved(self) -> tuple[Floats, Floats] | None:
         """Returns theta `[d]`, and N `[d, d]` that bounds its error; None where a direction was not seen.
@@ -33,6 +36,26 @@ class Fit(NamedTuple):
         """
         inverse = inverse_gram(self.gram)
         return None if inverse is None else (inverse @ self.moment, inverse @ self.squares @ inverse)
+
+    def leverage(self, phi: Floats) -> Floats:
+        """Returns `[X, K]` by how much errors of 1 in the means of samples can move phi.theta, at the most [T].
+
+        Where contexts are listed, `phi` holds all of them.
+        """
+        inverse = inverse_gram(self.gram)
+        return np.full(phi.shape[:-1], math.inf) if inverse is None else leverage(phi, inverse, self.visits)
+
+    def most_leverage(self, norm: float) -> float:
+        """Returns the largest leverage of features no longer than `norm`, where contexts are not listed."""
+        return norm * math.sqrt(self.visits[0] / float(np.linalg.eigvalsh(self.gram)[0]))
+
+    def outgrown(self, other: "Fit") -> float:
+        """Returns t >= 0 such that no features have a leverage above 1 + t times this one in the other fit."""
+        root = np.linalg.cholesky(self.gram)  # |phi|^2 of the other is at most the largest eigenvalue times this one
+        inverse = inverse_gram(other.gram)
+        assert inverse is not None, "its directions were seen"
+        ratio = _largest(root.T @ inverse @ root) * other.visits[0] / self.visits[0]
+        return max(0.0, math.sqrt(ratio) - 1)
 
 
 def inverse_gram(gram: Floats) -> Floats | None:
@@ -47,6 +70,31 @@ def quadratic(phi: Floats, matrix: Floats) -> Floats:
     return np.maximum(((phi @ matrix) * phi).sum(axis=-1), 0.0)
 
 
+def leverage(phi: Floats, inverse: Floats, visits: Floats) -> Floats:
+    """Returns `[X, K]` the sum of |phi' A^-1 phi_i| over samples i, or a bound on it where contexts are not listed.
+
+    Args:
+        phi: `[X, K, d]` features; all there can be, in their order, where contexts are listed.
+        inverse: `[d, d]` A^-1.
+        visits: `[X * K]` samples at each context and action, or `[1]` all samples.
+    """
+    if len(visits) == 1:
+        return np.sqrt(visits[0] * quadratic(phi, inverse))
+    every = phi.reshape(-1, phi.shape[-1])
+    seen = np.flatnonzero(visits)
+    rows = inverse @ every[seen].T  # [d, C]
+    parts = [np.abs(every[i : i + AT_ONCE] @ rows) @ visits[seen] for i in range(0, len(every), AT_ONCE)]
+    return np.concatenate(parts).reshape(phi.shape[:-1])
+
+
+def visits_of(level: Level, known: bool) -> Floats:
+    """Returns `[X * K]` how often each context and action was taken; `[1]` all samples where contexts are not listed."""
+    if not known:
+        return np.array([float(len(level.x))])
+    X, K = level.phi.shape[:2]
+    return np.bincount(level.x * K + level.a, minlength=X * K).astype(np.float64)
+
+
 def growth(u: Floats) -> Floats:
     """Returns 2 psi(u) / u^2 for psi(u) = -log(1 - u) - u and u in [0, 1): at least 1, and growing with u."""
     small = u < 1e-3
@@ -54,7 +102,9 @@ def growth(u: Floats) -> Floats:
     return np.where(small, 1 + 2 * u / 3 + 0.6 * u * u, 2 * (-np.log1p(-safe) - safe) / safe**2)
 
 
-def sample_weights(reach: Floats, y: Floats, guess: Floats, ends: tuple[float, float], rate: float) -> Floats:
+def sample_weights(
+    reach: Floats, y: Floats, guess: Floats, ends: tuple[float, float], rate: float, variance: float = 0.0
+) -> Floats:
     """Returns `[m]` weights with E exp(b (E y - y) - b^2/2 weight) <= 1 for every fixed |b| <= rate * reach [L1].
 
     Which of the two bounds a sample gets depends on features and guesses alone: it is fixed before y is drawn.
@@ -65,15 +115,32 @@ def sample_weights(reach: Floats, y: Floats, guess: Floats, ends: tuple[float, f
         guess: `[m]` forecasts of them, fixed before the phase, between the ends.
         ends: smallest and largest possible answer.
         rate: lambda, fixed before the phase.
+        variance: guess of the mean of (y - guess)^2, fixed before the phase; the bound that is smaller with it is used.
     """
     low, high = ends
     bet = rate * reach * np.maximum(high - guess, guess - low)
-    seen = bet <= LARGEST_BET
-    return np.where(seen, growth(np.where(seen, bet, 0.0)) * (y - guess) ** 2, (high - low) ** 2 / 4)
+    grown = growth(np.minimum(bet, LARGEST_BET))
+    seen = (bet <= LARGEST_BET) & (grown * variance <= (high - low) ** 2 / 4)
+    return np.where(seen, grown * (y - guess) ** 2, (high - low) ** 2 / 4)
+
+
+def reaches(phi: Floats, inverse: Floats, contexts: Floats | float) -> Floats:
+    """Returns `[C]` the largest |c'A^-1 phi| of all features c there can be, for features `[C, d]`."""
+    if isinstance(contexts, float):
+        return contexts * np.sqrt(((phi @ inverse) ** 2).sum(axis=1))
+    every, rows = contexts.reshape(-1, contexts.shape[2]), inverse @ phi.T  # [d, C]
+    parts = [np.abs(every[i : i + AT_ONCE] @ rows).max(axis=0) for i in range(0, len(every), AT_ONCE)]
+    return np.asarray(np.max(parts, axis=0))
 
 
 def fitted(
-    level: Level, y: Floats, guess: Floats, ends: tuple[float, float], rate: float, contexts: Floats | float
+    level: Level,
+    y: Floats,
+    guess: Floats,
+    ends: tuple[float, float],
+    rate: float,
+    contexts: Floats | float,
+    variance: float = 0.0,
 ) -> Fit:
     """Returns the sums of least squares of y on the features that were taken.
 
@@ -84,6 +151,7 @@ def fitted(
         ends: smallest and largest possible answer.
         rate: lambda, fixed before the phase.
         contexts: `[X, K, d]` all features there can be, or their largest length.
+        variance: as in `sample_weights`.
     """
     taken = level.taken
     gram = taken.T @ taken
@@ -91,15 +159,19 @@ def fitted(
     if inverse is None:
         reach = np.full(len(y), math.inf)
     elif isinstance(contexts, float):
-        reach = contexts * np.sqrt(((taken @ inverse) ** 2).sum(axis=1))
+        reach = reaches(taken, inverse, contexts)
     else:
-        codes, which = np.unique(level.x * level.phi.shape[1] + level.a, return_inverse=True)
-        every = contexts.reshape(-1, contexts.shape[2])
-        rows = inverse @ every[codes].T  # [d, C]
-        parts = [np.abs(every[i : i + AT_ONCE] @ rows).max(axis=0) for i in range(0, len(every), AT_ONCE)]
-        reach = np.max(parts, axis=0)[which]
-    weights = sample_weights(reach, y, np.clip(taken @ guess, *ends), ends, rate)
-    return Fit(gram, taken.T @ y, (taken * weights[:, None]).T @ taken)
+        seen, which = np.unique(level.x * level.phi.shape[1] + level.a, return_inverse=True)
+        reach = reaches(contexts.reshape(-1, contexts.shape[2])[seen], inverse, contexts)[which]
+    weights = sample_weights(reach, y, np.clip(taken @ guess, *ends), ends, rate, variance)
+    return Fit(
+        gram, taken.T @ y, (taken * weights[:, None]).T @ taken, visits_of(level, not isinstance(contexts, float))
+    )
+
+
+def blurred(zeta: float, phi: Floats, fit: Fit) -> Floats | float:
+    """Returns `[X, K]` zeta (1 + leverage): how far phi.theta of a fit can be from the mean beside noise [T]."""
+    return zeta * (1 + fit.leverage(phi)) if zeta else 0.0
 
 
 @dataclass(frozen=True)
@@ -111,23 +183,34 @@ class Frozen:
     rate: float  # lambda
     first: tuple[Fit, ...] = ()  # phase B
     f: tuple[Floats, ...] = ()  # [d] of each level
-    bonus: tuple[Floats, ...] = ()  # [d, d] of each level: F_h = max_a [g_h + phi.f_h + |phi|_bonus]
+    bonus: tuple[Floats, ...] = ()  # [d, d] of each level: F_h = max_a [g_h + phi.f_h + |phi|_bonus + blur_h]
+    zeta: tuple[float, ...] = ()  # of each level: how far means may be from linear; nothing: they are linear
 
     def value(self, level: int, phi: Floats) -> Floats:
         """Returns `[X]` V_h of contexts."""
         return np.clip((phi @ self.w[level]).max(axis=-1), *self.cut[level])
 
+    def blurs(self, level: int, zeta: float | None = None) -> tuple[float, float]:
+        """Returns how far means of r + V and of F may be from linear; F is 0 after the last level, so that its mean is."""
+        at = zeta if zeta is not None else self.zeta[level] if self.zeta else 0.0
+        return at, at if level + 1 < len(self.w) else 0.0
+
     def bracket(self, level: int, phi: Floats) -> Floats:
-        """Returns `[X, K]` g_h = phi.theta + lambda/2 |phi|_N^2 - V_h [L1]; infinite where a direction was not seen."""
+        """Returns `[X, K]` g_h = phi.theta + lambda/2 |phi|_N^2 + blur - V_h [L1]; infinite if a direction was not seen."""
         solved = self.first[level].solved()
         if solved is None:
             return np.full(phi.shape[:2], math.inf)
         theta, noise = solved
-        return phi @ theta + self.rate / 2 * quadratic(phi, noise) - self.value(level, phi)[:, None]
+        upper = phi @ theta + self.rate / 2 * quadratic(phi, noise) - self.value(level, phi)[:, None]
+        return upper + blurred(self.blurs(level)[0], phi, self.first[level])
 
     def planned(self, level: int, phi: Floats) -> Floats:
-        """Returns `[X, K]` g_h + phi.f_h + |phi|_bonus, whose largest over actions is F_h [L2]."""
-        return self.bracket(level, phi) + phi @ self.f[level] + np.sqrt(quadratic(phi, self.bonus[level]))
+        """Returns `[X, K]` g_h + phi.f_h + |phi|_bonus + blur, whose largest over actions is F_h [L2].
+
+        The blur of phase B stands in for that of phase C, which is about as large.
+        """
+        ahead = phi @ self.f[level] + np.sqrt(quadratic(phi, self.bonus[level]))
+        return self.bracket(level, phi) + ahead + blurred(self.blurs(level)[1], phi, self.first[level])
 
     def left_over(self, level: int, phi: Floats) -> Floats:
         """Returns `[X]` F_h of contexts."""
@@ -151,24 +234,40 @@ class Frozen:
             theta, noise = solved
             low = contexts * float(np.linalg.norm(theta - self.w[level] + self.f[level]))
             more = self.rate / 2 * contexts**2 * _largest(noise) + contexts * math.sqrt(_largest(self.bonus[level]))
+            if self.zeta:
+                more += sum(self.blurs(level)) * (1 + self.first[level].most_leverage(contexts))
             return -low, low + more
         values = self.left_over(level, contexts)
         return float(values.min()), float(values.max())
 
-    def excess(self, level: int, second: Fit, contexts: Floats | float) -> float:
-        """Returns the largest [g_h + phi.f~ + lambda/2 |phi|_N'^2 - F_h]_+ of all contexts there can be [L2]."""
-        solved = second.solved()
-        if solved is None or self.first[level].solved() is None:
+    def excess(self, level: int, second: Fit, contexts: Floats | float, zeta: float | None = None) -> float:
+        """Returns the largest [g_h + phi.f~ + lambda/2 |phi|_N'^2 + blur - F_h]_+ of all contexts there can be [L2].
+
+        Args:
+            level: h.
+            second: phase C.
+            contexts: `[X, K, d]` all features there can be, or their largest length.
+            zeta: how far means may be from linear, at least as far as F allows for; None: as far.
+        """
+        solved, first = second.solved(), self.first[level]
+        if solved is None or first.solved() is None:
             return math.inf
         f, noise = solved
+        now, after = self.blurs(level, zeta)
+        more = now - self.blurs(level)[0], after - self.blurs(level)[1]  # than F allows for
         if isinstance(contexts, float):  # g_h cancels: F_h is at least its own value at the action
             moved, bonus = f - self.f[level], self.bonus[level]
             inverse, linear = inverse_gram(bonus), contexts * float(np.linalg.norm(moved))
             if inverse is not None:  # moved.phi <= |moved| |phi|_bonus with the norm of the inverse
                 beyond = max(0.0, math.sqrt(float(moved @ inverse @ moved)) - 1)
                 linear = min(linear, beyond * contexts * math.sqrt(_largest(bonus)))
-            return linear + self.rate / 2 * contexts**2 * _largest(noise)
+            linear += self.rate / 2 * contexts**2 * _largest(noise)
+            if now:
+                most = first.most_leverage(contexts)
+                linear += sum(more) * (1 + most) + after * most * first.outgrown(second)
+            return linear
         new = self.bracket(level, contexts) + contexts @ f + self.rate / 2 * quadratic(contexts, noise)
+        new += blurred(more[0], contexts, first) + blurred(after, contexts, second)
         return max(0.0, float((new - self.left_over(level, contexts)[:, None]).max()))
 
 
@@ -184,10 +283,10 @@ class Mean(NamedTuple):
     n: int
 
 
-def fitted_mean(y: Floats, guess: float, ends: tuple[float, float], rate: float) -> Mean:
+def fitted_mean(y: Floats, guess: float, ends: tuple[float, float], rate: float, variance: float = 0.0) -> Mean:
     """Returns the mean of y `[n]`; it is least squares with one feature, which is 1."""
     n = len(y)
-    weights = sample_weights(np.full(n, 1 / n), y, np.full(n, min(max(guess, ends[0]), ends[1])), ends, rate)
+    weights = sample_weights(np.full(n, 1 / n), y, np.full(n, min(max(guess, ends[0]), ends[1])), ends, rate, variance)
     return Mean(float(y.mean()), float(weights.sum()) / n**2, n)
 
 
@@ -210,6 +309,7 @@ def certified(
     contexts: list[Floats] | float,
     d: float,
     span: float,
+    zeta: Sequence[float] | None = None,
 ) -> Bound:
     """Returns the bound on V* - V(policy) that holds but for the probability d [L2].
 
@@ -221,10 +321,13 @@ def certified(
         contexts: per level `[X, K, d]` all features there can be, or their largest length.
         d: share of delta.
         span: width of the range of totals.
+        zeta: of each level, how far means may be from linear, at least as far as F allows for; None: as far.
     """
     excess = tuple(
-        frozen.excess(h, second[h], contexts if isinstance(contexts, float) else contexts[h])
-        for h in range(len(second))
+        frozen.excess(
+            h, fit, contexts if isinstance(contexts, float) else contexts[h], None if zeta is None else zeta[h]
+        )
+        for h, fit in enumerate(second)
     )
     noise = frozen.rate / 2 * (earned.noise + start.noise)
     deviation = math.log(1 / d) / frozen.rate

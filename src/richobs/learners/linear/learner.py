@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from richobs.classes.linear import Linear
+from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
 from richobs.core.outcome import LOWER, UPPER, Outcome
 from richobs.core.problem import Problem
@@ -28,6 +29,17 @@ def _features_missing(problem: Problem, settings: Settings) -> str | None:
     return f"a {given} lists its functions. Give richobs.Linear(features, ...) without parameters."
 
 
+def _zeta(problem: Problem, settings: Settings) -> tuple[float, ...]:
+    """Returns how far means may be from linear at each level; nothing where they are linear."""
+    given, H = settings.tolerance, problem.horizon
+    if len(given) > 1 and len(given) != H:
+        raise InvalidInput(
+            f"tolerance is one number, or one for each of {H} levels; got {len(given)}. For 'linear' it is how far means of "
+            "reward plus value may be from a linear function of the features (docs/linear.md)."
+        )
+    return given if len(given) != 1 else given * H
+
+
 class LinearValues(Learner):
     """The search by linear values."""
 
@@ -41,7 +53,12 @@ class LinearValues(Learner):
     promises = Promise(WITHIN_EPSILON, (LINEAR,))
     costs = "Thousands of episodes: they grow like the number of features and 1/epsilon^2."
     Tuning = Tuning
-    traits = Traits(keeps_bounds=True, reads_episodes=True, without_list=True)
+    traits = Traits(keeps_bounds=True, reads_episodes=True, without_list=True, takes_tolerance=True)
+
+    def check(self, problem: Problem, settings: Settings, engine: str) -> None:
+        """Refuses what the base refuses, and a tolerance that is not one of each level."""
+        super().check(problem, settings, engine)
+        _zeta(problem, settings)
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns what chance may add to the bound; nothing is known of the number of episodes."""
@@ -56,7 +73,7 @@ class LinearValues(Learner):
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches until a policy is certified, or the episodes are spent."""
-        search = LinearSearch.of(self, problem, engine, settings, notify)
+        search = LinearSearch.of(self, problem, engine, settings, notify, zeta=_zeta(problem, settings))
         run(search)
         return outcome(search)
 
@@ -88,6 +105,7 @@ def _again(
         fits("first"),
         tuple(np.array(f) for f in constants["f"]),
         tuple(np.array(bonus) for bonus in constants["bonus"]),
+        tuple(constants["zeta"]),
     )
     contexts = features.norm if features.tables is None else features.tables
     low, high = problem.env.reward_range
@@ -101,6 +119,7 @@ def _again(
     stated, result = constants["bound"][0], content["result"]
     paid = [row for row in content["claims"] if row[0] == LOSS and abs(row[4] - stated) <= EXACT * (high - low)]
     same = abs(total - stated) <= EXACT * (high - low) and len(fits("second")) == len(fits("first")) == H
+    same &= frozen.zeta == _zeta(problem, settings)
     same &= any(row[3] >= constants["share"] for row in paid)
     same &= result["epsilon"] == (settings.epsilon if stated <= settings.epsilon else stated)
     for words, side in ((LOWER, "lower"), (UPPER, "upper")):

@@ -29,7 +29,9 @@ def richer(level: Level, known: bool) -> Floats:
     return taken[:, i[:MOST]] * taken[:, j[:MOST]]
 
 
-def surprise(level: Level, y: Floats, directions: Floats, width: float, chance: float) -> tuple[int, float] | None:
+def surprise(
+    level: Level, y: Floats, directions: Floats, width: float, chance: float, zeta: float = 0.0
+) -> tuple[int, float] | None:
     """Returns the direction whose sum is too far from 0 and by how much; None where none is.
 
     Args:
@@ -38,6 +40,7 @@ def surprise(level: Level, y: Floats, directions: Floats, width: float, chance: 
         directions: `[m, J]` fixed before y.
         width: length of the range of y.
         chance: probability with which a linear mean gives any at all.
+        zeta: how far means may be from linear.
     """
     taken = level.taken
     rest = directions - taken @ np.linalg.lstsq(taken, directions, rcond=None)[0]
@@ -45,7 +48,8 @@ def surprise(level: Level, y: Floats, directions: Floats, width: float, chance: 
     kept = np.flatnonzero(length > SMALL * np.sqrt((directions**2).sum(axis=0)))
     if not len(kept):
         return None
-    far = np.abs(y @ rest[:, kept]) / (width / 2 * length[kept])  # in standard deviations, at the most
+    sums = np.abs(y @ rest[:, kept]) - zeta * np.abs(rest[:, kept]).sum(axis=0)
+    far = sums / (width / 2 * length[kept])  # in standard deviations, at the most
     worst = int(far.argmax())
     limit = math.sqrt(2 * math.log(2 * len(kept) / chance))
     return (int(kept[worst]), float(far[worst])) if far[worst] > limit else None
@@ -60,6 +64,7 @@ def check_linear(
     known: bool,
     attempt: int,
     horizon: int,
+    zeta: float = 0.0,
 ) -> None:
     """Tests that the mean of y is linear at a level of phase B.
 
@@ -74,14 +79,15 @@ def check_linear(
         known: whether all contexts are listed.
         attempt: its number, from 1.
         horizon: number of levels H.
+        zeta: how far means may be from linear at this level.
 
     Raises:
         BrokenPromise: it is not.
     """
     directions = np.column_stack([_learned(known, *before, level), richer(level, known)])
-    found = surprise(level, y, directions, ends[1] - ends[0], FALSE_ALARM / (attempt * (attempt + 1)) / horizon)
+    found = surprise(level, y, directions, ends[1] - ends[0], FALSE_ALARM / (attempt * (attempt + 1)) / horizon, zeta)
     if found is not None:
-        raise BrokenPromise(_words(h, level, found, known))
+        raise BrokenPromise(_words(h, level, found, known, zeta))
 
 
 def _learned(known: bool, before: Level, error: Floats, level: Level) -> Floats:
@@ -96,7 +102,7 @@ def _learned(known: bool, before: Level, error: Floats, level: Level) -> Floats:
     return means[level.x * K + level.a]
 
 
-def _words(h: int, level: Level, found: tuple[int, float], known: bool) -> str:
+def _words(h: int, level: Level, found: tuple[int, float], known: bool, zeta: float) -> str:
     which, far = found
     where = "in the direction that earlier episodes suggested"
     if which and known:
@@ -104,8 +110,10 @@ def _words(h: int, level: Level, found: tuple[int, float], known: bool) -> str:
         where = f"at context {int(level.x[chosen])} and action {int(level.a[chosen])}"
     elif which:
         where = "along a product of two features"
+    near = f" within {zeta:g}" if zeta else ""
     return (
-        f"means are not linear in the features: at level {h}, {where}, fresh episodes differ from every linear function by "
-        f"{far:.1f} standard deviations or more. The learner 'linear' needs linear means; with those a run is stopped like "
-        f"this with probability at most {FALSE_ALARM:g}, which is not part of delta. Give richer features (docs/linear.md)."
+        f"means are not linear in the features{near}: at level {h}, {where}, fresh episodes differ from every function that "
+        f"is by {far:.1f} standard deviations or more. The learner 'linear' needs such means; with those a run is stopped "
+        f"like this with probability at most {FALSE_ALARM:g}, which is not part of delta. Give richer features, or a larger "
+        "tolerance (docs/linear.md)."
     )

@@ -26,6 +26,7 @@ class Plan(NamedTuple):
     w: list[Floats]  # [d]
     bonus: list[Floats]  # [d, d]
     spread: list[Floats]  # [d, d] covariance of w, times the number of episodes
+    inverse: list[Floats]  # [d, d] of A, with ridge
     tables: list[Floats]  # [X, K] values at the contexts of the data
     variance: float  # of what an episode adds up to beyond its plan
 
@@ -48,7 +49,8 @@ def planned(
         ahead: episodes in which w will be estimated anew; its error then is that of both.
     """
     H = len(data.levels)
-    w, extra, spread, tables = ([np.zeros(0)] * H for _ in range(4))
+    blank: Floats = np.zeros(0)
+    w, extra, spread, inverses, tables = ([blank] * H for _ in range(5))
     after: Floats | None = None
     total = 0.0
     for h in reversed(range(H)):
@@ -56,7 +58,8 @@ def planned(
         taken, y = level.taken, level.answers(after, given is None)
         gram = taken.T @ taken
         ridge = RIDGE * max(float(np.trace(gram)) / len(gram), 1e-12)
-        inverse = np.linalg.inv(gram + ridge * np.eye(len(gram)))
+        inverse = np.asarray(np.linalg.inv(gram + ridge * np.eye(len(gram))), dtype=np.float64)
+        inverses[h] = inverse
         w[h] = inverse @ (taken.T @ y)
         error = y - taken @ w[h]
         total += float((error**2).mean()) if len(error) else 0.0
@@ -67,7 +70,32 @@ def planned(
         after = tables[h].max(axis=1)
         if cut is not None:
             after = np.clip(after, *cut[h])
-    return Plan(w, extra, spread, tables, total)
+    return Plan(w, extra, spread, inverses, tables, total)
+
+
+def moves(data: Data, plan: Plan) -> list[Floats]:
+    """Returns per level `[d, X']` what least squares makes of a function of the next contexts; none at the last level."""
+    after = [len(level.phi) for level in data.levels[1:]]
+    result = []
+    for level, inverse, size in zip(data.levels, plan.inverse, after, strict=False):
+        live = level.next >= 0
+        sums = [np.bincount(level.next[live], column, size) for column in level.taken[live].T]
+        result.append(inverse @ np.stack(sums))
+    return result
+
+
+def planned_value(data: Data, law: Sequence[Floats], given: Sequence[Floats]) -> float:
+    """Returns the mean over first contexts of the most that can be had of what is given, by the law of `moves`.
+
+    Args:
+        data: what was seen.
+        law: of what comes next.
+        given: per level `[X, K]` what an action is given.
+    """
+    best = given[-1].max(axis=1)
+    for h in reversed(range(len(law))):
+        best = (given[h] + data.levels[h].phi @ (law[h] @ best)).max(axis=1)
+    return float(best[data.levels[0].x].mean())
 
 
 class Planned:

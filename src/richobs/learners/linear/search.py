@@ -7,7 +7,7 @@ Labels in brackets are those of docs/linear.md. What is fixed before which phase
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,16 +16,32 @@ import numpy as np
 from richobs.core.environment import TOLERANCE
 from richobs.core.errors import EpisodeLimit, InvalidInput
 from richobs.core.events import Event, Progress
-from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason, claim_words
+from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason, ToleranceCurve, ToleranceRow, claim_words
 from richobs.core.policies import Policy, Uniform
 from richobs.core.types import Floats, Ints
 from richobs.core.words import number_words
 from richobs.learners.base import Search
 from richobs.learners.linear.data import Data, Features, joined
 from richobs.learners.linear.events import Attempted, Explored
-from richobs.learners.linear.fits import Bound, Fit, Frozen, Mean, certified, fitted, fitted_mean, quadratic
+from richobs.learners.linear.fits import (
+    LARGEST_BET,
+    Bound,
+    Fit,
+    Frozen,
+    Mean,
+    blurred,
+    certified,
+    fitted,
+    fitted_mean,
+    growth,
+    leverage,
+    quadratic,
+    reaches,
+    visits_of,
+)
 from richobs.learners.linear.linearity import check_linear
-from richobs.learners.linear.planning import Plan, Planned, planned
+from richobs.learners.linear.planning import Plan, Planned, moves, planned, planned_value
+from richobs.learners.tolerance import PATIENCE, Patience
 from richobs.stats.bets import death, lower_bound_of_mean
 from richobs.stats.shares import Share
 
@@ -33,6 +49,7 @@ LINEAR = (
     "given all that was seen and done before, the mean of the reward plus a function of what is seen next is linear in the "
     "features, for the functions that the run froze (every linear MDP has this)"
 )
+NEARLY_LINEAR = LINEAR.replace("is linear in the", "is within {zeta} of a linear function of the")
 LOSS = "V* - V(policy) is at most"
 FINAL, WIDER, AGAIN = 0.5, 0.1, 0.4  # of delta: the first attempt at epsilon, those at 2, 4, ... epsilon, further ones
 GAP, EACH = 0.9, 0.05  # of an attempt's share: the bound on the loss; W, and the upper bound of V(pi)
@@ -45,7 +62,14 @@ LEFT_OVER_ERRORS = 1.0  # that F adds
 PER_FEATURE = 8  # episodes of B for each feature, at least
 CORRECTION, STEP = 0.3, 1.7  # power of what an attempt gave over its target that corrects predictions; the most of it
 SAFETY = 1.1  # by which the predicted bound of an attempt at epsilon stays below it
+OWN_BET = 0.5  # of one episode of P, at the most
+CAUTION = 3.0  # by how much a predicted bound grows with the root of features over episodes
+SOME = 512  # contexts and actions whose bets are looked at
 ROUNDS = 12  # of the search for lambda and the number of episodes
+LEAST_CHANCE = 0.25  # of the target, or of what a tolerance costs: an attempt is not made for less chance
+LONG, LONGEST = 8, 32  # times the episodes of the last improvement after which a run ends: with a bound, without one
+MOST = 2**26  # episodes of B: no attempt is made with more
+RUNGS = 10  # powers of two of the range of totals in a tolerance curve
 
 
 @dataclass(frozen=True)
@@ -72,6 +96,7 @@ class Sizes(NamedTuple):
     second: int  # of C
     rate: float
     scale: float  # what the bound would be without noise in the plan
+    floor: float = 0.0  # what the tolerance adds to a bound, about
 
 
 @dataclass(frozen=True)
@@ -96,6 +121,7 @@ class Attempt:
 class LinearSearch(Search):
     """What was seen so far, which attempts were made, and what of delta was spent."""
 
+    zeta: tuple[float, ...] = ()  # of each level: how far means may be from linear; nothing: they are linear
     features: Features = field(init=False)  # of the class
     seen: list[Data] = field(default_factory=list)
     targets: list[float] = field(init=False)  # of further attempts; the last one is epsilon
@@ -104,6 +130,9 @@ class LinearSearch(Search):
     batches: int = 0  # of exploration
     caution: float = 1.0  # factor on predicted bounds, learned from attempts at epsilon
     best: Attempt | None = None
+    unseen: tuple[int, ...] = ()  # levels with a direction that the last attempt did not see
+    patience: Patience = field(default_factory=Patience)
+    ended: StopReason = StopReason.EPISODES_SPENT  # why, where not by a certificate
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,17 +194,34 @@ class LinearSearch(Search):
 
 
 def run(search: LinearSearch) -> None:
-    """Explores and attempts until a policy is certified, or until the episodes are spent."""
+    """Explores and attempts until a policy is certified, the episodes are spent, or more of them have long not helped."""
     _explore(search, None)
     try:
         while search.best is None or search.best.bound.total > search.epsilon:
             plan, sizes = _sized(search)
-            if search.data().n < EXPLORED * sizes.first:
+            n = search.data().n
+            if sizes.first > MOST and n > MOST // 1_000:
+                search.ended = StopReason.STALLED
+                return
+            if n < EXPLORED * sizes.first:
                 _explore(search, (plan, sizes))
             else:
                 _attempt(search, plan, sizes)
+                if _gives_up(search, sizes):
+                    return
     except EpisodeLimit:
         return
+
+
+def _gives_up(search: LinearSearch, sizes: Sizes) -> bool:
+    """Returns whether the bound has long not become smaller; notes why the run then ends."""
+    total = search.span if search.best is None else search.best.bound.total
+    floored = sizes.floor > (1 - LEAST_CHANCE) * search.epsilon
+    search.patience.times = PATIENCE if floored else LONGEST if total >= search.span else LONG
+    if not search.patience.ends(total, search.engine.ledger.total):
+        return False
+    search.ended = StopReason.TOLERANCE if floored else StopReason.STALLED
+    return True
 
 
 def _explore(search: LinearSearch, known: tuple[Plan, Sizes] | None) -> None:
@@ -219,26 +265,59 @@ def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
     data, features = search.data(), search.features
     H = features.horizon
     plan = planned(data, cut=search.cut)
+    gaps = [table - table.max(axis=1, keepdims=True) for table in plan.tables]
+    law, floor = moves(data, plan), 0.0
+    if search.zeta:
+        blurs = [
+            (1 + (h + 1 < H))
+            * search.zeta[h]
+            * (1 + leverage(level.phi, plan.inverse[h], visits_of(level, search.known)))
+            for h, level in enumerate(data.levels)
+        ]
+        gaps = [gap + blur for gap, blur in zip(gaps, blurs, strict=True)]
+        floor = planned_value(data, law, gaps)
+        while len(search.targets) > 1 and search.targets[0] < floor:
+            search.targets.pop(0)
     d = search.next_share * GAP
     target = search.targets[0] / (1 if len(search.targets) > 1 else SAFETY)
+    target = max(target - floor, LEAST_CHANCE * max(target, floor)) if floor else target
     least = PER_FEATURE * max(features.dim(h) for h in range(H))
     n, rate = float(least), 1.0
-    gaps = [table - table.max(axis=1, keepdims=True) for table in plan.tables]
     errors = [quadratic(level.phi, spread) for level, spread in zip(data.levels, plan.spread, strict=True)]
+    bets = [_bets(search, data, plan, h) for h in range(H)]
     ratio, needed = 1.0, 1e-12
     for _ in range(ROUNDS):
         scale = rate / 2 / n
-        worst = planned(data, given=lambda h, _, scale=scale: gaps[h] + scale * errors[h])  # type: ignore[misc]
-        along = max(float(worst.tables[0].max(axis=1)[data.levels[0].x].mean()) / scale, 1e-12)
+        grown = [_grown(rate * data.n / n * bet, most) for bet, most in bets]
+        given = [gap + scale * more * error for gap, more, error in zip(gaps, grown, errors, strict=True)]
+        along = max((planned_value(data, law, given) - floor) / scale, 1e-12)
         ratio = min(max(math.sqrt(plan.variance / along), 0.05), 2.0)
         needed = 1.1 * (along + plan.variance / ratio)
         z = math.sqrt(sum(features.dim(h) for h in range(H)) / n)
-        caution = search.caution * 0.95 * (1 + 3 * z + 10 * z * z)
+        caution = search.caution * 0.95 * (1 + CAUTION * z)
         n = max(least, 2 * math.log(1 / d) * needed * (caution / target) ** 2)
         n = min(n, 1e15)
         rate = math.sqrt(2 * math.log(1 / d) * n / needed)
     first = math.ceil(n)
-    return plan, Sizes(first, max(2, math.ceil(ratio * n)), max(least, math.ceil(SECOND * n)), rate, search.targets[0])
+    own = max(2, math.ceil(ratio * n), math.ceil(rate * search.span / OWN_BET))
+    second = max(least, math.ceil(SECOND * n))
+    return plan, Sizes(first, own, second, rate, search.targets[0], floor)
+
+
+def _bets(search: LinearSearch, data: Data, plan: Plan, h: int) -> tuple[Floats, float]:
+    """Returns `[C]` how far samples of a level can move a prediction, and range^2/4 of y over its variance."""
+    level, at = data.levels[h], search.at(h)
+    frozen = Frozen(plan.w, search.cut, 1.0)
+    y, (low, high) = _answered(search, frozen, data, h, rest=False)
+    variance = float(np.mean((y - level.taken @ plan.w[h]) ** 2)) if len(y) else 0.0
+    some = np.unique(level.x * level.phi.shape[1] + level.a)[:SOME]
+    rows = level.phi.reshape(-1, level.phi.shape[2])[some]
+    return reaches(rows, plan.inverse[h], at) * (high - low), (high - low) ** 2 / 4 / max(variance, 1e-12)
+
+
+def _grown(bets: Floats, most: float) -> float:
+    """Returns how much larger than a variance the weights of samples are, on average."""
+    return float(np.where(bets <= LARGEST_BET, np.minimum(growth(np.minimum(bets, LARGEST_BET)), most), most).mean())
 
 
 def _mixed(search: LinearSearch, policies: dict[str, Policy], n: int, purpose: str) -> Data:
@@ -254,27 +333,28 @@ def _attempt(search: LinearSearch, plan: Plan, sizes: Sizes) -> None:
     before, share = search.data(), search.share.part(search.next_share)
     pi = Planned(features, plan.w, plan.bonus)  # the greedy plan has no bonus
     policies: dict[str, Policy] = {"best": pi, "optimistic": _optimistic(search), "random": Uniform(features.n_actions)}
-    frozen = Frozen(list(plan.w), search.cut, sizes.rate)
+    frozen = Frozen(list(plan.w), search.cut, sizes.rate, zeta=search.zeta)
     first = _mixed(search, policies, sizes.first, "B")
     own = search.play(pi, sizes.earned, "P")
     search.seen += [first, own]
-    fits = _fits(search, frozen, first, rest=False)
+    fits = _fits(search, frozen, first, before, rest=False)
+    zetas = search.zeta or (0.0,) * H
     for h in range(H):
         (y, ends), (old, _) = (_answered(search, frozen, data, h, rest=False) for data in (first, before))
         known = before.levels[h], old - before.levels[h].taken @ frozen.w[h]
-        check_linear(h, first.levels[h], y, ends, known, search.known, search.tried + 1, H)
-    frozen = Frozen(frozen.w, frozen.cut, frozen.rate, fits)
+        check_linear(h, first.levels[h], y, ends, known, search.known, search.tried + 1, H, zeta=zetas[h])
+    frozen = replace(frozen, first=fits)
     unseen = tuple(h for h in range(H) if fits[h].solved() is None)
     made: Attempt | None = None
     spent = 0
     if not unseen:
         rest = planned(
             search.data(),
-            given=lambda h, level: frozen.bracket(h, level.phi),
+            given=lambda h, level: frozen.bracket(h, level.phi) + blurred(frozen.blurs(h)[1], level.phi, fits[h]),
             bonus=LEFT_OVER_ERRORS,
             ahead=float(sizes.second),
         )
-        frozen = Frozen(frozen.w, frozen.cut, frozen.rate, fits, tuple(rest.w), tuple(rest.bonus))
+        frozen = replace(frozen, f=tuple(rest.w), bonus=tuple(rest.bonus))
         second = _mixed(search, policies, sizes.second, "C")
         search.seen.append(second)
         spent = second.n
@@ -300,13 +380,17 @@ def _answered(
     return data.levels[h].answers(after, not rest), (least + low - slack, most + high + slack)
 
 
-def _fits(search: LinearSearch, frozen: Frozen, data: Data, rest: bool) -> tuple[Fit, ...]:
-    """Returns least squares on fresh episodes: of r + V_{h+1} [L1], or of F_{h+1} for the rest [L2]."""
+def _fits(search: LinearSearch, frozen: Frozen, data: Data, before: Data, rest: bool) -> tuple[Fit, ...]:
+    """Returns least squares on fresh episodes: of r + V_{h+1} [L1], or of F_{h+1} for the rest [L2].
+
+    Episodes from before guess how far answers are from what is frozen.
+    """
     fits = []
     for h, level in enumerate(data.levels):
-        y, ends = _answered(search, frozen, data, h, rest)
+        (y, ends), (old, _) = (_answered(search, frozen, part, h, rest) for part in (data, before))
         guess = frozen.f[h] if rest else frozen.w[h]
-        fits.append(fitted(level, y, guess, ends, frozen.rate, search.at(h)))
+        variance = float(np.mean((old - before.levels[h].taken @ guess) ** 2)) if len(old) else 0.0
+        fits.append(fitted(level, y, guess, ends, frozen.rate, search.at(h), variance))
     return tuple(fits)
 
 
@@ -324,7 +408,7 @@ def _bounded(
     left = frozen.left_over(0, second.levels[0].phi)[second.levels[0].x]
     past = frozen.left_over(0, before.levels[0].phi)[before.levels[0].x]
     ends = frozen.left_over_ends(0, search.at(0))
-    fits = _fits(search, frozen, second, rest=True)
+    fits = _fits(search, frozen, second, before, rest=True)
     mean = fitted_mean(left, float(past.mean()), ends, frozen.rate)
     bound = certified(frozen, fits, earned, mean, search.contexts, d, search.span)
     total = min(bound.total, search.span)
@@ -345,6 +429,7 @@ def _bounded(
 def _settled(search: LinearSearch, made: Attempt | None, unseen: tuple[int, ...], sizes: Sizes, n: int) -> None:
     """Keeps the best attempt, and learns from one at epsilon that failed."""
     search.tried += 1
+    search.unseen = unseen
     bound = Bound(search.span, 0.0, 0.0, (), 0.0, 0.0) if made is None else made.bound
     if made is not None and (search.best is None or bound.total < search.best.bound.total):
         search.best = made
@@ -390,6 +475,7 @@ class LinearConstants:
     second: list[list[Any]]
     earned: list[float]
     start: list[float]
+    zeta: list[float]  # of each level: how far means may be from linear; nothing: they are
     starts: list[int] | None  # how often phase C began at each context; None where these are not listed
     bound: list[Any]  # its parts
 
@@ -401,11 +487,11 @@ def outcome(search: LinearSearch) -> Outcome:
         plan = planned(search.data(), cut=search.cut)
         return Outcome(
             policy=Planned(search.features, plan.w, plan.bonus).learned(),
-            claim="No guarantee: the episodes allowed were spent before an attempt gave a bound.",
+            claim=f"No guarantee: {_why_no_bound(search)}.",
             learner="linear",
             epsilon=search.span,
             delta=search.delta,
-            reason=StopReason.EPISODES_SPENT,
+            reason=search.ended,
             guaranteed=False,
             rounds=search.tried,
             claims=search.share.claims(),
@@ -413,16 +499,19 @@ def outcome(search: LinearSearch) -> Outcome:
     certified_now = best.bound.total <= search.epsilon
     epsilon = search.epsilon if certified_now else best.bound.total
     wording = partial(
-        claim_words, search.delta, assumptions=assumptions(search.features), sampling=search.engine.ledger.assumes
+        claim_words,
+        search.delta,
+        assumptions=assumptions(search.features, search.zeta),
+        sampling=search.engine.ledger.assumes,
     )
     remarks = () if certified_now else (_remark(search, best),)
-    return Outcome(
+    answer = Outcome(
         policy=best.policy.learned(),
         claim=wording(epsilon=epsilon, lower=best.lower, upper=best.upper, reward_range=search.reward_range),
         learner="linear",
         epsilon=epsilon,
         delta=search.delta,
-        reason=StopReason.CERTIFIED if certified_now else StopReason.EPISODES_SPENT,
+        reason=StopReason.CERTIFIED if certified_now else search.ended,
         value_hat=best.value,
         upper=best.upper,
         lower=best.lower,
@@ -432,9 +521,28 @@ def outcome(search: LinearSearch) -> Outcome:
         constants=_constants(search, best),
         wording=wording,
     )
+    return replace(answer, replay=partial(tolerance_curve, search, best, answer))
 
 
-def assumptions(features: Features) -> list[str]:
+def _why_no_bound(search: LinearSearch) -> str:
+    """Returns, in words, why a run ends without a bound below the range of totals."""
+    if search.ended is StopReason.EPISODES_SPENT:
+        return "the episodes allowed were spent before an attempt gave a bound"
+    spent = f"{search.tried} attempts with {search.engine.ledger.total:,} episodes gave no bound"
+    if search.unseen and search.known:
+        where = ", ".join(map(str, search.unseen))
+        return (
+            f"{spent}, because no policy that was played moved along every direction of the features at level {where}. "
+            "Leave out contexts that cannot occur, and features that they alone have"
+        )
+    if search.zeta:
+        return f"{spent}: the tolerance alone may hide as much as can be earned"
+    scaled = f"List the contexts, or centre and scale the features: norm={search.features.norm:g} is large"
+    advice = "Ask for a wider epsilon" if search.known else scaled
+    return f"{spent} below the range of totals. {advice}"
+
+
+def assumptions(features: Features, zeta: tuple[float, ...] = ()) -> list[str]:
     """Returns what the bound on V* rests on, in words: linear means, and what the class declares of what was not seen."""
     known = features.tables is not None
     reach = (
@@ -446,7 +554,15 @@ def assumptions(features: Features) -> list[str]:
         for j in without
     ]
     ends = [] if features.functions.may_end else ["no episode ends before the last level"]
-    return [LINEAR, reach, *left_out, *ends]
+    linear = NEARLY_LINEAR.format(zeta=_tolerated(zeta)) if zeta else LINEAR
+    return [linear, reach, *left_out, *ends]
+
+
+def _tolerated(zeta: tuple[float, ...]) -> str:
+    """Returns a tolerance in words."""
+    if len(set(zeta)) == 1:
+        return f"{zeta[0]:g}"
+    return f"{', '.join(f'{at:g}' for at in zeta)} (level by level)"
 
 
 def _remark(search: LinearSearch, best: Attempt) -> str:
@@ -471,10 +587,32 @@ def _constants(search: LinearSearch, best: Attempt) -> LinearConstants:
         cut=[list(ends) for ends in frozen.cut] if search.known else None,
         f=[f.tolist() for f in frozen.f],
         bonus=[bonus.tolist() for bonus in frozen.bonus],
-        first=[[part.tolist() for part in fit] for fit in frozen.first],
-        second=[[part.tolist() for part in fit] for fit in best.second],
+        first=_sums(frozen.first, frozen.zeta),
+        second=_sums(best.second, frozen.zeta),
+        zeta=list(frozen.zeta),
         earned=list(best.earned),
         start=list(best.start),
         starts=None if best.starts is None else best.starts.tolist(),
         bound=[list(part) if isinstance(part, tuple) else part for part in best.bound],
     )
+
+
+def _sums(fits: tuple[Fit, ...], zeta: tuple[float, ...]) -> list[list[Any]]:
+    """Returns the sums of a phase in plain values; how often what was seen only where means may be off."""
+    return [[part.tolist() for part in (fit if zeta else fit[:3])] for fit in fits]
+
+
+def tolerance_curve(search: LinearSearch, best: Attempt, answer: Outcome) -> ToleranceCurve:
+    """Returns what the same phases say of the policy if means are farther from linear [T]: the events are the same ones."""
+    H, own = search.features.horizon, best.frozen.zeta or (0.0,) * search.features.horizon
+    wider = [search.span * 2.0**-k for k in range(RUNGS, 0, -1)]
+    rows = []
+    for zeta in [own, *([max(rung, at) for at in own] for rung in wider if rung > max(own))]:
+        bound = certified(
+            best.frozen, best.second, best.earned, best.start, search.contexts, best.share, search.span, list(zeta)
+        )
+        total = min(bound.total, search.span)
+        upper = min(search.reward_range[1], best.upper + max(0.0, total - best.bound.total))
+        rows.append(ToleranceRow(max(zeta), max(answer.epsilon, total), upper, math.inf))
+    assert len(own) == H, "one of each level"
+    return ToleranceCurve(tuple(rows), answer.epsilon, together=True)
