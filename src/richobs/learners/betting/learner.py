@@ -253,5 +253,5 @@ def _promise(record: Any, claims: Any, problem: Problem, settings: Settings) -> 
     same = record["bets"] == bet.bets[root].tolist() and record["weights"] == bet.weights.tolist()
     most = record["n"] * np.log1p(bet.bets[root] * (bet.epsilon + problem.env.reward_range[1]))  # if all were earned
     possible = bool((np.array(record["logs"]) <= most + 1e-9).all())
-    enough = again >= math.log(1 / claimed[0][3])
+    enough = math.exp(again) * claimed[0][3] >= 1
     return Finding("promise", same and possible and enough, f"{record['n']} episodes make a wealth of exp({again:.4g})")
