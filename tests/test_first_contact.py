@@ -12,7 +12,7 @@ import pytest
 import richobs
 from richobs.classes.model_arrays import merged_rewards
 from richobs.cli.main import main
-from richobs.core.codebook import Codebook
+from richobs.core.process import Codebook
 
 CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
 
