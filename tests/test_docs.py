@@ -47,7 +47,7 @@ def test_the_guide_to_ones_own_problem_runs(tmp_path, monkeypatch, capsys):
     exec(compile(code, "your-own-problem.md", "exec"), {"__name__": "guide"})
     printed = capsys.readouterr().out
     assert assert_prints(code, printed) == 6
-    assert "LSVEE as printed asks for at least 1.54e+12 episodes here" in printed
+    assert "LSVEE at the printed sizes asks for at least 1.54e+12 episodes here" in printed
     assert (tmp_path / "corridor.npz").exists()
 
 
