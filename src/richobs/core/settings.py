@@ -182,7 +182,10 @@ def write_tuning(given: Any) -> tuple[str, ...]:
 
 def field_docs(config: type[Any]) -> dict[str, str]:
     """Returns what the string under each field of a dataclass says, in the order of the fields."""
-    body = typing.cast("ast.ClassDef", ast.parse(inspect.getsource(config)).body[0]).body
+    module = inspect.getmodule(config)  # `inspect.getsource` of a class parses all of its file too, and takes longer
+    lines = ast.parse("" if module is None else inspect.getsource(module)).body
+    found = next((one for one in lines if isinstance(one, ast.ClassDef) and one.name == config.__qualname__), None)
+    body = (found or typing.cast("ast.ClassDef", ast.parse(inspect.getsource(config)).body[0])).body
     return {
         ast.unparse(line.target): str(ast.literal_eval(text.value))
         for line, text in itertools.pairwise(body)
