@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import inspect
+import os
+import pathlib
 import subprocess
 import sys
 import types
@@ -14,6 +16,7 @@ from rich.console import Console
 
 import richobs
 from richobs.classes.model_arrays import merged_rewards
+from richobs.cli import doctor
 from richobs.cli.main import main
 from richobs.core.process import Codebook
 from richobs.show import terminal
@@ -171,3 +174,22 @@ def test_who_waits_is_told_how_far_it_is(monkeypatch):
     )
     assert functions.n_models == 1
     assert terminal.WAITING == []
+
+
+def test_verify_and_show_offer_the_last_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["verify"]) == 2
+    assert "there is no certificate below runs" in capsys.readouterr().err
+    for world in ("lock/2", "lock/3"):
+        assert main(["learn", world, "--quiet"]) == 0
+    os.utime("runs/lock-2/certificate.json", (1, 1))
+    assert main(["verify", "--quiet"]) == 0
+    assert "the last certificate here: runs/lock-3/certificate.json" in capsys.readouterr().err
+    assert main(["show"]) == 0
+    assert "the last one: richobs show runs/lock-3" in capsys.readouterr().out
+
+
+def test_doctor_names_every_missing_package_of_an_extra(monkeypatch):
+    monkeypatch.setattr(doctor, "problem_of", lambda each: f"{each.name} is not installed")
+    problem = doctor.examined(pathlib.Path("runs"))["extras"]["bsuite"]["problem"]
+    assert problem == "bsuite is not installed; shimmy is not installed"
