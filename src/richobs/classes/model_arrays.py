@@ -5,7 +5,7 @@ episodes or steps, H levels. Outcomes come first, `[B, N, S, K]`, so that one ou
 Sums over outcomes run in order, one after the other, so that the same models give the same values.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from richobs.classes.dynamics import Model, check_law, check_levels
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import StepLaw
+from richobs.core.notebook import Told
 from richobs.core.policies import Policy, action_law
 from richobs.core.process import EQUALITY_TOLERANCE, Codebook
 from richobs.core.steps import distinct
@@ -27,8 +28,6 @@ AT_ONCE_OUTCOMES = 1_000_000  # numbers of one array that a computation over mod
 REWARD_TOLERANCE = 1e-7  # relative, up to which a reward is the one of the model: rounding to single precision
 
 SAME_REWARD = 1e-12  # relative, up to which two rewards are one that was rounded in two ways
-
-Told = Callable[[int, int], None]  # called with how many models are done, and how many there are
 
 
 @dataclass(frozen=True, eq=False)

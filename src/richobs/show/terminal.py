@@ -8,7 +8,7 @@ import importlib.util
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,12 @@ from richobs.show.tree import Candidates
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.status import Status
 
 EVERY = 10.0  # seconds between plain lines
 BAR = 40  # characters
+PATIENCE = 1.0  # seconds until somebody who waits is told why
+WAITING: list[str] = []  # what is waited for now: something inside it shows nothing of its own
 
 
 def can_draw(console: "Console") -> bool:
@@ -137,6 +140,29 @@ def is_interactive() -> bool:
 
     console = Console(stderr=True)
     return console.is_terminal or console.is_jupyter
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Yields a function of how much is done and how much there is, which shows it in one line once it takes long."""
+    from rich.console import Console
+
+    console, begin = Console(stderr=True, highlight=False, emoji=False), time.monotonic()
+    if WAITING or not is_interactive() or not can_draw(console):
+        yield lambda done, of: None
+        return
+    with contextlib.ExitStack() as stack:
+        stack.callback(WAITING.clear)
+        WAITING.append(what)
+        shown: list[Status] = []
+
+        def told(done: int, of: int) -> None:
+            if not shown and time.monotonic() - begin > PATIENCE:
+                shown.append(stack.enter_context(console.status(what)))
+            for status in shown:
+                status.update(f"{what}: {done:,} of {of:,}")
+
+        yield told
 
 
 @contextlib.contextmanager
