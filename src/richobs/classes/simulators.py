@@ -6,9 +6,8 @@ the class as a `richobs.core.functions.ModelFamily`:
 
 - `n_models`: N; model i belongs with member i.
 - `log_likelihood(episodes, models)` `[m]`: how likely each model answers whole episodes, first observation included.
-  By episode: `models.episode_log_likelihoods(episodes, models)` `[m, n]`. By step, where observations tell the state:
-  `models.log_probability(level, x, a, r, next_x, ended, models)` and `models.start_log_probability(x, models)` `[m, n]`.
-  Something that a model holds impossible has the logarithm -inf.
+  By episode: `models.episode_log_likelihoods(episodes, models)` `[m, n]`. Something that a model holds impossible has the
+  logarithm -inf.
 - `optimal_values()` `[N]`: V* of each model.
 - `policy_values(policy, models)` `[m]`: the exact value of any reactive policy in each model.
 

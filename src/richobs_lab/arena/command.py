@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from richobs import InvalidInput
-from richobs.cli.printing import Trimmed, widened
+from richobs.cli.options import Trimmed, widened
 from richobs.cli.sweep import ManyRunsOptions
 from richobs.core.words import several
 from richobs.runs.sweep import seed_list
