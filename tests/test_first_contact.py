@@ -18,7 +18,7 @@ import richobs
 from richobs.classes.model_arrays import merged_rewards
 from richobs.cli import doctor
 from richobs.cli.main import main
-from richobs.core.codebook import Codebook
+from richobs.core.process import Codebook
 from richobs.show import terminal
 
 CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
