@@ -29,15 +29,14 @@ CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
     [
         (
             lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), CLASS),
-            r"learn\(env, .* still needs reward_range=\(sma",
+            r"from_gymnasium\(env, horizon=3, reward_range=\(smallest",
         ),
         (
             lambda: richobs.learn("FrozenLake-v1"),
-            r"learn\('FrozenLake-v1', .* still needs functions, the class F and rewa",
+            "without a function class: give learn",
         ),
         (lambda: richobs.learn("FrozenLake", CLASS), r"richobs.from_gymnasium\(id, ...\) a Gymnasium one"),
-        (lambda: richobs.learn(richobs.make("lock/3"), reward_range=(0, 1)), "this one declares its own"),
-        (lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), 3, reward_range=(0, 1)), "a function class needs"),
+        (lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), 3), "a function class needs"),
         (
             lambda: richobs.Problem(gymnasium.make("FrozenLake-v1"), CLASS),
             r"from_gymnasium\(env, horizon=100, reward_r",
@@ -58,17 +57,13 @@ def test_a_mistake_gets_the_hint_that_it_needs(mistake, hint):
         mistake()
 
 
-LAKE = {"desc": ["SFF", "FHF", "FFG"], "is_slippery": True}
-
-
-def test_learn_takes_a_gymnasium_environment_and_the_levels_of_the_class():
-    functions = richobs.Simulators([gymnasium.make("FrozenLake-v1", **LAKE)], horizon=6)
-    plain = richobs.learn(
-        gymnasium.make("FrozenLake-v1", **LAKE), functions, reward_range=(0, 1), epsilon=0.5, max_episodes=16
-    )
-    declared = richobs.from_gymnasium("FrozenLake-v1", horizon=6, reward_range=(0, 1), **LAKE)
-    assert plain.claim == richobs.learn(declared, functions, epsilon=0.5, max_episodes=16).claim
-    assert richobs.plan("FrozenLake-v1", functions, reward_range=(0, 1)).title
+def test_learn_takes_a_gymnasium_environment_where_the_class_knows_its_range():
+    family = richobs.Family.of_gymnasium("FrozenLake-v1", success_rate=(0.1, 0.9), horizon=6)
+    declared = richobs.from_gymnasium("FrozenLake-v1", horizon=6, reward_range=family.reward_range)
+    few = {"epsilon": 0.5, "max_episodes": 16}
+    assert richobs.learn("FrozenLake-v1", family, **few).claim == richobs.learn(declared, family, **few).claim
+    assert "the given simulator" in richobs.learn(gymnasium.make("FrozenLake-v1"), family, **few).claim
+    assert richobs.plan("FrozenLake-v1", family).title
 
 
 def test_the_command_line_trusts_models(tmp_path, monkeypatch, capsys):
