@@ -40,7 +40,7 @@ from richobs.learners.linear.fits import (
     visits_of,
 )
 from richobs.learners.linear.linearity import check_linear
-from richobs.learners.linear.planning import Plan, Planned, moves, planned, planned_value
+from richobs.learners.linear.planning import Plan, Planned, design, moves, planned, planned_value, uncertain
 from richobs.learners.tolerance import PATIENCE, Patience
 from richobs.stats.bets import death, lower_bound_of_mean
 from richobs.stats.shares import Share
@@ -54,10 +54,9 @@ LOSS = "V* - V(policy) is at most"
 FINAL, WIDER, AGAIN = 0.5, 0.1, 0.4  # of delta: the first attempt at epsilon, those at 2, 4, ... epsilon, further ones
 GAP, EACH = 0.9, 0.05  # of an attempt's share: the bound on the loss; W, and the upper bound of V(pi)
 WIDEST = 0.25  # of the range of totals: no attempt is made for a wider bound
-MIX = (("best", 0.4), ("optimistic", 0.3), ("random", 0.3))  # of the episodes of B and C
+DESIGN = 4  # policies of B and C beside the greedy and the random one, each played as often
 SECOND = 0.35  # episodes of C for each one of B
 EXPLORED = 0.8  # episodes to freeze from for each one of B
-STANDARD_ERRORS = 2.0  # of an optimistic plan
 LEFT_OVER_ERRORS = 1.0  # that F adds
 PER_FEATURE = 8  # episodes of B for each feature, at least
 CORRECTION, STEP = 0.3, 1.7  # power of what an attempt gave over its target that corrects predictions; the most of it
@@ -225,17 +224,18 @@ def _gives_up(search: LinearSearch, sizes: Sizes) -> bool:
 
 
 def _explore(search: LinearSearch, known: tuple[Plan, Sizes] | None) -> None:
-    """Plays a batch of the greedy, the optimistic or the random policy, in turn."""
+    """Plays a batch of the greedy policy, of one that goes where least is known, or of the random one, in turn."""
     policy: Policy = Uniform(search.features.n_actions)
     name, n, needed = "random", search.tuning.start, 0
     if known is not None:
-        name = ("greedy", "optimistic", "random")[search.batches % 3]
+        name = ("greedy", "curious", "random")[search.batches % 3]
         plan, sizes = known
         n, needed = max(search.tuning.start, int(search.tuning.growth * search.data().n)), sizes.first
         if name == "greedy":
-            policy = Planned(search.features, plan.w, plan.bonus)
-        elif name == "optimistic":
-            policy = _optimistic(search)
+            policy = Planned(search.features, plan.greedy)
+        elif name == "curious":
+            square = [noise * inverse for noise, inverse in zip(plan.noise, plan.inverse, strict=True)]
+            policy = Planned(search.features, uncertain(search.data(), moves(search.data(), plan), square))
         search.batches += 1
     played = search.play(policy, n, "exploration")
     search.seen.append(played)
@@ -250,11 +250,6 @@ def _explore(search: LinearSearch, known: tuple[Plan, Sizes] | None) -> None:
             needed=math.ceil(EXPLORED * needed),
         )
     )
-
-
-def _optimistic(search: LinearSearch) -> Planned:
-    plan = planned(search.data(), bonus=STANDARD_ERRORS, cut=search.cut)
-    return Planned(search.features, plan.w, plan.bonus)
 
 
 def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
@@ -291,8 +286,8 @@ def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
         grown = [_grown(rate * data.n / n * bet, most) for bet, most in bets]
         given = [gap + scale * more * error for gap, more, error in zip(gaps, grown, errors, strict=True)]
         along = max((planned_value(data, law, given) - floor) / scale, 1e-12)
-        ratio = min(max(math.sqrt(plan.variance / along), 0.05), 2.0)
-        needed = 1.1 * (along + plan.variance / ratio)
+        ratio = min(max(math.sqrt(math.fsum(plan.noise) / along), 0.05), 2.0)
+        needed = 1.1 * (along + math.fsum(plan.noise) / ratio)
         z = math.sqrt(sum(features.dim(h) for h in range(H)) / n)
         caution = search.caution * 0.95 * (1 + CAUTION * z)
         n = max(least, 2 * math.log(1 / d) * needed * (caution / target) ** 2)
@@ -320,19 +315,18 @@ def _grown(bets: Floats, most: float) -> float:
     return float(np.where(bets <= LARGEST_BET, np.minimum(growth(np.minimum(bets, LARGEST_BET)), most), most).mean())
 
 
-def _mixed(search: LinearSearch, policies: dict[str, Policy], n: int, purpose: str) -> Data:
-    """Plays n episodes of policies that were fixed before, each its part."""
-    counts = [max(1, round(part * n)) for _, part in MIX]
-    parts = [search.play(policies[name], count, purpose) for (name, _), count in zip(MIX, counts, strict=True)]
-    return joined(parts, search.known)
+def _mixed(search: LinearSearch, policies: list[Policy], n: int, purpose: str) -> Data:
+    """Plays n episodes of policies that were fixed before, each as often."""
+    return joined([search.play(policy, math.ceil(n / len(policies)), purpose) for policy in policies], search.known)
 
 
 def _attempt(search: LinearSearch, plan: Plan, sizes: Sizes) -> None:
     """Freezes V and pi, verifies V [L1], freezes F, verifies it [L2], and keeps the bound if it is the best one."""
     features, H = search.features, search.features.horizon
     before, share = search.data(), search.share.part(search.next_share)
-    pi = Planned(features, plan.w, plan.bonus)  # the greedy plan has no bonus
-    policies: dict[str, Policy] = {"best": pi, "optimistic": _optimistic(search), "random": Uniform(features.n_actions)}
+    pi = Planned(features, plan.greedy)
+    aims = design(before, plan, moves(before, plan), DESIGN)
+    policies: list[Policy] = [pi, Uniform(features.n_actions), *(Planned(features, aim) for aim in aims)]
     frozen = Frozen(list(plan.w), search.cut, sizes.rate, zeta=search.zeta)
     first = _mixed(search, policies, sizes.first, "B")
     own = search.play(pi, sizes.earned, "P")
@@ -486,7 +480,7 @@ def outcome(search: LinearSearch) -> Outcome:
     if best is None or best.bound.total >= search.span:
         plan = planned(search.data(), cut=search.cut)
         return Outcome(
-            policy=Planned(search.features, plan.w, plan.bonus).learned(),
+            policy=Planned(search.features, plan.greedy).learned(),
             claim=f"No guarantee: {_why_no_bound(search)}.",
             learner="linear",
             epsilon=search.span,
