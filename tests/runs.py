@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 import tempfile
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from richobs.core.events import Progress
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
-from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated
 from richobs.runs.certificate import Certificate
 from richobs.runs.session import run as learn
@@ -65,7 +63,6 @@ def large(nodes=2000, horizon=20, tests=2000, n_actions=4) -> StoredRun:
             event = ConsensusTested(agree=True, spread=statistic, eps_test=0.5, **common)
         ledger.charge(phase, event.kind, path, n)
         steps.append(Progress(event, ledger.total))
-    sizes = {"horizon": horizon, "n_actions": n_actions, "n_states": 3, "log_size": 100 * math.log(10) / 2.3}
     return StoredRun(
         folder=Path("runs/large"),
         world="large/20",
@@ -79,5 +76,4 @@ def large(nodes=2000, horizon=20, tests=2000, n_actions=4) -> StoredRun:
         ledger=ledger,
         certificate=None,
         verification=None,
-        plan=SamplePlan(PaperConstants.of(**sizes, epsilon=0.1, delta=0.05)),
     )

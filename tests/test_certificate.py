@@ -58,9 +58,10 @@ def test_a_certificate_says_what_was_promised_and_spent():
     certificate, problem, outcome = certificate_for(delta=0.1)
     content = certificate.content
     assert certificate.claim == (
-        "With probability at least 0.9 the policy's value is at most 0.1 below V*, provided that episodes are independent, "
-        "that the best value of an action depends on what is seen, not on what was seen before, that Q* is in the class, "
-        "that the same actions lead to the same hidden state, and that no level has more than 3 hidden states."
+        "With probability at least 0.9 the policy loses at most 0.1 to the best policy in expectation. This needs: episodes "
+        "are independent; rewards and their totals lie in the declared ranges; Q*, the best value of each action, depends "
+        "only on the observation and the step; Q* is in the class; the same actions lead to the same hidden state; no level "
+        "has more than 3 hidden states."
     )
     assert content["environment"] == {
         "id": "lock/3",
@@ -238,7 +239,7 @@ def test_a_certified_u_below_the_known_optimum_is_called_false():
     (wrong,) = [f for f in checked.findings if not f.agrees]
     assert wrong.what == "claim U"
     assert wrong.detail == (
-        "V* is at most 0.750001 is claimed. V* is 0.822278 and the policy's value 0.822278 (exact). This is false. It may "
+        "V* is at most 0.7501 is claimed. V* is 0.822278 and the policy's value 0.822278 (exact). This is false. It may "
         "be with probability 0.05, and where an assumption of the claim does not hold."
     )
 
@@ -513,10 +514,10 @@ class TestBudget:
         assert "more work than the budget of 5 allows: it plays" in " ".join(capsys.readouterr().err.split())
         assert main(["verify", str(tmp_path), "--budget", "0"]) == 2
         assert main(["verify", str(tmp_path), "--quiet"]) == 0
-        monkeypatch.setattr("richobs.cli.checking.is_interactive", lambda: True)
+        monkeypatch.setattr("richobs.cli.stored.is_interactive", lambda: True)
         monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
         for reply, status in ((True, 0), (False, 2)):
-            monkeypatch.setattr("richobs.cli.checking.Confirm.ask", lambda *_, reply=reply, **__: reply)
+            monkeypatch.setattr("richobs.cli.stored.Confirm.ask", lambda *_, reply=reply, **__: reply)
             assert main(["verify", str(tmp_path), "--budget", "5", "--quiet"]) == status
 
 

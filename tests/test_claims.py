@@ -12,7 +12,7 @@ from richobs.classes.tables import Constants
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Progress
-from richobs.core.outcome import claim_words
+from richobs.core.outcome import StopReason, claim_words
 from richobs.core.units import UnitsChosen
 from richobs.core.words import at_least, at_most, exact_words, number_words
 from richobs.show.terminal import Watch
@@ -22,22 +22,28 @@ from richobs.show.terminal import Watch
     ("value", "down", "up"),
     [
         (0.1, "0.1", "0.1"),
-        (0.40602799999, "0.406027", "0.406028"),
-        (1 / 3, "0.333333", "0.333334"),
+        (np.float32(0.5), "0.5", "0.5"),
+        (0.40602799999, "0.406", "0.4061"),
         (-13.0, "-13", "-13"),
-        (-2 / 3, "-0.666667", "-0.666666"),
-        (1234567.8, "1234560", "1234570"),
+        (-2 / 3, "-0.6667", "-0.6666"),
+        (0.50004, "0.5", "0.5001"),
+        (0.99996, "0.9999", "1"),
         (0.0, "0", "0"),
+        (-0.0, "0", "0"),
+        (1234567.0, "1.23·10^6", "1.24·10^6"),
+        (1.2345e-7, "1.23·10^-7", "1.24·10^-7"),
+        (999999.5, "999900", "10^6"),
+        (math.inf, "∞", "∞"),
     ],
 )
 def test_lower_bounds_are_rounded_down_and_upper_bounds_up(value, down, up):
     assert (number_words(value, up=False), number_words(value, up=True)) == (down, up)
+    assert (at_least(value), at_most(value)) == (down, up)
 
 
-def test_numbers_of_numpy_read_as_numbers():
-    words = claim_words(np.float64(0.05), np.float32(0.5), ["Q* is in the class"], sampling=())
-    assert words.startswith("With probability at least 0.95 the policy's value is at most 0.5 below V*")
-    assert number_words(-0.0, up=False) == "0"
+def test_a_narrow_range_has_more_digits():
+    assert at_least(1000.2537, (1000.0, 1001.0)) == "1000.253"
+    assert at_most(-399.87654, (-400.0, 0.0)) == "-399.8"
 
 
 @pytest.mark.parametrize(
@@ -55,24 +61,6 @@ def test_what_was_asked_or_declared_keeps_its_digits(value, words):
     assert exact_words(value) == words
 
 
-@pytest.mark.parametrize(
-    ("value", "least", "most"),
-    [
-        (0.50004, "0.5", "0.5001"),
-        (0.99996, "0.9999", "1"),
-        (-0.50004, "-0.5001", "-0.5"),
-        (0.0, "0", "0"),
-        (-0.0, "0", "0"),
-        (1234567.0, "1.23·10^6", "1.24·10^6"),
-        (1.2345e-7, "1.23·10^-7", "1.24·10^-7"),
-        (999999.5, "999900", "10^6"),
-        (math.inf, "∞", "∞"),
-    ],
-)
-def test_bounds_with_four_digits_are_rounded_to_their_side(value, least, most):
-    assert (at_least(value), at_most(value)) == (least, most)
-
-
 def test_bounds_that_are_shown_while_a_run_goes_are_rounded_to_their_side():
     console = Console(file=io.StringIO(), width=200, record=True)
     watch = Watch("a run", 3.0, None, console, plain=False)
@@ -81,13 +69,52 @@ def test_bounds_that_are_shown_while_a_run_goes_are_rounded_to_their_side():
     assert "policy at least 0.4999, V* at most 0.5001" in console.export_text()
 
 
-def test_what_the_policy_earns_and_what_others_could_are_two_sentences():
-    words = claim_words(0.05, 0.1, ["rewards are right", "Q* is in the class"], sampling=(), lower=0.41, upper=0.5)
-    assert words == (
-        "With probability at least 0.95 two things hold. The policy's value is at least 0.41: this assumes only that "
-        "episodes are independent and rewards in the declared ranges. And V* is at most 0.5 and at most 0.1 above the "
-        "policy's value, provided also that rewards are right, and that Q* is in the class."
-    )
+ALWAYS = "This needs: episodes are independent; rewards and their totals lie in the declared ranges"
+FIRST = "With probability at least 0.95: (1) the policy earns at least 0.41 in expectation. " + ALWAYS
+SHARPER = " (2) is sharper than (1) because all surviving functions agree about this policy."
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"lower": 0.41, "upper": 0.5},
+            f"{FIRST}. (2) It loses at most 0.1 to the best policy, and no policy earns more than 0.5. This also needs: a; "
+            "b.",
+        ),
+        (
+            {"lower": 0.41, "upper": 0.6, "sampling": ["it is so"]},
+            f"{FIRST}; it is so. (2) It loses at most 0.1 to the best policy, and no policy earns more than 0.6. This also "
+            f"needs: a; b.{SHARPER}",
+        ),
+        (
+            {"lower": 0.41, "upper": 1.0},  # the end of the range is no finding
+            f"{FIRST}. (2) It loses at most 0.1 to the best policy. This also needs: a; b.{SHARPER}",
+        ),
+        (
+            {"lower": 0.0, "upper": 0.5},
+            "With probability at least 0.95 the policy loses at most 0.1 to the best policy in expectation, and no policy "
+            f"earns more than 0.5. {ALWAYS}; a; b.",
+        ),
+        (
+            {},
+            "With probability at least 0.95 the policy loses at most 0.1 to the best policy in expectation. "
+            f"{ALWAYS}; a; b.",
+        ),
+        (
+            {"lower": 0.41, "upper": 0.5, "from_models": True},
+            "With probability at least 0.95 the policy earns at least 0.41 in expectation, loses at most 0.1 to the best "
+            f"policy, and no policy earns more than 0.5. {ALWAYS}; a; b.",
+        ),
+        (
+            {"epsilon": 1.0000001, "lower": 0.0, "upper": 1.0},
+            "Nothing is shown: the episodes say no more of the policy than the declared range does.",
+        ),
+    ],
+)
+def test_a_claim_says_once_what_was_found_and_what_it_needs(given, said):
+    common = {"epsilon": 0.1, "sampling": (), "reward_range": (0.0, 1.0), "reason": StopReason.AGREEMENT}
+    assert claim_words(0.05, assumptions=["a", "b"], **(common | given)) == said
 
 
 @pytest.mark.parametrize("seed", [11, 15])
@@ -156,10 +183,3 @@ def test_rounding_may_depend_on_the_batch():
 
     outcome = richobs.learn(Copying(), richobs.Callables([rounded, lambda level, x: np.zeros((len(x), 2))], 1, 2))
     assert outcome.policy.actions(0, np.array([[1.0]])).tolist() == [1]
-
-
-def test_without_bounds_there_is_one():
-    assert claim_words(0.1, 0.2, ["Q* is in the class"], sampling=()) == (
-        "With probability at least 0.9 the policy's value is at most 0.2 below V*, provided that episodes are "
-        "independent, and that Q* is in the class."
-    )

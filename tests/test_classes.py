@@ -153,6 +153,12 @@ def test_a_class_with_other_values_inherits_no_promise_about_them():
     assert lifted.singleton(1).values(np.array([0.25])).tolist() == [[[0.75, 0.45]]]
     assert Layered([lifted]).digest is None
 
+    class Dimmed(Decoders):
+        def values(self, x, members=None, /):
+            return super().values(x, members) / 2
+
+    assert Dimmed(2, [[1.0, 0.0]]).rows(np.eye(2), np.arange(2)) is None
+
     class Named(Constants):  # the same values, made in another way: what is true of them stays, the file does not
         def __init__(self, action):
             super().__init__(np.eye(2)[[action, action]])

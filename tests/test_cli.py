@@ -16,7 +16,7 @@ import richobs
 from richobs.cli import main
 from richobs.cli.main import COMMANDS, in_order
 from richobs.core.events import Progress
-from richobs.core.locks import held
+from richobs.core.files import held
 from richobs.learners import LEARNERS
 from richobs.runs import session
 from richobs.runs.certificate import Certificate
@@ -49,8 +49,8 @@ def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path, as
     command = ("learn", "lock", "--horizon", "3", "--noise-bits", "2", *asked.split())
     status, said = run(capsys, *command)
     assert status == 0
-    assert said.out.startswith("With probability at least 0.95 ")
-    assert "at most 0.1 above the policy's value" in " ".join(said.out.split())  # broken into lines
+    assert said.out.startswith("With probability at least 0.95: (1) the policy earns at least 0.")
+    assert "It loses at most 0.1 to the best policy" in " ".join(said.out.split())  # broken into lines
     assert spent in said.out
     folder = tmp_path / "runs" / name
     kept = ["certificate.json", "config.json", "policy.npz", "report.html", "run.lock", "run.sqlite"]
@@ -376,10 +376,10 @@ class TestStoredRuns:
         return said.out
 
     def test_resume_goes_on_to_the_same_bytes(self, capsys, short):
-        assert "at most 0.1 above" not in " ".join(short.split())
+        assert "loses at most 0.1" not in " ".join(short.split())
         status, said = run(capsys, "resume", "runs/a", "--max-episodes", "100000")
         assert status == 0
-        assert "at most 0.1 above" in " ".join(said.out.split())
+        assert "loses at most 0.1" in " ".join(said.out.split())
         assert "nothing was played" not in said.out
         run(capsys, *SEARCH, "--max-episodes", "100000", "--out", "runs/b")
         assert (

@@ -242,9 +242,9 @@ def test_running_out_of_cells_is_no_cover():
         {"x": (0.5, 1), "other": [0.9, 0.1]},
         horizon=1,
     )
-    counts = {k: np.zeros(len(listed.program.wanted)) for k in (1, 0)}
-    assert cover_all(listed, {1: counts[1]}, -1.0, ZERO, 0.2, {}, 2000, 0.0).complete
-    both = cover_all(listed, counts, -1.0, ZERO, 0.2, {}, 2000, 0.0)  # where the other pays 0.9, up to 0.4 is lost
+    counts = {k: Evidence(np.zeros(len(listed.program.wanted)), -1.0) for k in (1, 0)}
+    assert cover_all(listed, {1: counts[1]}, ZERO, 0.2, {}, 2000, 0.0).complete
+    both = cover_all(listed, counts, ZERO, 0.2, {}, 2000, 0.0)  # where the other pays 0.9, up to 0.4 is lost
     assert not both.complete
 
 
@@ -272,8 +272,8 @@ def test_an_ellipsoid_is_enough_only_where_the_policy_is_good():
 
 def test_errors_of_values_count_in_every_bound():
     family = coin()
-    counts = {0: np.zeros(len(family.program.wanted))}
-    plain, careful = (cover_all(family, counts, -1.0, ZERO, 0.9, {}, 2000, error) for error in (0.0, 0.01))
+    counts = {0: Evidence(np.zeros(len(family.program.wanted)), -1.0)}
+    plain, careful = (cover_all(family, counts, ZERO, 0.9, {}, 2000, error) for error in (0.0, 0.01))
     assert careful.regret == pytest.approx(plain.regret + 0.02)
     assert careful.low == pytest.approx(plain.low - 0.01)
     assert careful.upper >= plain.upper + 0.01
@@ -422,7 +422,7 @@ def test_a_run_claims_in_two_sentences_and_says_where_the_parameters_lie():
     assert low < 0.55 < high
     assert high - low < 0.5
     assert "for some success_rate in [0.1, 0.9]" in outcome.claim
-    assert "two things hold" in outcome.claim
+    assert "(2) It loses at most 0.05 to the best policy" in outcome.claim
     assert outcome.upper >= problem.optimal_value
     assert outcome.lower <= problem.value(outcome.policy)
     confirmed = [entry for entry in outcome.ledger if entry.purpose == "confirm"]

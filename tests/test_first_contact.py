@@ -1,10 +1,18 @@
 """The commonest first mistakes get the hint that they need."""
 
+import dataclasses
+import inspect
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
 
 import richobs
+from richobs.classes.model_arrays import merged_rewards
+from richobs.cli.main import main
+from richobs.core.codebook import Codebook
 
 CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
 
@@ -12,8 +20,25 @@ CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
 @pytest.mark.parametrize(
     ("mistake", "hint"),
     [
-        (lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), CLASS), r"from_gymnasium\(env, horizon=100, reward_r"),
-        (lambda: richobs.learn("FrozenLake-v1", CLASS), r"richobs.from_gymnasium\(id, ...\) a Gymnasium one"),
+        (
+            lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), CLASS),
+            r"learn\(env, .* still needs reward_range=\(sma",
+        ),
+        (
+            lambda: richobs.learn("FrozenLake-v1"),
+            r"learn\('FrozenLake-v1', .* still needs functions, the class F and rewa",
+        ),
+        (lambda: richobs.learn("FrozenLake", CLASS), r"richobs.from_gymnasium\(id, ...\) a Gymnasium one"),
+        (lambda: richobs.learn(richobs.make("lock/3"), reward_range=(0, 1)), "this one declares its own"),
+        (lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), 3, reward_range=(0, 1)), "a function class needs"),
+        (
+            lambda: richobs.Problem(gymnasium.make("FrozenLake-v1"), CLASS),
+            r"from_gymnasium\(env, horizon=100, reward_r",
+        ),
+        (
+            lambda: Codebook(np.array([[0.5], [1.5]])).encode(np.array([[1.0]])),
+            "2 that are known. Models .*: add it, make",
+        ),
         (lambda: richobs.make("CartPole-v1"), "write gym:CartPole-v1, or use richobs.from_gymnasium"),
         (lambda: richobs.make("lokc"), "Did you mean 'lock'?"),
         (lambda: richobs.make("lock/5", noise_bit=3), "Did you mean 'noise_bits'?"),
@@ -24,3 +49,93 @@ CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
 def test_a_mistake_gets_the_hint_that_it_needs(mistake, hint):
     with pytest.raises(richobs.InvalidInput, match=hint):
         mistake()
+
+
+LAKE = {"desc": ["SFF", "FHF", "FFG"], "is_slippery": True}
+
+
+def test_learn_takes_a_gymnasium_environment_and_the_levels_of_the_class():
+    functions = richobs.Simulators([gymnasium.make("FrozenLake-v1", **LAKE)], horizon=6)
+    plain = richobs.learn(
+        gymnasium.make("FrozenLake-v1", **LAKE), functions, reward_range=(0, 1), epsilon=0.5, max_episodes=16
+    )
+    declared = richobs.from_gymnasium("FrozenLake-v1", horizon=6, reward_range=(0, 1), **LAKE)
+    assert plain.claim == richobs.learn(declared, functions, epsilon=0.5, max_episodes=16).claim
+    assert richobs.plan("FrozenLake-v1", functions, reward_range=(0, 1)).title
+
+
+def test_the_command_line_trusts_models(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    made = "import gymnasium, richobs\n"
+    made += (
+        "def two(env): return richobs.Simulators([gymnasium.make('FrozenLake-v1', is_slippery=s) for s in (0, 1)], 8)\n"
+    )
+    (tmp_path / "two_lakes.py").write_text(made)
+    lake = ["learn", "gym:FrozenLake-v1?horizon=8&reward_range=0,1&functions=two_lakes:two&is_slippery=False"]
+    assert main([*lake, "--assume", "model", "--quiet"]) == 0
+    assert "the real system is one of the 2 models" in " ".join(capsys.readouterr().out.split())
+    assert main(["learn", "lock/3", "--assume", "model", "--learner", "lsvee"]) != 0
+
+
+def test_rewards_that_differ_by_rounding_are_one():
+    model = richobs.Model.of_lists(
+        [[[(0.5, 0, 0.3, False), (0.5, 1, 0.1 + 0.2, False)]], [[(1.0, 1, 0.0, True)]]], 2, [1, 0]
+    )
+    merged = richobs.Simulators([model]).models.reward
+    assert sorted({float(r) for r in merged.ravel()}) == [0.0, 0.3]
+    ladder = np.arange(300) * 9e-13  # each within rounding of the next, the ends not of each other
+    np.testing.assert_array_equal(merged_rewards(ladder), ladder)
+
+
+def test_replays_may_round_a_reward_in_two_ways():
+    class Rounding(gymnasium.Env):
+        action_space, observation_space = gymnasium.spaces.Discrete(1), gymnasium.spaces.Discrete(1)
+        played = 0
+
+        def reset(self, *, seed=None, options=None):
+            self.played += 1
+            return 0, {}
+
+        def step(self, action):
+            return 0, 0.3 if self.played % 2 else 0.1 + 0.2, True, False, {}
+
+    assert richobs.Model.by_replay(Rounding(), 1).reward.ravel()[0] == pytest.approx(0.3)
+
+
+def test_answers_show_themselves_in_a_notebook():
+    problem = richobs.make("lock/3")
+    outcome = richobs.learn(problem)
+    assert repr(outcome) == outcome.claim
+    for shown in (outcome, richobs.Certificate.of(outcome, problem)):
+        html = shown._repr_html_()
+        assert html.count("<br>(1) the policy earns at least 0.") == 1
+        assert html.count("<svg") == 1
+        assert f'<td style="text-align:left">{outcome.episodes}</td>' in html
+    assert "worst case" in richobs.plan(problem)._repr_html_()
+    nothing = richobs.learn(problem, learner="pcid")  # claims nothing
+    assert "<svg" not in nothing._repr_html_()
+
+
+def test_signatures_fit_on_a_screen():
+    for name in richobs.__all__:
+        thing = getattr(richobs, name)
+        methods = [m for m in vars(thing).values() if inspect.isfunction(m)] if isinstance(thing, type) else []
+        for called in [thing, *methods]:
+            if inspect.isfunction(called) or dataclasses.is_dataclass(called):
+                assert len(str(inspect.signature(called))) < 1000, called
+
+
+def test_workers_say_at_once_that_they_cannot_import_from_a_notebook():
+    script = """
+import numpy as np, richobs
+class Env:
+    horizon, n_actions, reward_range, declared = 1, 2, (0.0, 1.0), richobs.Declared(replayable=True)
+    def play(self, policy, n, rng, levels=None):
+        x = np.zeros(n, int)
+        a = np.asarray(policy.actions(0, x, rng))
+        return richobs.Episodes((x,), (a,), ((rng.random(n) < np.array([0.3, 0.6])[a]).astype(float),))
+print(richobs.learn(Env(), richobs.Tables([np.array([[[0.3, 0.6]], [[0.6, 0.3]]])]), workers=2).episodes)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "workers cannot import Env from a notebook or a console (write it to a file" in done.stderr
+    assert int(done.stdout) > 0

@@ -131,10 +131,10 @@ class TestCompare:
         assert 0 < report.lower <= 0.4 <= report.upper
         assert report.paired
         assert report.episodes == 2 * report.pairs < 200
-        assert report.claim.startswith("With probability at least 0.95 V(new) - V(old) lies between 0.")
+        assert report.claim.startswith("With probability at least 0.95 V(new) - V(old) is between 0.")
         assert report.claim.endswith(
-            " per episode in expectation, so new earns more than old. This holds provided that rounds are independent and "
-            "every total lies in [0, 1]."
+            " per episode in expectation, so new earns more than old. This holds provided that episodes are "
+            "independent from round to round and every total lies in [0, 1]."
         )
         assert report.claim.count(". ") == 1
         swapped = compare(Coins(0.9, 0.5), arm(1), arm(0))
@@ -630,7 +630,7 @@ class TestCommand:
         good, bad, _ = files
         out = str(tmp_path / "j")
         assert main(["compare", "lock/3", good, bad, "--out", out]) == 0
-        assert capsys.readouterr().out.startswith("With probability at least 0.95 V(good) - V(bad) lies between 0.")
+        assert capsys.readouterr().out.startswith("With probability at least 0.95 V(good) - V(bad) is between 0.")
         assert main(["compare", "lock/3", bad, good, "--quiet"]) == 1
         assert main(["compare", "lock/3", good, good, "--max-episodes", "40", "--json"]) == 3
         assert main(["compare", "lock/3", good, good, "--epsilon", "0.2"]) == 0

@@ -225,8 +225,9 @@ def test_the_run_ends_with_the_right_words():
     assert outcome.lower == pytest.approx(0.9 - 2e-9 - 1e-7, abs=1e-11)  # errors of two probabilities and of a reward
     assert outcome.upper == pytest.approx(0.9 + 2e-9 + 1e-7, abs=1e-11)
     assert outcome.claim == (
-        "With probability at least 0.9 the policy's value is at least 0.899999 and at most 0.05 below V*, provided that the "
-        "real system is one of the 3 models. No policy's value exceeds 0.900001, under the same condition."
+        "With probability at least 0.9 the policy earns at least 0.8999 in expectation, loses at most 0.05 to the best "
+        "policy, and no policy earns more than 0.9001. This needs: episodes are independent; rewards and their totals lie "
+        "in the declared ranges; the real system is one of the 3 models."
     )
     assert [(c.kind, c.share) for c in outcome.claims] == [("likelihood never refutes the true model", 0.1)]
     assert outcome.constants.living == [1]
@@ -237,7 +238,7 @@ def test_the_run_ends_with_the_right_words():
 def test_one_model_needs_no_episodes_but_those_of_its_policy():
     _, outcome = ran([0.5, 0.4])
     assert outcome.episodes == 16
-    assert "provided that the real system is the given model." in outcome.claim
+    assert "ranges; the real system is the given model." in outcome.claim
 
 
 def test_when_the_episodes_run_out_the_largest_loss_is_claimed():
@@ -249,7 +250,7 @@ def test_when_the_episodes_run_out_the_largest_loss_is_claimed():
     assert outcome.epsilon == outcome.constants.gap
     assert outcome.epsilon == pytest.approx(0.1 + 2 * outcome.constants.planning_error, rel=1e-12)
     assert outcome.upper == pytest.approx(0.6, abs=3e-7)  # the largest V* of all three, not that of the likeliest
-    assert "at most 0.100001 below V*" in outcome.claim  # rounded to the safe side
+    assert "loses at most 0.1001 to the best" in outcome.claim  # rounded to the safe side
     assert "3 models are left" in outcome.remarks[0]
 
 

@@ -394,19 +394,21 @@ class TestReport:
 
     def test_the_claim_rounds_outwards(self):
         assert self.REPORT.claim == (
-            "With probability at least 0.9753 the policy earns between 0.4000 and 0.6000 per episode in expectation, which "
+            "With probability at least 0.9753 the policy earns between 0.4 and 0.6 per episode in expectation, which "
             "is at least 0.4, provided that episodes are independent and every total lies in [0, 1]."
         )
         wide = PolicyReport(-123.4567, 45.6712, 0.0, 9, 1e-9, Verdict.OPEN, (-200, 100))
-        assert "at least 0.999999999 the policy earns between -123.46 and 45.68 per episode" in wide.claim
+        assert "at least 0.999999999 the policy earns between -123.5 and 45.68 per episode" in wide.claim
 
     @pytest.mark.parametrize(
         ("low", "high", "lower", "upper", "words"),
         [
-            (-0.00004, 1.00004, -0.00004, 0.5, "between -0.00004 and 0.5000 per"),  # not -0.0000, nor below the range
-            (-1.0, 1.0, -0.3, -0.00003, "between -0.3000 and 0.0000 per"),
+            (-0.00004, 1.00004, -0.00004, 0.5, "earns at most 0.5 per"),  # the end of the range is no finding
+            (-1.0, 1.0, -0.3, -0.00003, "between -0.3 and -3·10^-5 per"),
+            (0.0, 1.0, 0.0, 1.0, "between 0 and 1, all of the declared range, per"),
+            (1000.0, 1001.0, 1000.2537, 1001.0, "earns at least 1000.253 per"),
             (0.0, 1.0, 0.29999999999999, 0.30000000000001, "between 0.2999 and 0.3001 per"),
-            (0.0, 3e9, 123456.0, 1e9 + 1, "between 100000 and 1000100000 per"),
+            (0.0, 3e9, 123456.0, 1e9 + 1, "between 123400 and 1.01·10^9 per"),
         ],
     )
     def test_bounds_in_words_hold(self, low, high, lower, upper, words):

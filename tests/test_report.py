@@ -233,7 +233,7 @@ class TestPage:
         assert certified.certificate.claim in said
         assert f"U ≥ V* {words.value(result['upper'])}" in said
         assert f"W ≤ V(policy) {words.value(result['lower'])}" in said
-        assert f"episodes {result['episodes']:,} in {result['tests']} tests; the paper's plan: 2.01·1018" in said
+        assert f"episodes {result['episodes']:,} in {result['tests']} tests" in said
         made = certified.verification.made
         assert f"The file verification.json, made {made}, says that everything agreed." in said
         assert "Verified" not in said
@@ -374,7 +374,7 @@ class TestFiles:
         assert linked == set(names[1:])
 
     def test_figures_of_runs_without_an_end_and_with_odd_names(self, certified, tmp_path):
-        odd = dataclasses.replace(cut_short(certified, 0), world="$x_{$ </svg>", ledger=Ledger(), plan=None)
+        odd = dataclasses.replace(cut_short(certified, 0), world="$x_{$ </svg>", ledger=Ledger())
         files = write_report([odd, cut_short(certified, 7)], tmp_path / "r.html")
         assert all(f.stat().st_size > 500 for f in files)
 

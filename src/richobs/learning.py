@@ -1,35 +1,50 @@
-"""`learn`: one call from an environment and a class of functions to a policy with a guarantee; and `plan`."""
+"""`learn`: one call from an environment and a class of functions to a policy with a guarantee; `plan`; and `sweep`.
 
+`sweep` makes many runs with one call: every combination of settings with every seed, stored and resumable run by run.
+"""
+
+import contextlib
 import dataclasses
 import os
-from collections.abc import Sequence
+import pathlib
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Literal, cast
 
-from richobs.core.arguments import did_you_mean
+import gymnasium
+import numpy as np
+
+from richobs.core.arguments import did_you_mean, file_path
 from richobs.core.environment import Environment, Episodes
-from richobs.core.errors import InvalidInput, WorkerFailed
+from richobs.core.errors import InvalidInput, RichObsError, WorkerFailed
 from richobs.core.events import Callback, Progress
 from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
-from richobs.core.problem import Problem, as_problem
-from richobs.core.recorded import joined_episodes
+from richobs.core.problem import Problem, as_problem, check_class, joined_episodes
 from richobs.core.settings import Settings, write_tuning
 from richobs.learners import Plan, default_learner
 from richobs.learners import learner as learner_of
 from richobs.runs.prepare import in_units_of
 from richobs.runs.session import run
+from richobs.runs.store import REPORT, StoredRun
+from richobs.runs.sweep import MAX_RUNS, Cell, CellResult, Sweep, plan_cells, run_cell, run_cells, seed_list
+from richobs.show.page import write_report
+from richobs.show.sweep import sweep_watched, write_sweep
 from richobs.show.terminal import is_interactive, watched
+from richobs.worlds.gymnasium_in import from_gymnasium
+
+Assume = Literal["values", "model"]
 
 
 def learn(
-    env: Environment | Problem,
+    env: Environment | Problem | gymnasium.Env[Any, Any] | str,
     functions: FunctionClass | None = None,
     *,
     epsilon: float = 0.1,
     delta: float = 0.05,
+    reward_range: tuple[float, float] | None = None,
     learner: str | None = None,
-    assume: Literal["values", "model"] | None = None,
+    assume: Assume | None = None,
     seed: int = 0,
     max_episodes: int | None = None,
     workers: int | Executor = 1,
@@ -42,10 +57,12 @@ def learn(
     """Learns a policy that is epsilon-optimal with probability at least 1 - delta (docs/betting.md).
 
     Args:
-        env: an environment, or a problem such as `richobs.make` returns, which brings class, process and n_states along.
+        env: an environment, or a problem such as `richobs.make` returns, which brings class, process and n_states along; or
+            an environment of Gymnasium or its id, which is played for as many levels as the class has.
         functions: the class F of value functions; it should hold Q*.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the claim is false.
+        reward_range: smallest and largest possible total of an episode, where an environment of Gymnasium is given.
         learner: who learns, by default "betting", which needs few episodes and allows random transitions, "families" for a
             `richobs.Family`, and "linear" for a `richobs.Linear` without parameters. "lsvee" is the
             paper as printed and assumes deterministic transitions. `richobs learners` lists all with what they need and
@@ -84,16 +101,8 @@ def learn(
         Rejected: the environment answered something else than it was asked, or is not replayable although it says so.
         WorkerFailed: a worker was lost; with `out`, the same call goes on from what was recorded.
     """
-    if assume not in (None, "values", "model"):
-        raise InvalidInput(f"assume must be 'values' or 'model'; got {assume!r}.")
-    problem = as_problem(env, functions)
-    fitting = default_learner(problem.functions)
-    name = learner or ("models" if assume == "model" and fitting == Settings.learner else fitting)
-    if assume is not None and (assume == "model") != (name in ("models", "families")):
-        raise InvalidInput(
-            f"the learner {name!r} does not go with assume={assume!r}: the learners 'models' and 'families' trust models, "
-            "all others trust values. Give one of the two."
-        )
+    problem = as_problem(playable(env, functions, reward_range), functions)
+    name = chosen_learner(problem.functions, learner, assume)
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function that takes a Progress; got {callback!r}.")
     if episodes is not None:
@@ -128,6 +137,46 @@ def learn(
             raise lost.with_traceback(None) from lost.__cause__
 
 
+def chosen_learner(functions: FunctionClass, learner: str | None, assume: Assume | None) -> str:
+    """Returns who learns: who is named, or whom the class and what it is trusted for prefer.
+
+    Raises:
+        InvalidInput: the two contradict each other.
+    """
+    if assume not in (None, "values", "model"):
+        raise InvalidInput(f"assume must be 'values' or 'model'; got {assume!r}.")
+    fitting = default_learner(functions)
+    name = learner or ("models" if assume == "model" and fitting == Settings.learner else fitting)
+    if assume is not None and (assume == "model") != (name in ("models", "families")):
+        raise InvalidInput(
+            f"the learner {name!r} does not go with assume={assume!r}: the learners 'models' and 'families' trust models, "
+            "all others trust values. Give one of the two."
+        )
+    return name
+
+
+def playable(env: Any, functions: FunctionClass | None, reward_range: tuple[float, float] | None) -> Any:
+    """Returns what is learned; an environment of Gymnasium, or its id, becomes one of as many levels as the class has.
+
+    Raises:
+        InvalidInput: something is missing or too much, by name.
+    """
+    if not isinstance(env, gymnasium.Env) and not (isinstance(env, str) and env in gymnasium.registry):
+        if reward_range is not None:
+            raise InvalidInput("reward_range is for environments of Gymnasium; this one declares its own.")
+        return env
+    if functions is None or reward_range is None:
+        name = repr(env) if isinstance(env, str) else "env"
+        missing = ["functions, the class F"] if functions is None else []
+        missing += [] if reward_range else ["reward_range=(smallest total of an episode, largest total)"]
+        raise InvalidInput(
+            f"an environment of Gymnasium arrived; learn({name}, functions, reward_range=...) still needs "
+            f"{' and '.join(missing)}. richobs.from_gymnasium declares more: see docs/gymnasium.md."
+        )
+    check_class(functions)
+    return from_gymnasium(env, horizon=functions.horizon, reward_range=reward_range)
+
+
 def _settings(tuning: Any = None, **given: Any) -> Settings:
     """Returns the settings of a run.
 
@@ -145,11 +194,12 @@ def _settings(tuning: Any = None, **given: Any) -> Settings:
 
 
 def plan(
-    env: Environment | Problem,
+    env: Environment | Problem | gymnasium.Env[Any, Any] | str,
     functions: FunctionClass | None = None,
     *,
     epsilon: float = 0.1,
     delta: float = 0.05,
+    reward_range: tuple[float, float] | None = None,
     learner: str | None = None,
     **settings: Any,
 ) -> Plan:
@@ -158,10 +208,11 @@ def plan(
     A run that asks for more episodes than anybody can play has a plan too.
 
     Args:
-        env: an environment, or a problem such as `richobs.make` returns.
+        env: as `learn` takes it.
         functions: the class F of value functions, where an environment is given.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the claim is false.
+        reward_range: as for `learn`.
         learner: who would learn, by default "betting". "lsvee" has the paper's own sample sizes.
         **settings: further fields of `richobs.Settings`, such as `n_states`, `max_episodes` and `tuning`.
 
@@ -172,7 +223,7 @@ def plan(
     Raises:
         InvalidInput: the learner cannot serve this problem or these settings.
     """
-    problem = as_problem(env, functions)
+    problem = as_problem(playable(env, functions, reward_range), functions)
     name = learner or default_learner(problem.functions)
     asked = _settings(**settings, epsilon=epsilon, delta=delta, learner=name)
     asked.check()
@@ -181,3 +232,74 @@ def plan(
     chosen.check_needs(problem, asked)
     served = in_units_of(chosen, problem, asked)
     return chosen.plan(served.problem, served.settings)
+
+
+def sweep(
+    world: str,
+    *,
+    out: str | os.PathLike[str],
+    seeds: Iterable[int] | str = range(10),
+    workers: int | Executor | None = None,
+    progress: bool | None = None,
+    max_runs: int = MAX_RUNS,
+    **varied: Any,
+) -> Sweep:
+    """Runs a world with every combination of settings and every seed, and writes a page about all runs.
+
+    Each run is kept in its own folder under `out`. The same call goes on with what a killed one has left, and a run that
+    failed is a row with its sentence.
+
+    Args:
+        world: an id, such as `lock` or `lock/5,noise_bits=4`.
+        out: the sweep's folder; it gets `sweep.json`, `results.jsonl`, `sweep.html` and a folder for each run.
+        seeds: of the runs, as numbers or as text such as "0:20".
+        workers: processes, one run each at a time, by default as many as there are CPUs; or any
+            `concurrent.futures.Executor` that does the runs, for instance `richobs.ray.RayExecutor`.
+        progress: show how far it is; by default in a terminal or a notebook.
+        max_runs: more runs are refused before they are listed; it may be raised to 100,000.
+        **varied: a value, or a list of values, for each setting of a run (`epsilon=[0.1, 0.05]`, `learner="lsvee"`) and each
+            parameter of the world (`horizon=[5, 10]`); a world's parameter with the name of a setting is `world_seed`.
+
+    Raises:
+        InvalidInput: a name or a value that does not exist, or the folder holds another sweep.
+    """
+    chosen = seed_list(seeds) if isinstance(seeds, str) else seeds
+    place = file_path(out, "a sweep's folder")
+    cells = plan_cells(world, chosen, {name: _as_list(values) for name, values in varied.items()}, max_runs=max_runs)
+    shown = is_interactive() if progress is None else progress
+    with sweep_watched(world, quiet=not shown) as watch:
+        who = {"executor": workers} if hasattr(workers, "submit") else {"workers": workers}
+        return sweep_cells(cells, place, **who, watch=watch)
+
+
+def sweep_cells(cells: Sequence[Cell], out: str | os.PathLike[str], **options: Any) -> Sweep:
+    """Runs cells as `runs.sweep.run_cells` does, with a page about each run and one about all.
+
+    Args:
+        cells: what to run.
+        out: the sweep's folder.
+        **options: as for `run_cells`.
+    """
+    try:
+        done = run_cells(cells, out, work=run_cell_with_page, **options)
+    except KeyboardInterrupt as stopped:
+        write_sweep(Sweep.read(out))
+        stopped.add_note(f"What was done is kept in {os.fspath(out)}; the same call goes on from there.")
+        raise stopped.with_traceback(None) from None
+    write_sweep(done)
+    return done
+
+
+def run_cell_with_page(cell: Cell, folder: str) -> CellResult:
+    """Runs one cell in its folder and writes the page about it."""
+    result = run_cell(cell, folder)
+    with contextlib.suppress(RichObsError):  # a run that failed before it began has nothing to show
+        write_report([StoredRun.read(folder)], pathlib.Path(folder) / REPORT, figures=False)
+    return result
+
+
+def _as_list(values: Any) -> Sequence[Any]:
+    """Returns one value, or several, as a list; a tuning given as a dictionary is one value."""
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        return values.tolist()
+    return values if isinstance(values, list | tuple | range) else [values]

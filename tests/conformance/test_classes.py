@@ -141,6 +141,20 @@ def check_kinds(example: Example):
         np.testing.assert_allclose(mine.max(axis=2), theirs.max(axis=2), rtol=0, atol=rounding)
 
 
+def check_rows(example: Example):
+    """Where a class tells rows apart itself, they are different and those of `values`; for few members and for many."""
+    functions, x, _, rounding = example
+    for members in (some_members(functions), np.tile(np.arange(functions.size), 1 + (1 << 15) // functions.size)):
+        actions = np.arange(len(x)) % functions.n_actions
+        for taken in (actions, None):
+            found = functions.rows(x, members, taken)
+            if found is not None:
+                every = functions.values(x, members)
+                expected = every.max(axis=2) if taken is None else every[:, np.arange(len(x)), taken]
+                np.testing.assert_allclose(found[0][found[1]], expected, rtol=0, atol=rounding)
+                assert len(np.unique(found[0], axis=0)) == len(found[0])
+
+
 def check_value_bounds(example: Example):
     functions, x, _, _ = example
     low, high = functions.value_bounds()
@@ -245,6 +259,7 @@ def check_reads(example: Example):
 CHECKS = [
     check_values,
     check_kinds,
+    check_rows,
     check_value_bounds,
     check_moments,
     check_only,

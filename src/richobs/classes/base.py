@@ -96,7 +96,7 @@ class LevelClass(ABC):
         unsafe = ["code", "singleton", "to_arrays", "from_arrays"]  # else it could be saved as its parent
         parent = next(c for c in cls.__mro__[1:] if "values" in vars(c))
         if "values" in own and parent is not LevelClass:
-            unsafe += ["kinds", "value_bounds", "moments", "reads", "observation_ndim", "values_are_checked"]
+            unsafe += ["kinds", "rows", "value_bounds", "moments", "reads", "observation_ndim", "values_are_checked"]
         for name in unsafe:
             if name not in own:
                 setattr(cls, name, vars(LevelClass)[name])
@@ -147,6 +147,16 @@ class LevelClass(ABC):
             One member of each group, and `[len(members)]` the group of each.
         """
         return members, np.arange(len(members))
+
+    def rows(self, x: Observations, members: Ints, actions: Ints | None = None, /) -> tuple[Floats, Ints] | None:
+        """Returns the values at the actions `[n]` that were taken, or the largest ones; by default None: read `values`.
+
+        Override it where the class knows a faster way to tell members apart.
+
+        Returns:
+            `[G, n]` distinct rows of values in `value_range`, and `[len(members)]` which of them each member has.
+        """
+        return None
 
     def value_bounds(self) -> tuple[Floats, Floats]:
         """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x; by default `value_range`."""

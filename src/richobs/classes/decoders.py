@@ -1,5 +1,7 @@
 """Decoders: which coordinate of a vector means the first live state, which the second, and what is live there."""
 
+from __future__ import annotations
+
 from functools import cached_property
 from typing import Any, Self
 
@@ -12,6 +14,9 @@ from richobs.core.errors import InvalidInput
 from richobs.core.moments import Batch, Moments, moments_of_cases
 from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.stats import grouping
+
+MOST_LEVELS = 256  # different values, 0 included, whose places a byte holds
+FEW_VALUES = 1 << 14  # members times observations up to which each member is looked at
 
 
 @codec
@@ -98,6 +103,41 @@ class Decoders(LevelClass):
         """Returns `[N, n, K]` the values at `x` of all decoders, or of those listed in `members`."""
         values: Floats = values_of(np, self.coordinates(x), self.worth, *self.parameters(members))
         return values
+
+    def rows(self, x: Observations, members: Ints, actions: Ints | None = None, /) -> tuple[Floats, Ints] | None:
+        """Returns `[G, n]` the distinct rows of f(x, a), or of max_a f(x, a), and `[N]` which of them each member has.
+
+        A row is the larger of two out of D A rows, one for each coordinate and choice. Many of these are equal, so of many
+        members one for each pair of different rows is looked at. Values are compared by their places in order, a byte each.
+        """
+        if len(self._levels[0]) > MOST_LEVELS:
+            return None
+        on, (levels, code) = self.coordinates(x).T, self._levels
+        worth = code.max(axis=1)[:, None] if actions is None else code[:, actions]  # [A, n or 1]
+        each = np.zeros((self.n_coordinates, len(self.worth), -(-len(x) // 8) * 8), dtype=np.uint8)
+        np.multiply(on[:, None], worth, out=each[:, :, : len(x)])
+        table = each.reshape(-1, each.shape[2])  # [D A, n and more]
+        one, other = (codes[members] for codes in self._codes)
+        both: Ints | slice = slice(None)
+        if len(members) * len(x) > FEW_VALUES:
+            some, row = grouping.equal_rows(table)
+            pair, both = grouping.numbered(row[one] * len(some) + row[other], len(some) ** 2)
+            one, other = some[pair // len(some)], some[pair % len(some)]
+        found = np.maximum(table[one], table[other])
+        first, group = grouping.equal_rows(found)
+        return levels[found[first, : len(x)]], group[both]
+
+    @cached_property
+    def _levels(self) -> tuple[Floats, NDArray[np.uint8]]:
+        """The different values in order, 0 first, and `[A, K]` which of them the worth of each action is."""
+        levels, code = np.unique(np.append(self.worth, 0.0), return_inverse=True)
+        return levels, code[:-1].reshape(self.worth.shape).astype(np.uint8)
+
+    @cached_property
+    def _codes(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """`[N]` the number of coordinate and choice of each decoder's first state, and of its second."""
+        first, second, a, b = self.all_parameters
+        return (first * len(self.worth) + a).astype(np.int32), (second * len(self.worth) + b).astype(np.int32)
 
     @cached_property
     def all_parameters(self) -> tuple[Ints, Ints, Ints, Ints]:

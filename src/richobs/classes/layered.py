@@ -102,6 +102,15 @@ class ByLevel:
         """
         return self.levels[level].kinds(members, action)
 
+    def rows(
+        self, level: int, x: Observations, members: Ints, actions: Ints | None = None, /
+    ) -> tuple[Floats, Ints] | None:
+        """Returns distinct rows of values at the actions taken, or of the largest, and which row each member has.
+
+        None where the class of the level knows no faster way than to read `values`.
+        """
+        return self.levels[level].rows(x, members, actions)
+
     def value_bounds(self, level: int, /) -> tuple[Floats, Floats]:
         """Returns `[N]` a lower and `[N]` an upper bound on max_a f(x, a) over all x, for the members of `level`."""
         return self.levels[level].value_bounds()

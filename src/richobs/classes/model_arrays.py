@@ -27,6 +27,8 @@ from richobs.core.types import Floats, Ints, Mask, Observations
 AT_ONCE_OUTCOMES = 1_000_000  # numbers of one array that a computation over models holds in memory at once
 REWARD_TOLERANCE = 1e-7  # relative, up to which a reward is the one of the model: rounding to single precision
 
+SAME_REWARD = 1e-12  # relative, up to which two rewards are one that was rounded in two ways
+
 Told = Callable[[int, int], None]  # called with how many models are done, and how many there are
 
 
@@ -68,7 +70,9 @@ class ModelArrays:
             law[:, ~exists] = 0.0
         object.__setattr__(self, "probability", law)
         object.__setattr__(self, "start", start)
-        self._check_rewards()
+        if self._close_rewards() is not None:
+            object.__setattr__(self, "reward", merged_rewards(self.reward))
+            self._check_rewards()
         if self.level_of is not None:
             check_levels(self.level_of, start, law, self.next, self.done, self.horizon)
 
@@ -77,20 +81,27 @@ class ModelArrays:
 
         An outcome would count for two rewards then, and the probabilities of all that can happen would sum to more than 1.
         """
+        if (found := self._close_rewards()) is not None:
+            (_, model, _, action), reward, gap = found
+            raise InvalidInput(
+                f"model {model}: action {action} of one state can pay {reward:.12g} and a reward that differs by {gap:.2g}. "
+                "Rewards that close cannot be told apart; write them as one."
+            )
+
+    def _close_rewards(self) -> tuple[tuple[int, ...], float, float] | None:
+        """Returns where two rewards are so close, the larger one and by how much they differ; None where none are."""
         rewards = np.where(self.probability > 0, self.reward, np.nan)
         if not self.is_identified:  # states that look alike count as one
             rewards = rewards.transpose(0, 2, 1, 3).reshape(-1, self.n_models, 1, self.n_actions)
         if len(rewards) == 1:
-            return
+            return None
         ordered = np.sort(rewards, axis=0)  # NaN last
         gaps = ordered[1:] - ordered[:-1]
         close = (gaps > 0) & (gaps <= 4 * REWARD_TOLERANCE * np.maximum(1.0, np.abs(ordered[1:])))
-        if close.any():
-            at = np.unravel_index(int(close.argmax()), close.shape)
-            raise InvalidInput(
-                f"model {at[1]}: action {at[3]} of one state can pay {ordered[1:][at]:.12g} and a reward that differs by "
-                f"{gaps[at]:.2g}. Rewards that close cannot be told apart; write them as one."
-            )
+        if not close.any():
+            return None
+        at = tuple(int(i) for i in np.unravel_index(int(close.argmax()), close.shape))
+        return at, float(ordered[1:][at]), float(gaps[at])
 
     @classmethod
     def stack(cls, models: Sequence[Model]) -> "ModelArrays":
@@ -707,3 +718,16 @@ def _padded(rows: Sequence[Ints | None], width: int) -> Ints:
         if row is not None:
             result[i, : len(row)] = row
     return result[:1] if (result == result[0]).all() else result
+
+
+def merged_rewards(reward: Floats) -> Floats:
+    """Returns rewards of any shape, each group that differs by rounding alone replaced by its smallest.
+
+    A reward moves by much less than `REWARD_TOLERANCE`, which claims allow for; where it would not, nothing is changed.
+    """
+    known, place = np.unique(reward, return_inverse=True)
+    apart = np.diff(known, prepend=-np.inf) > SAME_REWARD * np.maximum(1.0, np.abs(known))
+    first = known[np.flatnonzero(apart)[np.cumsum(apart) - 1]]
+    if (known - first > 100 * SAME_REWARD * np.maximum(1.0, np.abs(known))).any():
+        return reward
+    return first[place].reshape(reward.shape)

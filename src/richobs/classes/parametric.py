@@ -6,6 +6,8 @@ any cell of the box. Every different probability is one *event*. Shapes: d param
 outcomes of a state and action at most, E events, P points, C cells.
 """
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import json
@@ -41,14 +43,96 @@ AFFINE_POINTS = 8  # at which the tables of Gymnasium environments are compared 
 Make = Callable[[Any], Any]
 
 
-class Family:
+class Unlisted:
+    """A class of functions to `richobs.learn` without a list: what families of unknown numbers and unknown laws share."""
+
+    preferred_learner = "families"
+    is_product = False
+    horizon: int
+    arrays: ModelArrays
+    padding: Mask  # [B, N, S, K] outcomes that are none
+    reward_range: tuple[float, float]
+
+    @property
+    def n_states(self) -> int:
+        """Number of states S."""
+        return self.padding.shape[2]
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return self.padding.shape[3]
+
+    @property
+    def n_structures(self) -> int:
+        """Number of structures N: the product of the lengths of all lists."""
+        return self.padding.shape[1]
+
+    def level_size(self, level: int, /) -> int:
+        """Returns 1: the whole box is one thing, of which no functions are listed."""
+        return 1
+
+    def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
+        """Refuses: there is no list of functions."""
+        _no_list()
+
+    def moments(self, level: int, batch: Any, members: Ints | None = None, /) -> Any:
+        """Refuses: there is no list of functions."""
+        _no_list()
+
+    def kinds(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
+        """Refuses: there is no list of functions."""
+        _no_list()
+
+    def value_bounds(self, level: int, /) -> tuple[Floats, Floats]:
+        """Refuses: there is no list of functions."""
+        _no_list()
+
+    def value_range(self, level: int, /) -> tuple[float, float]:
+        """Returns the range of totals, in which every value lies that is counted from the start."""
+        return self.reward_range
+
+    def member(self, member: Member, /) -> Any:
+        """Refuses: there is no list of functions."""
+        _no_list()
+
+    def _checked_totals(self, given: tuple[float, float] | None) -> tuple[float, float]:
+        """Returns the range of totals, after checking that it holds everything that the outcomes allow."""
+        ends = []
+        for sign in (1.0, -1.0):
+            value = np.zeros((self.n_structures, self.n_states))
+            for _ in range(self.horizon):
+                rows = np.arange(self.n_structures)[:, None, None]
+                later = np.where(self.arrays.done, 0.0, value[rows, self.arrays.next])
+                best = np.where(self.padding, -np.inf, sign * self.arrays.reward + later)
+                value = best.max(axis=(0, 3))
+            ends.append(sign * float(np.where(self.arrays.start > 0, value, -np.inf).max()) + 0.0)
+        high, low = ends
+        if given is None:
+            return (low, high) if low < high else (low, low + 1.0)
+        declared = checked_range("reward_range", given)
+        slack = REWARD_TOLERANCE * self.horizon * max(1.0, abs(low), abs(high))
+        if low < declared[0] - slack or high > declared[1] + slack:
+            raise InvalidInput(
+                f"reward_range is [{declared[0]:g}, {declared[1]:g}], and outcomes allow totals from {low:g} to {high:g}."
+            )
+        return declared
+
+    def _model(self, structure: int, law: Floats) -> Model:
+        """Returns the model of one structure with probabilities `[B, S, K]` of its outcomes."""
+        arrays = self.arrays
+        law = np.where(self.padding[:, structure], 0.0, law)
+        parts = (law / law.sum(axis=0), *(x[:, structure] for x in (arrays.next, arrays.reward, arrays.done)))
+        probability, to, reward, done = (np.moveaxis(part, 0, -1) for part in parts)
+        rows = None if arrays.codebook.is_plain else arrays.codebook.rows
+        return Model(self.horizon, arrays.start[structure], probability, to, reward, done, rows)
+
+
+class Family(Unlisted):
     """Simulators that differ in unknown numbers: which of them is the real system is to be learned.
 
     A class of functions to `richobs.learn`, which chooses the learner "families" for it.
     """
-
-    preferred_learner = "families"
-    is_product = False
 
     @refuse_unusable
     def __init__(
@@ -120,15 +204,11 @@ class Family:
                 at = (b, n, s, a)
                 self.events[at], self.paid[at] = p.place, by_reward[pay].place
                 to[at], reward[at], done[at] = state, pay, ends
-        first = np.eye(S)[whole_number("start", start, 0, S - 1)] if np.ndim(start) == 0 else real_array(start)
-        if first.shape != (S,):
-            raise InvalidInput(f"start must be a state, or [S] = [{S}] probabilities; got shape {first.shape}.")
+        first = first_law(start, S)
         wanted, places = np.unique(np.stack([self.events, self.paid]), return_inverse=True)
         self.events, self.paid = places.reshape(2, *shape)
         self.graph, self.program = graph, Program(graph, wanted.tolist())
-        rows = np.arange(S) if shown is None else np.asarray(shown)
-        if len(rows) != S:
-            raise InvalidInput(f"a family of {S} states needs as many observations; got {len(rows)}.")
+        rows = shown_rows(shown, S)
         self.padding: Mask = (
             self.events == int(np.flatnonzero(wanted == zero)[0]) if zero in wanted else self.events < 0
         )
@@ -149,21 +229,6 @@ class Family:
     # What a class of functions is asked for.
 
     @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self.events.shape[3]
-
-    @property
-    def n_states(self) -> int:
-        """Number of states S."""
-        return self.events.shape[2]
-
-    @property
-    def n_structures(self) -> int:
-        """Number of structures N: the product of the lengths of all lists."""
-        return self.events.shape[1]
-
-    @property
     def log_size(self) -> float:
         """Natural logarithm of how many different parameters float64 can hold, at most: 2^64 for each, times N."""
         return 64 * len(self.names) * math.log(2) + math.log(self.n_structures)
@@ -172,34 +237,6 @@ class Family:
     def digest(self) -> str:
         """SHA-256 of the outcomes, of how their probabilities follow from the parameters, and of the box."""
         return digest_of([(FORMAT, self._to_arrays())])
-
-    def level_size(self, level: int, /) -> int:
-        """Returns 1: the whole box is one thing, of which no functions are listed."""
-        return 1
-
-    def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
-    def moments(self, level: int, batch: Any, members: Ints | None = None, /) -> Any:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
-    def kinds(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
-    def value_bounds(self, level: int, /) -> tuple[Floats, Floats]:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
-    def value_range(self, level: int, /) -> tuple[float, float]:
-        """Returns the range of totals, in which every value lies that is counted from the start."""
-        return self.reward_range
-
-    def member(self, member: Member, /) -> Any:
-        """Refuses: there is no list of functions."""
-        _no_list()
 
     # What can be asked of a family.
 
@@ -219,16 +256,7 @@ class Family:
 
     def model(self, structure: int, point: Floats) -> Model:
         """Returns the model of one structure at a point `[d]`."""
-        law = np.maximum(self.program.at(point[:, None])[:, 0], 0.0)[self.events[:, structure]]
-        law = np.where(self.padding[:, structure], 0.0, law)
-        parts = (law / law.sum(axis=0), *(x[:, structure] for x in self._outcomes))
-        probability, to, reward, done = (np.moveaxis(part, 0, -1) for part in parts)
-        rows = None if self.arrays.codebook.is_plain else self.arrays.codebook.rows
-        return Model(self.horizon, self.arrays.start[0], probability, to, reward, done, rows)
-
-    @property
-    def _outcomes(self) -> tuple[Any, Floats, Mask]:
-        return self.arrays.next, self.arrays.reward, self.arrays.done
+        return self._model(structure, np.maximum(self.program.at(point[:, None])[:, 0], 0.0)[self.events[:, structure]])
 
     def structure_words(self, structure: int) -> dict[str, Any]:
         """Returns the items of one structure, by the names of their lists."""
@@ -264,7 +292,7 @@ class Family:
     @classmethod
     def of_gymnasium(
         cls, env: Any, *, horizon: int, fixed: Mapping[str, Any] | None = None, **theta: tuple[float, float]
-    ) -> "Family":
+    ) -> Family:
         """Returns the family of a Gymnasium toy-text environment whose outcomes `P` depend on keyword arguments.
 
         Probabilities must be affine in the arguments: they are computed from d + 1 environments and compared with
@@ -307,6 +335,30 @@ class Family:
 
         return cls(make, theta, horizon=horizon, start=model.start)
 
+    @staticmethod
+    def by_law(
+        laws: Mapping[str, Mapping[tuple[int, int], Any]] | Sequence[Sequence[Any]],
+        *,
+        horizon: int,
+        start: int | ArrayLike = 0,
+        reward_range: tuple[float, float] | None = None,
+        observations: NDArray[Any] | None = None,
+    ) -> Any:
+        """Returns a family in which outcomes are listed and nothing is known of how likely they are.
+
+        Args:
+            laws: name of each unknown law -> (state, action) -> what its outcomes lead to there, a list of (next, reward,
+                done). States and actions of one law list as many outcomes, in one order: their probabilities are the same.
+                Or outcomes `[s][a]`: then every state and action has a law of its own.
+            horizon: number of levels H.
+            start: the first state, or `[S]` its distribution; it is known.
+            reward_range: smallest and largest total of an episode; by default what the outcomes allow.
+            observations: `[S, ...]` what each state shows, all different; by default its number.
+        """
+        from richobs.classes.laws import UnknownLaws
+
+        return UnknownLaws(laws, horizon=horizon, start=start, reward_range=reward_range, observations=observations)
+
     # Saving.
 
     def _to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -329,15 +381,19 @@ class Family:
         write_parts(file, FORMAT, [("family", self._to_arrays())])
 
     @classmethod
-    def load(cls, file: str | os.PathLike[str], /) -> "Family":
-        """Returns the family that `save` wrote.
+    def load(cls, file: str | os.PathLike[str], /) -> Any:
+        """Returns the family that `save` wrote, also one of `by_law`.
 
         Raises:
             InvalidFile: the file is damaged or holds something else.
         """
 
-        def build(parts: list[tuple[str, Arrays]]) -> Family:
-            ((_, arrays),) = parts
+        def build(parts: list[tuple[str, Arrays]]) -> Any:
+            ((kind, arrays),) = parts
+            if kind == "laws":
+                from richobs.classes.laws import UnknownLaws
+
+                return UnknownLaws._from_arrays(arrays)
             names, lists = json.loads(arrays["names"].tobytes())
             graph = Graph(len(names))
             for op, args, numbers in json.loads(arrays["nodes"].tobytes()):
@@ -447,27 +503,23 @@ class Family:
                         "unknown ones. It must not depend on anything but its argument, nor on how it is called."
                     )
 
-    def _checked_totals(self, given: tuple[float, float] | None) -> tuple[float, float]:
-        """Returns the range of totals, after checking that it holds everything that the outcomes allow."""
-        ends = []
-        for sign in (1.0, -1.0):
-            value = np.zeros((self.n_structures, self.n_states))
-            for _ in range(self.horizon):
-                rows = np.arange(self.n_structures)[:, None, None]
-                later = np.where(self.arrays.done, 0.0, value[rows, self.arrays.next])
-                best = np.where(self.padding, -np.inf, sign * self.arrays.reward + later)
-                value = best.max(axis=(0, 3))
-            ends.append(sign * float(np.where(self.arrays.start > 0, value, -np.inf).max()) + 0.0)
-        high, low = ends
-        if given is None:
-            return (low, high) if low < high else (low, low + 1.0)
-        declared = checked_range("reward_range", given)
-        slack = REWARD_TOLERANCE * self.horizon * max(1.0, abs(low), abs(high))
-        if low < declared[0] - slack or high > declared[1] + slack:
-            raise InvalidInput(
-                f"reward_range is [{declared[0]:g}, {declared[1]:g}], and outcomes allow totals from {low:g} to {high:g}."
-            )
-        return declared
+
+def first_law(start: Any, n_states: int) -> Floats:
+    """Returns `[S]` the law of the first state."""
+    if np.ndim(start) == 0:
+        return np.eye(n_states)[whole_number("start", start, 0, n_states - 1)]
+    first = real_array(start)
+    if first.shape != (n_states,):
+        raise InvalidInput(f"start must be a state, or [S] = [{n_states}] probabilities; got shape {first.shape}.")
+    return first
+
+
+def shown_rows(shown: Any, n_states: int) -> NDArray[Any]:
+    """Returns `[S, ...]` what the states show."""
+    rows = np.arange(n_states) if shown is None else np.asarray(shown)
+    if len(rows) != n_states:
+        raise InvalidInput(f"a family of {n_states} states needs as many observations; got {len(rows)}.")
+    return rows
 
 
 def _no_list() -> NoReturn:

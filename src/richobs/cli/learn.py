@@ -19,6 +19,7 @@ from richobs.core.events import Callback, Progress
 from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.settings import MAY_CHANGE, Settings
+from richobs.learning import Assume, chosen_learner
 from richobs.runs import session
 from richobs.runs.prepare import Prepared, prepare
 from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, recorded_beside
@@ -85,8 +86,6 @@ def learn_in(
 def _run(folder: pathlib.Path, prepared: Prepared, output: Output, executor: Executor | None) -> Outcome:
     """Runs, shows how it goes, and says how to go on where it is interrupted."""
     problem, expected = prepared.own, prepared.asked.max_episodes
-    if expected is None:
-        expected = prepared.learner.plan(prepared.problem, prepared.settings).max_episodes
     with contextlib.ExitStack() as stack:
         quiet = output.quiet or output.json
         shown = watched(problem.name, problem.functions.log_size, expected, quiet=quiet)
@@ -133,6 +132,8 @@ class LearnCommand:
     """Folder that keeps the run; by default one under `runs/` named after it. An unfinished run there goes on."""
     overwrite: bool = False
     """Start anew where the folder holds a run already."""
+    assume: Assume | None = None
+    """What the class is trusted for where it is a list of models: "model" means that the real system is one of them."""
     episodes: pathlib.Path | None = None
     """Episodes that were played before (a file of Episodes.save): free evidence for elimination."""
 
@@ -141,7 +142,11 @@ class LearnCommand:
         problem = build(self.world)
         if self.episodes is not None:
             problem = dataclasses.replace(problem, recorded=Episodes.load(self.episodes))
-        prepared = prepare(problem, self.settings)  # before anything is removed
+        settings = self.settings
+        if self.assume is not None:
+            named = None if settings.learner == Settings.learner else settings.learner
+            settings = dataclasses.replace(settings, learner=chosen_learner(problem.functions, named, self.assume))
+        prepared = prepare(problem, settings)  # before anything is removed
         folder = self.out or default_folder(problem, prepared.asked)
         if self.overwrite and folder.exists():
             StoredRun.discard(folder)

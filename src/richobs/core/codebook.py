@@ -68,7 +68,11 @@ class Codebook:
         if changed is not None:
             unknown |= changed.reshape(len(given), -1).any(axis=1)
         if unknown.any():
-            raise InvalidInput(f"observation {given[unknown][0]} is not among the {len(self)} that are known.")
+            raise InvalidInput(
+                f"observation {given[unknown][0]} is not among the {len(self):,} that are known. Models and tables list "
+                "every observation that the environment can show: add it, make fewer ones of them (`observation=` of "
+                "from_gymnasium rounds or bins), or use functions of the observation (richobs.Callables, richobs.Linear)."
+            )
         return self._order[place]
 
 

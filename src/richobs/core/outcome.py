@@ -1,6 +1,7 @@
 """What a run answers: policy, claim, and what the claim rests on."""
 
 import enum
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,19 +10,19 @@ from typing import Any, NamedTuple, Protocol
 from richobs.core.environment import Environment, declared_by
 from richobs.core.events import Event
 from richobs.core.ledger import Ledger
+from richobs.core.notebook import InNotebook
 from richobs.core.policies import SavablePolicy
 from richobs.core.settings import Settings
 from richobs.core.types import Path
 from richobs.core.units import Units
-from richobs.core.words import number_words, probability_words
+from richobs.core.words import at_least, at_most, number_words, probability_words
 
-REACTIVE = "the best value of an action depends on what is seen, not on what was seen before"  # assumption 1
+REACTIVE = "Q*, the best value of each action, depends only on the observation and the step"  # assumption 1
 REALIZABLE = "Q* is in the class"  # assumption 2
 DETERMINISTIC = "the same actions lead to the same hidden state"  # assumption 3
 DETERMINISTIC_ENVIRONMENT = "the environment is deterministic"  # what answers from memory rest on
 FROZEN_SEED = "every episode is reset with the seed {seed}, so that its random numbers are the same each time"
-UNIT_TOTALS = "rewards are nonnegative with totals of at most 1"
-DECLARED_TOTALS = "rewards and their totals lie in the declared ranges"  # UNIT_TOTALS in a problem's own units
+ALWAYS = ("episodes are independent", "rewards and their totals lie in the declared ranges")  # what every claim needs
 LOWER, UPPER = "V(policy) is at least", "V* is at most"  # kinds of claims that hold the bounds
 
 
@@ -43,6 +44,13 @@ class StopReason(enum.Enum):
     BUDGET_SPENT = "the episodes allowed were spent"
 
 
+SHARPER: dict[StopReason | None, str] = {  # why a loss was shown to be less than the distance of the bounds
+    StopReason.AGREEMENT: "all surviving functions agree about this policy",
+    StopReason.ONE_SURVIVOR: StopReason.ONE_SURVIVOR.value,
+    StopReason.EVERY_MODEL: "it loses no more in any system that is left",
+}
+
+
 @dataclass(frozen=True)
 class Claim:
     """One statement that a certified answer rests on, with its share of delta."""
@@ -57,8 +65,10 @@ class Claim:
 class Wording(Protocol):
     """A claim without its numbers, so that it can be stated in other units."""
 
-    def __call__(self, *, epsilon: float, lower: float | None, upper: float | None) -> str:
-        """Returns the claim in words, for these numbers."""
+    def __call__(
+        self, *, epsilon: float, lower: float | None, upper: float | None, reward_range: tuple[float, float]
+    ) -> str:
+        """Returns the claim in words, for these numbers and this range of totals."""
 
 
 class InUnits(NamedTuple):
@@ -102,10 +112,11 @@ class ToleranceCurve(NamedTuple):
         return f"{'; '.join(facts)} (each with probability at least 1 - delta, not all of them at once)"
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(InNotebook):
     """The answer of a run."""
 
+    view = "outcome"
     policy: SavablePolicy
     claim: str  # what is guaranteed, in words; or that nothing is
     learner: str  # who learned
@@ -119,18 +130,19 @@ class Outcome:
     lower: float | None = None  # W with V(policy) >= W
     log_size: float | None = None  # of the surviving functions, as a natural logarithm
     rounds: int = 0  # candidates tried
-    claims: tuple[Claim, ...] = field(default=(), repr=False)  # what U and W rest on
+    claims: tuple[Claim, ...] = ()  # what U and W rest on
     remarks: tuple[str, ...] = ()  # what the search struggled with, in words
-    constants: Any = field(default=None, repr=False)  # a dataclass: the numbers that the learner began with
-    wording: Wording | None = field(default=None, repr=False)  # makes `claim` of other numbers; None: it holds none
+    constants: Any = None  # a dataclass: the numbers that the learner began with
+    wording: Wording | None = None  # makes `claim` of other numbers; None: it holds none
     theta: dict[str, tuple[float, float, float]] | None = None  # of a family: name -> low, high, most likely
-    replay: Callable[[], ToleranceCurve] | None = field(default=None, repr=False, compare=False)  # makes the curve
+    replay: Callable[[], ToleranceCurve] | None = field(default=None, compare=False)  # makes the curve
     # What the run adds to the learner's answer:
-    settings: Settings = field(default_factory=Settings, repr=False)
-    ledger: Ledger = field(default_factory=Ledger, repr=False)
-    trace: tuple[Event, ...] = field(default=(), repr=False)  # everything that happened, in order
-    in_units: InUnits | None = field(default=None, repr=False)  # where rewards were rescaled for the learner
-    fingerprint: str | None = field(default=None, repr=False)  # of the class, by its values, where it is Python code
+    settings: Settings = field(default_factory=Settings)
+    ledger: Ledger = field(default_factory=Ledger)
+    trace: tuple[Event, ...] = ()  # everything that happened, in order
+    in_units: InUnits | None = None  # where rewards were rescaled for the learner
+    fingerprint: str | None = None  # of the class, by its values, where it is Python code
+    reward_range: tuple[float, float] | None = None  # of totals
     rounding: float = 0.0  # largest of moments, or logarithms of wealth, on a device; bounds allow for it
 
     @property
@@ -149,16 +161,15 @@ class Outcome:
         """Leaves out what only this process can use: the run's episodes."""
         return {**self.__dict__, "replay": None}
 
+    def __repr__(self) -> str:
+        return self.claim
+
     def __str__(self) -> str:
         """The claim, and below it the numbers of the run in one line."""
         more = f", and {self.ledger.checks:,} played again to compare workers" if self.ledger.checks else ""
         facts = [f"{self.learner}: {self.episodes:,} episodes{more}"]
-        if self.upper is not None:
-            facts.append(f"V* is at most {number_words(self.upper, up=True)}")
-        known = [] if self.lower is None else [f"at least {number_words(self.lower, up=False)}"]
-        known += [] if self.value_hat is None else [estimate_words(self.value_hat, self.lower, self.upper)]
-        if known:
-            facts.append(f"the policy's value is {', '.join(known)}")
+        if self.value_hat is not None:
+            facts.append(f"the policy's value is {estimate_words(self.value_hat, self.lower, self.upper)}")
         return "\n".join([self.claim, f"({'; '.join([*facts, self.reason.value])})"])
 
 
@@ -188,33 +199,40 @@ def claim_words(
     sampling: Sequence[str],
     lower: float | None = None,
     upper: float | None = None,
+    reward_range: tuple[float, float] | None = None,
+    reason: StopReason | None = None,
+    from_models: bool = False,
 ) -> str:
     """Returns a claim in words.
 
-    What the policy earns and what others could earn are two sentences, because they rest on different things.
+    What the policy earns and what others could earn are numbered sentences, because they rest on different things. A bound
+    at the end of the declared range says nothing, and is left out.
 
     Args:
         delta: probability that any of it is false.
         epsilon: how far the policy's value may be below V*.
-        assumptions: what the second sentence rests on, each in words that can follow "that".
-        sampling: what both sentences rest on, because the episodes themselves do: `ledger.assumes` of the run.
+        assumptions: what is needed beside `ALWAYS`, each in words that can follow "that".
+        sampling: what else is needed because the episodes themselves rest on it: `ledger.assumes` of the run.
         lower: W, the policy's value from its own episodes; None where the learner has no such bound.
         upper: U, what no policy exceeds; None where the learner has no such bound.
+        reward_range: of totals.
+        reason: why epsilon was shown, where U and W are farther apart.
+        from_models: W rests on the assumptions too.
     """
-    sure, near = f"With probability at least {probability_words(delta)}", number_words(epsilon, up=True)
-    if lower is None or upper is None:
-        provided = _listed_words((*sampling, "episodes are independent", *assumptions))
-        return f"{sure} the policy's value is at most {near} below V*, provided {provided}."
-    sampled = "".join(f"that {words}, " for words in sampling)
+    low, high = reward_range or (-math.inf, math.inf)
+    least = None if lower is None or lower <= low else at_least(lower, reward_range)
+    most = "" if upper is None or upper >= high else f", and no policy earns more than {at_most(upper, reward_range)}"
+    loses, always = f"loses at most {number_words(epsilon, up=True)} to the best policy", (*ALWAYS, *sampling)
+    if least is None and not most and epsilon >= high - low:
+        return "Nothing is shown: the episodes say no more of the policy than the declared range does."
+    sure, earns = f"With probability at least {probability_words(delta)}", f"earns at least {least} in expectation"
+    if least is None or from_models:
+        finds = f"{loses} in expectation" if least is None else f"{earns}, {loses}"
+        return f"{sure} the policy {finds}{most}. This needs: {'; '.join((*always, *assumptions))}."
+    sharper = ""
+    if lower is not None and upper is not None and epsilon < upper - lower:
+        sharper = f" (2) is sharper than (1) because {SHARPER.get(reason, 'the loss was bounded as a whole')}."
     return (
-        f"{sure} two things hold. The policy's value is at least {number_words(lower, up=False)}: this assumes only "
-        f"{sampled}that episodes are independent and rewards in the declared ranges. And V* is at most "
-        f"{number_words(upper, up=True)} and at most {near} above the policy's value, provided also "
-        f"{_listed_words((*sampling, *assumptions))}."
+        f"{sure}: (1) the policy {earns}. This needs: {'; '.join(always)}. (2) It {loses}{most}. This also needs: "
+        f"{'; '.join(assumptions)}.{sharper}"
     )
-
-
-def _listed_words(assumptions: Sequence[str]) -> str:
-    """Returns assumptions as one text: that a, that b, and that c."""
-    *most, last = (f"that {words}" for words in assumptions)
-    return ", ".join([*most, f"and {last}" if most else last])

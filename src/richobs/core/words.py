@@ -44,32 +44,36 @@ def rounded(x: float, digits: int, *, up: bool) -> Decimal:
     return context.create_decimal(repr(float(x) + 0.0))  # -0.0 reads 0, and repr of a NumPy number is no number
 
 
-def at_least(x: float) -> str:
-    """Returns a lower bound as `value` does, rounded down."""
-    return _bound(x, up=False)
+def at_least(x: float, within: tuple[float, float] | None = None) -> str:
+    """Returns a lower bound, rounded down."""
+    return number_words(x, up=False, within=within)
 
 
-def at_most(x: float) -> str:
-    """Returns an upper bound as `value` does, rounded up."""
-    return _bound(x, up=True)
+def at_most(x: float, within: tuple[float, float] | None = None) -> str:
+    """Returns an upper bound, rounded up."""
+    return number_words(x, up=True, within=within)
 
 
-def _bound(x: float, *, up: bool) -> str:
+def number_words(x: float, *, up: bool, within: tuple[float, float] | None = None) -> str:
+    """Returns a bound with four digits as `value` does, rounded up or down.
+
+    Args:
+        x: the bound.
+        up: to which side it is rounded.
+        within: the range that it may have; where that is narrow beside its ends, there are more digits.
+    """
     if not math.isfinite(x):
         return value(x)
-    digits = 4 if x == 0 or 1e-4 <= abs(x) < 1e6 else 3  # as many as `value` writes
-    return value(float(rounded(x, digits, up=up)))
+    low, high = within or (0.0, 0.0)
+    ends = max(abs(low), abs(high)) / (high - low) if 0 < high - low < math.inf else 1.0
+    digits = 4 + max(0, math.floor(math.log10(ends))) if 1e-4 <= abs(x) < 1e6 else 3
+    short = rounded(x, digits, up=up)
+    return f"{short.normalize():f}" if x == 0 or 1e-4 <= abs(short) < 10**6 else scientific(float(short))
 
 
 def probability_words(delta: float) -> str:
     """Returns 1 - delta exactly: 1 - 1e-9 must not read as 1."""
     return str(Decimal(1) - Decimal(repr(float(delta))))
-
-
-def number_words(value: float, *, up: bool) -> str:
-    """Returns a number of a claim with six digits, rounded up or down."""
-    short = rounded(value, 6, up=up)
-    return f"{short.normalize():f}" if -7 < short.adjusted() < 7 else f"{short.normalize()}"
 
 
 def exact_words(value: float) -> str:

@@ -48,6 +48,7 @@ from richobs.show.judged import Picture, interval_picture
 from richobs.stats.sequences import DIFFERENCE_SHIFT
 
 PAIRS = 8  # rounds until the first look
+ROUNDS = "episodes are independent from round to round"  # what a comparison and a race assume
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,14 @@ class Comparison(PolicyReport):
         }.get(self.verdict, f"which does not decide whether {a} or {b} earns more")
         acting = ", both acting deterministically," if self.deterministic else ""
         return (
-            f"{self.chance_words} V({a}) - V({b}){acting} lies {self.interval_words} per episode in expectation, {decided}. "
+            f"{self.chance_words} V({a}) - V({b}){acting} is {self.interval_words} per episode in expectation, {decided}. "
             f"This holds {self.provided_words}."
         )
 
     @property
     def independence_words(self) -> str:
         """What is assumed of the episodes."""
-        return "rounds are independent" if self.effective is None else super().independence_words
+        return ROUNDS if self.effective is None else super().independence_words
 
     def observed(self, question: Question, calls: Calls, n: int) -> Calls:
         """Returns n observations in [0, 1]: half of 1 plus the difference, in units of the range."""

@@ -21,7 +21,7 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask
 from richobs.core.words import exact_words
 from richobs.engines.independence import OneLaw, stop_for
-from richobs.judging.compare import PAIRS, question_of, rounds
+from richobs.judging.compare import PAIRS, ROUNDS, question_of, rounds
 from richobs.judging.players import GROWTH, player, strangers
 from richobs.judging.record import Calls, Question, opened_record
 from richobs.judging.value import FALSE_ALARM, Listener, PolicyReport, Verdict, check_bounds, listening, scaled
@@ -81,7 +81,7 @@ class Selection(PolicyReport):
     @property
     def independence_words(self) -> str:
         """What is assumed of the episodes."""
-        return "rounds are independent"
+        return ROUNDS
 
     def picture(self) -> Picture:
         """Returns the drawing of what happened."""

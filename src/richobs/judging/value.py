@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, Context
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -21,6 +21,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from richobs.core import words
 from richobs.core.arguments import real_number, whole_number
 from richobs.core.environment import TOLERANCE, Environment, checked_range, declared_by
 from richobs.core.errors import BrokenPromise, InvalidInput, RewardOutOfRange, RunStopped
@@ -33,7 +34,7 @@ from richobs.core.problem import SMALLEST, Problem
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
 from richobs.core.version import __version__
-from richobs.core.words import exact_words, number_words, probability_words
+from richobs.core.words import at_least, at_most, exact_words, probability_words
 from richobs.engines.independence import OneLaw, stop_for
 from richobs.judging.logs import Log, as_log, effective_size
 from richobs.judging.players import (
@@ -57,7 +58,6 @@ from richobs.stats.shares import Share
 MAX_EPISODES = 100_000  # where only a threshold is given
 BATCH = 32  # episodes between two looks at the beginning
 LARGEST_BATCH = 10_000_000  # episodes that are played before anything is looked at
-DIGITS = 4  # to which a bound is written in words, as powers of ten below the width of the range
 ROUNDING = 1e-12  # relative error of scaling to [0, 1] and back in float64, with room
 HOPELESS = 10  # logged episodes are worth so few of the policy's own that nothing can be expected of them
 PLANNED = 2**20  # observations that bets on given numbers are made for: how many there are may depend on them
@@ -150,12 +150,13 @@ class PolicyReport:
 
     @property
     def interval_words(self) -> str:
-        """The interval, rounded outwards."""
-        low, high = self.span
-        power = math.floor(math.log10(high - low)) - DIGITS
-        below = max(_on_grid(self.lower, power, ROUND_FLOOR), exact_words(low), key=Decimal)
-        above = min(_on_grid(self.upper, power, ROUND_CEILING), exact_words(high), key=Decimal)
-        return f"between {below} and {above}"
+        """The interval, rounded outwards; an end of the declared range is not told as if it were found."""
+        (low, high), below, above = self.span, at_least(self.lower, self.span), at_most(self.upper, self.span)
+        if self.lower <= low and self.upper >= high:
+            return f"between {below} and {above}, all of the declared range,"
+        if self.lower <= low:
+            return f"at most {above}"
+        return f"at least {below}" if self.upper >= high else f"between {below} and {above}"
 
     @property
     def chance_words(self) -> str:
@@ -167,7 +168,7 @@ class PolicyReport:
     def provided_words(self) -> str:
         """What has to be true, in a clause."""
         low, high = map(exact_words, self.reward_range)
-        assumed = "".join(f"{words}, that " for words in self.assumes)
+        assumed = "".join(f"{one}, that " for one in self.assumes)
         return f"provided that {assumed}{self.independence_words} and every total lies in [{low}, {high}]"
 
     @property
@@ -248,7 +249,7 @@ class PolicyReport:
         worth = [] if self.effective is None else [("worth", f"about {self.effective:,.1f} episodes of its own")]
         return [
             ("verdict", self.verdict.value),
-            ("mean", f"{number_words(self.mean, up=False)}, an estimate"),
+            ("mean", f"{words.value(self.mean)}, an estimate"),
             ("episodes", f"{self.episodes:,}"),
             *worth,
             ("units", self.units),
@@ -295,13 +296,6 @@ class PolicyReport:
             with write_atomically(place / REPORT) as stream:
                 stream.write(page(self.claim, self.picture(), self.rows(), whole=True).encode())
         return self
-
-
-def _on_grid(bound: float, power: int, rounding: str) -> str:
-    """Returns a bound as a multiple of 10^power, rounded to its own side; -0 reads 0."""
-    context = Context(prec=60, rounding=rounding)
-    rounded = Decimal(repr(float(bound))).quantize(Decimal(1).scaleb(power), context=context) + 0
-    return f"{rounded:f}"
 
 
 Listener = Callable[[Any], None]
@@ -638,6 +632,5 @@ def _shown(wanted: bool) -> Iterator[Listener]:
         return
     with console.status("playing") as status:
         yield lambda report: status.update(
-            f"{report.episodes:,} episodes: the {report.subject} lies between {number_words(report.lower, up=False)} and "
-            f"{number_words(report.upper, up=True)}"
+            f"{report.episodes:,} episodes: the {report.subject} is {report.interval_words}".rstrip(",")
         )

@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 
+from richobs.core.errors import InvalidInput
 from richobs.core.events import Event, Said, event
+from richobs.core.settings import Settings
 
 WORTHWHILE = 0.9  # a gap is smaller if it is at most this share of the smallest before
 PATIENCE = 2  # times the episodes that last made it smaller, after which it is given up
@@ -23,6 +25,21 @@ class Patience:
         if gap <= WORTHWHILE * self.least:
             self.least, self.improved = gap, spent
         return spent >= max(FEWEST, self.times * self.improved)
+
+
+def total_variation(settings: Settings) -> float:
+    """Returns the tolerance of a learner whose candidates are laws; 0 where there is none.
+
+    Raises:
+        InvalidInput: it is no total variation.
+    """
+    given = settings.tolerance
+    if len(given) > 1 or any(alpha >= 1 for alpha in given):
+        raise InvalidInput(
+            f"with assume='model' or a family the tolerance is a total variation between laws, one number below 1; got "
+            f"{', '.join(f'{alpha:g}' for alpha in given)}."
+        )
+    return given[0] if given else 0.0
 
 
 @event("search", "tolerance", "does the tolerance leave something of epsilon?", "least epsilon to hope for", "epsilon")

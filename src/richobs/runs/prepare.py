@@ -15,7 +15,7 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import real_episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Progress
-from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Claim, InUnits, Outcome, claim_words
+from richobs.core.outcome import LOWER, UPPER, Claim, InUnits, Outcome, claim_words
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import SMALLEST, Problem
 from richobs.core.settings import Settings
@@ -80,8 +80,9 @@ class Prepared:
 
     def _claim(self, answer: Outcome, numbers: Mapping[str, Any], sampling: tuple[str, ...]) -> str:
         given = {name: numbers[name] for name in ("epsilon", "lower", "upper")}
+        given["reward_range"] = self.own.env.reward_range
         if answer.wording is not None:
-            return answer.wording(**given).replace(UNIT_TOTALS, DECLARED_TOTALS)
+            return answer.wording(**given)
         assumptions = self.learner.promises.assumptions or (f"the learner {answer.learner!r} may be used here",)
         return claim_words(answer.delta, assumptions=assumptions, sampling=sampling, **given)
 
@@ -183,16 +184,6 @@ def is_simulated(problem: Problem) -> bool:
     if is_gymnasium_id(problem.id):  # it can be built again, but what it plays is somebody else's
         return False
     return problem.id is not None or isinstance(problem.env, WorldEnvironment)
-
-
-def paper_epsilon(problem: Problem, settings: Settings) -> float | None:
-    """Returns epsilon in units where totals lie in [0, 1], as the paper's sizes need it; None: there are none."""
-    if has_unit_rewards(problem):
-        return settings.epsilon
-    if units_missing(problem) is not None:
-        return None
-    epsilon = units_of(problem.env).width(settings.epsilon)
-    return epsilon if SMALLEST <= epsilon < 1 else None
 
 
 def units_part(outcome: Outcome) -> dict[str, Any]:

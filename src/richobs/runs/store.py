@@ -32,6 +32,8 @@ from richobs.core.environment import Environment, Episodes, declared_by, real_ep
 from richobs.core.errors import BrokenPromise, InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress, from_plain, to_plain
 from richobs.core.files import (
+    held,
+    is_held,
     is_there,
     make_folder,
     parse_json,
@@ -39,14 +41,12 @@ from richobs.core.files import (
     reading,
     remove_abandoned,
     sync_folder,
+    unfold,
     write_atomically,
 )
 from richobs.core.ledger import Ledger
-from richobs.core.locks import held, is_held
-from richobs.core.packing import unfold
 from richobs.core.policies import SavablePolicy
-from richobs.core.problem import Problem
-from richobs.core.recorded import episodes_digest
+from richobs.core.problem import Problem, episodes_digest
 from richobs.core.settings import MAY_CHANGE, Settings, read_record
 from richobs.core.version import __version__
 from richobs.engines.independence import NOTICED
@@ -54,7 +54,6 @@ from richobs.engines.play import Words
 from richobs.engines.probes import Probes, restore_probes
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
-from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.database import (
     ROWS,
@@ -69,7 +68,6 @@ from richobs.runs.database import (
     remove_unfinished,
     sha256,
 )
-from richobs.runs.prepare import paper_epsilon
 
 FORMAT = "richobs-run"
 VERSION = 5
@@ -109,7 +107,7 @@ class StoredRun:
     ledger: Ledger  # every episode so far
     certificate: Certificate | None = None  # once it is finished
     verification: Verification | None = None  # what verification.json says; who may write the folder can write it
-    plan: SamplePlan | None = None  # the paper's sizes, where n_states is known
+    n_states: int | None = None  # hidden states a level, where that is known
     started: float = 0.0  # seconds since 1970
     last: float = 0.0  # when something was stored last
 
@@ -173,14 +171,8 @@ def _read_run(place: FilePath) -> StoredRun:
             found = _with_certificate(found)
         if is_running and found.state != "finished":  # who holds a finished run has not changed it yet
             found = dataclasses.replace(found, state="running", message="")
-        settings = found.settings
-        n_states = settings.n_states if settings.n_states is not None else config["environment"]["n_states"]
-        epsilon = config.get("paper_epsilon", settings.epsilon)
-        if n_states is None or epsilon is None:
-            return found
-        sizes = {name: getattr(found, name) for name in ("horizon", "n_actions", "log_size")}
-        constants = PaperConstants.of(n_states=n_states, epsilon=epsilon, delta=settings.delta, **sizes)
-        return dataclasses.replace(found, plan=SamplePlan(constants))
+        n_states = found.settings.n_states
+        return dataclasses.replace(found, n_states=config["environment"]["n_states"] if n_states is None else n_states)
 
 
 def _with_certificate(found: StoredRun) -> StoredRun:
@@ -349,7 +341,6 @@ def describe(
         },
         "functions": {"log_size": functions.log_size, "digest": functions.digest, "fingerprint": fingerprint},
         "settings": settings.as_plain(),
-        **({} if (epsilon := paper_epsilon(problem, settings)) == settings.epsilon else {"paper_epsilon": epsilon}),
         "made_with": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
     }
     return dict(json.loads(json.dumps(content)))

@@ -14,7 +14,7 @@ from richobs.core.events import Callback
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Spent
 from richobs.core.moments import PRECISION, ROUNDINGS, UNIT_ROUNDOFF
-from richobs.core.outcome import DECLARED_TOTALS, LOWER, UNIT_TOTALS, UPPER, Outcome
+from richobs.core.outcome import LOWER, UPPER, Outcome
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import ROLLOUTS, Problem, as_problem
 from richobs.core.version import __version__
@@ -354,7 +354,7 @@ def without_rounding(again: dict[str, Any], file: dict[str, Any], outcome: Outco
     for name in {*again} & {*file} & {"constants", "device"}:
         if name == "device" or first_difference(again[name], file[name], name, DEVICE_TOLERANCE) is None:
             result[name] = again[name]
-    if file["claim"] == _claim_of(outcome, file["result"]):
+    if file["claim"] == _claim_of(outcome, file["result"], (low, high)):
         result["claim"] = again["claim"]
     for mine, theirs, precision in ((again, result, own), (again.get("units"), result.get("units"), unit)):
         if mine is None or theirs is None:
@@ -370,9 +370,9 @@ def without_rounding(again: dict[str, Any], file: dict[str, Any], outcome: Outco
     return result
 
 
-def _claim_of(outcome: Outcome, result: dict[str, Any]) -> str:
+def _claim_of(outcome: Outcome, result: dict[str, Any], totals: tuple[float, float]) -> str:
     """Returns the claim of an outcome in words, for the numbers of another result; its own where it holds none."""
     if outcome.wording is None or not outcome.guaranteed:
         return outcome.claim
-    words = outcome.wording(epsilon=result["epsilon"], lower=result["lower"], upper=result["upper"])
-    return words if outcome.in_units is None else words.replace(UNIT_TOTALS, DECLARED_TOTALS)
+    numbers = {name: result[name] for name in ("epsilon", "lower", "upper")}
+    return outcome.wording(**numbers, reward_range=totals)

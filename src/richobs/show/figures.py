@@ -122,9 +122,6 @@ def _progress(run: StoredRun) -> Figure:
     axes = next(all_axes)
     rows = [(f"{phase}: {purpose}", n, BLUE) for (phase, purpose), (_, n) in run.ledger.by("phase", "purpose").items()]
     rows.append(("all episodes", run.ledger.total, INK))
-    if run.plan is not None:
-        rows.append(("the paper's plan", run.plan.max_episodes, GREY))
-        rows.append(("Theorem 1's order", math.ceil(run.plan.theorem_1), GREY))
     rows = [(_literal(name), n, colour) for name, n, colour in rows if n > 0]
     if rows:
         names, counts, colours = zip(*reversed(rows), strict=True)

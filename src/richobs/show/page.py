@@ -16,11 +16,10 @@ from richobs.core.types import Path
 from richobs.core.version import __version__
 from richobs.learners import learner
 from richobs.runs.store import StoredRun
-from richobs.show.candidates import Candidates
 from richobs.show.chart import Chart, Series, Tick, episodes_axis, line_chart, log_chart, series, step_chart
 from richobs.show.palette import mark_rules, theme_rules
 from richobs.show.seeds import groups, median, repeats
-from richobs.show.tree import SearchTree, search_tree
+from richobs.show.tree import Candidates, SearchTree, search_tree
 
 if TYPE_CHECKING:
     import jinja2
@@ -126,7 +125,6 @@ class Bar(NamedTuple):
     episodes: int
     width: float  # percent
     share: str
-    reference: bool  # something to compare with, not something spent
 
 
 class LevelRow(NamedTuple):
@@ -139,8 +137,6 @@ class LevelRow(NamedTuple):
     dropped: float  # powers of ten by which the class shrank
     episodes: int
     width: float  # percent, of the episodes on a logarithmic scale
-    planned: int | None
-    planned_at: float  # percent
 
 
 class ClaimKind(NamedTuple):
@@ -201,12 +197,8 @@ class RunView:
         if self.finished:
             s = self.run.settings
             why = f"It stopped because {self.result['reason']}."
-            claimed = self.result["epsilon"]
-            if claimed > s.epsilon:
+            if self.result["epsilon"] > s.epsilon:
                 why += f" Asked for was {s.epsilon!r}; the claim is the wider one that holds."
-            both = self.upper is not None and self.lower is not None
-            if self.guaranteed and both and self.result["upper"] - self.result["lower"] > claimed:
-                why += " The gap is certified on its own: the bounds U and W are farther apart."
             return " ".join([why, *(f"It struggled: {remark.rstrip('.')}." for remark in self.result["remarks"])])
         why = f"{words.count(self.run.ledger.total)} episodes were spent in {len(self.events):,} tests until then."
         if self.run.message:
@@ -249,15 +241,16 @@ class RunView:
     def facts(self) -> list[Fact]:
         """The numbers behind the claim."""
         run, s = self.run, self.run.settings
-        plan = f"; the paper's plan: {words.count(run.plan.max_episodes)}" if run.plan is not None else ""
         facts = [
             Fact("epsilon", repr(s.epsilon), "largest allowed gap between the policy's value and V*"),
             Fact("delta", repr(s.delta), "probability that the claim is false"),
         ]
         if self.upper is not None and self.lower is not None:
+            low, high = self.totals
+            most, least = words.at_most(self.upper, self.totals), words.at_least(self.lower, self.totals)
+            facts += [Fact("U ≥ V*", most, "no policy earns more" if self.upper < high else "the end of the range")]
             facts += [
-                Fact("U ≥ V*", words.at_most(self.upper), "no policy earns more"),
-                Fact("W ≤ V(policy)", words.at_least(self.lower), "the policy earns as much"),
+                Fact("W ≤ V(policy)", least, "the policy earns as much" if self.lower > low else "the end of the range")
             ]
         elif self.finished:
             for name, key in (("V* estimate", "v_star_hat"), ("V(policy) estimate", "value_hat")):
@@ -265,7 +258,8 @@ class RunView:
                     facts.append(Fact(name, words.value(self.result[key]), "from the run's own episodes"))
         real = self.result["real_episodes"] if self.finished else None  # of a deterministic environment
         played = "" if real is None else f"asked for, {words.count(real)} really played; "
-        facts.append(Fact("episodes", words.count(run.ledger.total), f"{played}in {len(self.events):,} tests{plan}"))
+        tests = words.several(len(self.events), "test")
+        facts.append(Fact("episodes", words.count(run.ledger.total), f"{played}in {tests}"))
         if self.candidates.known:
             facts.append(
                 Fact("candidates", f"{len(self.candidates.known):,}", self.candidates.fates.partition(": ")[2])
@@ -335,35 +329,17 @@ class RunView:
 
     @property
     def spending(self) -> list[Bar]:
-        """Episodes by phase and purpose, and what to compare their sum with."""
+        """Episodes by phase and purpose, and their sum."""
         total = self.run.ledger.total
         questions = {event.kind: event.question for event in self.events}
         rows = [
-            (f"{phase}: {purpose}", questions.get(purpose, self.learner.traits.purposes.get(purpose, "")), n, False)
+            (f"{phase}: {purpose}", questions.get(purpose, self.learner.traits.purposes.get(purpose, "")), n)
             for (phase, purpose), (_, n) in self.run.ledger.by("phase", "purpose").items()
         ]
-        rows.append(("all episodes", "", total, False))
-        plan = self.run.plan
-        if plan is not None:
-            rows.append(("the paper's plan", "worst case at its own sizes", plan.max_episodes, True))
-            rows.append(("Theorem 1", "its order, constants left out", math.ceil(plan.theorem_1), True))
-        most = max(n for _, _, n, _ in rows)
-        return [
-            Bar(name, note, n, _log_share(n, most), "" if reference or not total else f"{n / total:.1%}", reference)
-            for name, note, n, reference in rows
-        ]
-
-    @property
-    def saved(self) -> str:
-        """How the episodes compare with the plan, in words."""
-        total, plan = self.run.ledger.total, self.run.plan
-        if plan is None or not total:
-            return ""
-        ratio = plan.max_episodes / total
-        compared = f"The paper's plan allows {words.count(plan.max_episodes)} episodes for this problem"
-        if ratio >= 2:
-            compared += f", {words.count(round(ratio))} times as many as were spent"
-        return compared + "."
+        rows.append(("all episodes", "", total))
+        most = max(n for _, _, n in rows)
+        shares = [f"{n / total:.1%}" if total else "" for _, _, n in rows]
+        return [Bar(*row, _log_share(row[2], most), share) for row, share in zip(rows, shares, strict=True)]
 
     @functools.cached_property
     def levels(self) -> list[LevelRow]:
@@ -380,9 +356,7 @@ class RunView:
             shrunk = words.power_of_ten(event.log_size_before - event.log_size_after)
             dropped[said.level] += shrunk if math.isfinite(shrunk) else 0.0
         episodes = self._episodes_by_level()
-        plan = self.run.plan
-        planned = None if plan is None else math.ceil(plan.max_episodes / H)
-        most = max([1, planned or 0, *episodes])
+        most = max([1, *episodes])
         return [
             LevelRow(
                 level=h,
@@ -392,8 +366,6 @@ class RunView:
                 dropped=dropped[h],
                 episodes=episodes[h],
                 width=_log_share(episodes[h], most),
-                planned=planned,
-                planned_at=_log_share(planned or 0, most),
             )
             for h in range(H)
         ]

@@ -12,9 +12,8 @@ from rich.text import Text
 
 from richobs.core import words
 from richobs.core.outcome import estimate_words
-from richobs.core.words import number_words
 from richobs.runs.store import VERIFICATION, StoredRun
-from richobs.show.candidates import Candidates
+from richobs.show.tree import Candidates
 
 STATES = {"finished": "green", "running": "cyan", "stopped": "red", "unfinished": "yellow"}
 
@@ -78,8 +77,7 @@ def summary(run: StoredRun) -> RenderableType:
 
 def headline(run: StoredRun) -> str:
     """Returns a sentence about a run's problem."""
-    n_states = None if run.plan is None else run.plan.constants.n_states
-    return f"{run.world or words.OWN}: {words.problem_size(run.horizon, run.n_actions, n_states, run.log_size)}"
+    return f"{run.world or words.OWN}: {words.problem_size(run.horizon, run.n_actions, run.n_states, run.log_size)}"
 
 
 def _found(run: StoredRun, content: dict[str, Any]) -> list[tuple[str, str]]:
@@ -93,27 +91,17 @@ def _found(run: StoredRun, content: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("learner", run.settings.learner), ("episodes", f"{words.count(result['episodes'])}{played}{told}")]
     if candidates:
         rows.append(("candidates", candidates))
-    if run.plan is not None:
-        rows.append(("the paper's plan", f"at most {words.count(run.plan.max_episodes)} episodes, by LSVEE as printed"))
     if result["skipped"]:
         rows.append(("repeats left out", f"{words.count(result['skipped'])} episodes or more, on paths learned before"))
-    estimate = f"{result['value_hat']:.6g}" if result["value_hat"] is not None else ""
-    if "outside" in estimate_words(result["value_hat"] or 0.0, result["lower"], result["upper"]) and estimate:
-        estimate += ", outside of the bounds: by chance, or because an assumption is false"
-    if result["upper"] is not None:
-        rows.append(("best value V*", f"at most {number_words(result['upper'], up=True)}"))
-    elif result["v_star_hat"] is not None:
-        rows.append(("best value V*", f"{result['v_star_hat']:.6g} (estimate)"))
-    if result["lower"] is not None:
-        earned = f"at least {number_words(result['lower'], up=False)}"
-        rows.append(("policy's value", earned + (f" (estimate {estimate})" if estimate else "")))
-    elif estimate:
-        rows.append(("policy's value", f"{estimate} (estimate)"))
+    if result["upper"] is None and result["v_star_hat"] is not None:
+        rows.append(("best value V*", f"{words.value(result['v_star_hat'])} by estimate"))
+    if result["value_hat"] is not None:
+        rows.append(("policy's value", estimate_words(result["value_hat"], result["lower"], result["upper"])))
     if content["claims"]:
         rows.append(
             (
                 "rests on",
-                f"{words.several(len(content['claims']), 'claim')}, each with its share of delta in the certificate",
+                f"{words.several(len(content['claims']), 'statement')}; shares of delta are in the certificate",
             )
         )
     if content.get("units") is not None:
@@ -143,7 +131,7 @@ def _so_far(run: StoredRun) -> list[tuple[str, str]]:
     if run.steps:
         last = run.steps[-1]
         if last.upper is not None and last.lower is not None:
-            upper, lower = number_words(last.upper, up=True), number_words(last.lower, up=False)
+            upper, lower = words.at_most(last.upper), words.at_least(last.lower)
             rows.append(("bounds so far", f"V* at most {upper}, policy at least {lower}"))
         if not math.isnan(size := last.event.log_size_after):
             rows.append(("survivors", f"{words.functions(size)} of {words.functions(run.log_size)} functions"))

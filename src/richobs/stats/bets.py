@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from richobs.core.types import Floats
+from richobs.core.types import Floats, Ints, Mask
 from richobs.stats.shares import Spendable
 
 CAP = 0.9  # largest share of its limit that a bet takes: no factor falls below 1 - CAP
@@ -20,6 +20,8 @@ ZETA = 2e-7  # declared error of E[y] - f for Q*: what rounding to single precis
 GUARD = 1e-6  # relative excess over 1/d that a wealth must show, against rounding of products and logarithms
 LEAST_VARIANCE = 1e-8  # of a forecast, so that no bet divides by 0
 FEW_VALUES = 12  # distinct values of f up to which the growth is a matrix product per value
+FEW_BETS = 1 << 11  # of all pairs on all samples up to which they are computed one by one
+SOME_ROWS = 32  # of f in which its distinct values are looked for first
 BLOCK = 1 << 16  # pairs whose bets are computed at once
 MOST_GROWTH = 600.0  # logarithm of the most that a wealth grows in one batch, so that float64 can hold it
 FRACTIONS = (  # bets against a mean loss as shares of the largest, and the money on each
@@ -29,7 +31,7 @@ FRACTIONS = (  # bets against a mean loss as shares of the largest, and the mone
     (0.25, 0.0625),
     (0.1, 0.0625),
 )
-HALVINGS = 50  # of an interval, to find the largest mean that is refuted
+SECTIONS = 13  # of an interval into 16, to find the largest mean that is refuted
 KL_HALVINGS = 36  # of an interval, to invert a divergence: 10^-11, always on the safe side
 ROUNDING = 1e-14  # by which float64 may misjudge a divergence
 FINE = 1e-10  # budgets below it are inverted by Pinsker's inequality, because rounding would decide
@@ -87,19 +89,36 @@ def growth(f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance: 
         variance: `[C, n]` s^2 of that forecast, fixed before the batch.
         tolerance: how far E[y] may be from f without f being refuted.
     """
+    return growth_and_losses(f, y, forecast, variance, tolerance)[0]
+
+
+def growth_and_losses(
+    f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance: float = 0.0
+) -> tuple[Floats, Floats]:
+    """Returns what `growth` does, and `[R, C]` the sums of (f - y)^2; where f takes few values, by one product for each."""
     spread = np.maximum(variance, LEAST_VARIANCE)
-    values = np.unique(f)
-    if len(values) <= FEW_VALUES:
-        parts = [_at(v, y, forecast, spread, tolerance) for v in values]  # [C, n] each
-        result = np.broadcast_to(parts[0].sum(axis=1), (len(f), len(y))).copy()
-        for value, part in zip(values[1:], parts[1:], strict=True):
-            result += (f == value).astype(np.float64) @ (part - parts[0]).T
-        return result
+    if len(f) * y.size <= FEW_BETS:
+        every = f[:, None]
+        logs = log_factors(stakes(forecast, spread, every, tolerance), y, every, tolerance)
+        return logs.sum(axis=2), ((every - y) ** 2).sum(axis=2)
+    values = np.unique(f[:: max(1, len(f) // SOME_ROWS)])
+    masks = [f == v for v in values] if len(values) <= FEW_VALUES else []
+    if sum(map(np.count_nonzero, masks)) < f.size:  # other rows have other values
+        values = np.unique(f)
+        masks = [f == v for v in values] if len(values) <= FEW_VALUES else []
+    if masks:
+        parts = [
+            np.concatenate([_at(v, y, forecast, spread, tolerance), (v - y) ** 2]) for v in values
+        ]  # [2 C, n] each
+        both = np.broadcast_to(parts[0].sum(axis=1), (len(f), len(parts[0]))).copy()
+        for mask, part in zip(masks[1:], parts[1:], strict=True):
+            both += mask.astype(np.float64) @ (part - parts[0]).T
+        return both[:, : len(y)], both[:, len(y) :]
     result = np.empty((len(f), len(y)))
     step = max(1, BLOCK // max(1, len(y)))
     for first in range(0, len(f), step):
         result[first : first + step] = _product(f[first : first + step], y, forecast, spread, tolerance)
-    return result
+    return result, np.maximum((f**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * f @ y.T, 0.0)
 
 
 def _at(value: float, y: Floats, forecast: Floats, spread: Floats, tolerance: float) -> Floats:
@@ -136,15 +155,16 @@ def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance
     return total - ZETA * staked  # log(1 + z) <= z, and 1 + a + b <= (1 + a) (1 + b)
 
 
-def grown(wealth: Floats, change: Floats, t: int) -> Floats:
+def grown(wealth: Floats, change: Floats, t: int, row: Ints | slice = slice(None)) -> Floats:
     """Returns the wealth after the t-th batch: (wealth + money put in before) times the batch's product [B1].
 
     Args:
         wealth: of every pair after the batch before.
         change: logarithm of the product, as `growth` returns it.
         t: number of the batch, from 1.
+        row: which row of the change each row of the wealth has; by default its own.
     """
-    return (wealth + money(t)) * np.exp(np.minimum(change, MOST_GROWTH))
+    return (wealth + money(t)) * np.exp(np.minimum(change, MOST_GROWTH))[row]
 
 
 def growth_rounding(n: int) -> float:
@@ -250,7 +270,8 @@ def lower_bound_of_mean(returns: Floats, smallest: float, threshold: float, time
     """Returns W: the mean of returns in [0, 1] is at least W, at any time, but for a share of delta [B3.1].
 
     The account for a mean m mixes all bets in `smallest` * 2^k that are at most CAP/m. A larger m takes bets away and makes
-    every factor 1 + bet (return - m) smaller, so its wealth falls with m and the largest refuted m is found by halving.
+    every factor 1 + bet (return - m) smaller, so its wealth falls with m, and the largest refuted m is found by cutting an
+    interval.
 
     Args:
         returns: `[n]` all returns of one policy so far.
@@ -263,18 +284,19 @@ def lower_bound_of_mean(returns: Floats, smallest: float, threshold: float, time
     counts = np.bincount(same, weights=times)
     bets = smallest * 2.0 ** np.arange(max(1, math.ceil(math.log2(CAP / smallest**2))))
 
-    def refuted(m: float) -> bool:
-        some = bets[bets <= CAP / m]
-        logs = np.log1p(some[:, None] * (values - m)) @ counts - math.log(len(bets))
-        top = logs.max()
-        return bool(top + math.log(np.exp(logs - top).sum()) >= needed)
+    def refuted(means: Floats) -> Mask:
+        allowed = bets <= CAP / means[:, None]  # [k, L]
+        stakes = np.where(allowed, bets, 0.0)[:, :, None]
+        logs = np.where(allowed, np.log1p(stakes * (values - means[:, None, None])) @ counts, -np.inf)
+        return mixed(logs) >= needed
 
-    if not refuted(smallest):
+    if not refuted(np.array([smallest]))[0]:
         return 0.0
     low, high = smallest, 1.0
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
+    for _ in range(SECTIONS):
+        points = np.linspace(low, high, 17)
+        last = int(np.append(refuted(points[1:-1]), False).argmin())
+        low, high = float(points[last]), float(points[last + 1])
     return low
 
 

@@ -1,8 +1,13 @@
 """Which things are equal: groups of places with equal keys or equal rows."""
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
+FIRST_ROWS = 16  # that are looked at first, where all may be equal
+BLOCK = 1 << 17  # numbers that are hashed at once
+SHIFT = np.uint64(32)  # brings the leading bits of a number down, where a product keeps them
 MOST_FLAGS = 1 << 24  # keys below this are marked in a table; larger ones are sorted
 FLAGS_A_KEY = 64  # and so are few keys: a table of more entries for each of them takes longer than sorting
 
@@ -28,3 +33,32 @@ def kinds(*columns: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.
     group = np.empty(len(order), dtype=np.int64)
     group[order] = np.cumsum(starts) - 1
     return order[starts], group
+
+
+def equal_rows(rows: NDArray[np.float64] | NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Groups equal rows of `[m, n]`; returns the place of one of each group, and `[m]` the group of each.
+
+    Rows are of 8 n bytes, or of n bytes where 8 divides n. They are told apart by a hash, and compared with that one. Where
+    two different rows have one hash, all are sorted instead.
+    """
+    m, n = rows.shape
+    if m == 1 or n == 0 or ((rows[:FIRST_ROWS] == rows[0]).all() and (rows == rows[0]).all()):
+        return np.zeros(1, dtype=np.int64), np.zeros(m, dtype=np.int64)
+    words = (rows if rows.dtype == np.uint8 else rows + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+    weights = _weights(words.shape[1])
+    step = max(1, BLOCK // n)
+    blocks = [slice(i, i + step) for i in range(0, m, step)]
+    hashes = np.concatenate([(words[b] ^ (words[b] >> SHIFT)) @ weights for b in blocks])
+    order = hashes.argsort()
+    ordered = hashes[order]
+    starts = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    first, group = order[starts], np.empty(m, dtype=np.int64)
+    group[order] = starts.cumsum() - 1
+    same = all((rows[b] == rows[first[group[b]]]).all() for b in blocks)
+    return (first, group) if same else kinds(*rows.T)
+
+
+@functools.cache
+def _weights(n: int) -> NDArray[np.uint64]:
+    """Returns `[n]` odd numbers that look random."""
+    return np.random.default_rng(n).integers(1 << 62, size=n, dtype=np.uint64) * np.uint64(2) + np.uint64(1)

@@ -77,7 +77,7 @@ def certified(
     wording = partial(claim_words, delta, assumptions=ASSUMPTIONS, sampling=engine.ledger.assumes)
     return Outcome(
         policy=LearnedPolicy(functions, found.member),
-        claim=wording(epsilon=claimed, lower=found.lower, upper=search.upper),
+        claim=wording(epsilon=claimed, lower=found.lower, upper=search.upper, reward_range=(0.0, 1.0)),
         wording=wording,
         learner="certified",
         epsilon=claimed,

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from richobs import InvalidInput, LearnedPolicy, Learner, Outcome, Problem, Settings
 from richobs.core.ledger import Ledger
-from richobs.core.outcome import StopReason, Wording
+from richobs.core.outcome import ALWAYS, StopReason, Wording
 from richobs.core.words import probability_words
 from richobs.learners.base import PlanRow, ShortPlan
 
@@ -53,7 +53,7 @@ class Rival(Learner):
         sure = finished and wording is not None
         return Outcome(
             policy=policy,
-            claim=wording(epsilon=settings.epsilon, lower=None, upper=None)
+            claim=wording(epsilon=settings.epsilon, lower=None, upper=None, reward_range=(0.0, 1.0))
             if wording is not None and sure
             else f"No guarantee: {why}",
             wording=wording,
@@ -77,17 +77,22 @@ def near_optimal(settings: Settings, ledger: Ledger, best: str, provided: str = 
         best: what the policy's value is compared with.
         provided: what the claim rests on, beside independent episodes and rewards whose totals lie in the declared range.
     """
-    needed = " and ".join([*ledger.assumes, "episodes are independent", *([provided] if provided else [])])
+    needed = "; ".join([*ALWAYS, *ledger.assumes, *([provided] if provided else [])])
     return partial(_near_optimal_words, settings.delta, best, needed)
 
 
 def _near_optimal_words(
-    delta: float, best: str, needed: str, *, epsilon: float, lower: float | None, upper: float | None
+    delta: float,
+    best: str,
+    needed: str,
+    *,
+    epsilon: float,
+    lower: float | None,
+    upper: float | None,
+    reward_range: tuple[float, float],
 ) -> str:
-    return (
-        f"With probability at least {probability_words(delta)} the policy's value is within {epsilon!r} of "
-        f"{best}, provided {needed}."
-    )
+    sure = f"With probability at least {probability_words(delta)}"
+    return f"{sure} the policy's value is within {epsilon!r} of {best}. This needs: {needed}."
 
 
 def plan_of_episodes(title: str, episodes: int, *more: PlanRow) -> ShortPlan:

@@ -6,6 +6,7 @@ Shapes: N_0 members of level 0, m of them alive, A bets of agreement.
 import hashlib
 import math
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ SHARES = {  # of delta
 }
 FIRST_LOOK = 32  # first observations before the first look
 NEXT_LOOK = 1.5  # sizes of looks grow by this factor
-ASSUMPTIONS = ("rewards lie in the declared ranges", REACTIVE, REALIZABLE)  # transitions may be random
+ASSUMPTIONS = (REACTIVE, REALIZABLE)  # transitions may be random
 SMALLEST_BET = 1 / 16  # of epsilon, on returns
 LOOK_AGAIN = 1.03  # an interval is looked at again after so many times the episodes
 REFUTED = "bets never refute Q*"
@@ -442,16 +443,18 @@ def outcome(search: "BettingSearch", found: Closed) -> Outcome:
             agreed = found.by == "agreement" and other.accounts is own
             other.accounts.write_claims(search.epsilon if agreed else None)
     promise = search.roots.promise(search.survivors.living(0))
+    wording = partial(
+        claim_words,
+        search.delta,
+        assumptions=_assumptions(search.ranges, log),
+        sampling=search.engine.ledger.assumes,
+        reason=REASONS[found.by],
+    )
+    lower, totals = _lower(search, own), (search.ranges.least, search.ranges.most)
     return Outcome(
         policy=LearnedPolicy(search.functions, found.member),
-        claim=claim_words(
-            search.delta,
-            claimed,
-            _assumptions(search.ranges, log),
-            sampling=search.engine.ledger.assumes,
-            lower=_lower(search, own),
-            upper=search.upper,
-        ),
+        claim=wording(epsilon=claimed, lower=lower, upper=search.upper, reward_range=totals),
+        wording=wording,
         learner="betting",
         epsilon=claimed,
         delta=search.delta,
@@ -459,7 +462,7 @@ def outcome(search: "BettingSearch", found: Closed) -> Outcome:
         value_hat=own.mean if own is not None and own.n else None,
         v_star_hat=float(promise.max()),
         upper=search.upper,
-        lower=_lower(search, own),
+        lower=lower,
         log_size=search.survivors.log_size,
         rounds=search.rounds,
         claims=search.share.claims(),

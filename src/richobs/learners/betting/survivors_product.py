@@ -47,6 +47,7 @@ from richobs.stats.grouping import numbered
 from richobs.stats.shares import Share
 
 DENSE_COUNTS = 1 << 22  # rows times rows of a batch up to which sums over members are a matrix product
+AT_ONCE_LOSSES = 1 << 14  # values of y whose losses against all constants are computed at once
 LARGE_CLASS = 1 << 21  # members times kinds of the next level above which a level may wait
 MOST_PAIRS = 1 << 12  # pairs at which such a level begins to wait
 BLOCK = 32  # samples from which on batches that waited make one
@@ -102,11 +103,13 @@ class PairsInNumpy:
             needed: computed wealth at which a pair dies.
             tolerance: how far E[y] may be from f without the pair being refuted.
         """
-        change = bets.growth(f, earned, expected, spread, tolerance)
-        self.wealth = np.where(self.alive, bets.grown(self.wealth, change[f_row], t), 0.0)
-        squares = (f**2).sum(axis=1)[:, None] + (earned**2).sum(axis=1) - 2 * f @ earned.T
-        self.loss += np.maximum(squares, 0.0)[f_row]
-        dying = self.alive & (self.wealth >= needed)
+        change, losses = bets.growth_and_losses(f, earned, expected, spread, tolerance)
+        self.wealth = bets.grown(self.wealth, change, t, f_row)
+        self.wealth *= self.alive
+        self.loss += np.maximum(losses, 0.0)[f_row]
+        if not self.wealth.max() >= needed:
+            return 0
+        dying = self.wealth >= needed
         self.alive &= ~dying
         self.wealth[dying] = 0.0
         return int(dying.sum())
@@ -118,10 +121,12 @@ class PairsInNumpy:
             counts: `[R]` how many members each row has.
             spread: `[C]` s^2 of each column.
         """
-        logs = (self.loss.min(axis=0) - self.loss) / (2 * spread)
+        logs = self.loss.min(axis=0) - self.loss
+        logs *= 1 / (2 * spread)
         logs -= np.log(counts @ np.exp(np.maximum(logs, -700.0)))
-        logs -= np.log(np.maximum(self.wealth, 1.0))
-        logs[~self.alive] = -np.inf
+        won = np.nonzero(self.wealth > 1)
+        logs[won] -= np.log(self.wealth[won])
+        np.copyto(logs, -np.inf, where=~self.alive)
         return WeightsInNumpy(logs)
 
     def living_rows(self) -> Mask:
@@ -195,6 +200,10 @@ class Groups:
         if isinstance(batch, Known):
             return self, np.arange(self.count), batch.row
         many = len(batch.values)
+        if many == 1 or self.count == len(self.of):  # nothing is told apart, or everything was before
+            return self, np.arange(self.count), batch.group[self.first]
+        if self.count == 1:
+            return Groups(batch.group, many), np.zeros(many, dtype=np.int64), np.arange(many)
         keys, of = numbered(self.of * many + batch.group, self.count * many)
         return Groups(of, len(keys)), keys // many, keys % many
 
@@ -275,28 +284,31 @@ class Pairs:
             actions: `[n]` what was done.
         """
         n = f.values.shape[1]
-        variance = variances(self.missed, self.seen)  # [P, C]
-        forecast = self._forecast(variance, self._sums(f))  # [P, C, n]
         rows, old_row, f_row = self.rows.split(f)
         columns, old_column, y_row = self.columns.split(y)
+        variance = variances(self.missed, self.seen)  # [P, C]
+        forecast = self._forecast(variance, self._sums(rows.sizes, old_row, f.values, f_row))  # [P, C, n]
         self._take_rows(rows, old_row)
+        if columns.count != self.columns.count:
+            forecast, variance = forecast[:, old_column], variance[:, old_column]
         self._take_columns(columns, old_column)
-        forecast, variance = forecast[:, old_column], variance[:, old_column]
         earned = y.values[y_row]  # [C, n]
         best = self.better
         each = np.arange(len(best))
         start, place = forecast[best, each], self.cells.places(x, actions)
-        own = self.cells.forecast(place, start)
-        better = self.cells.serve_better[:, None]
-        spread = np.where(better, self.cells.variance(place), variance[best, each][:, None])
+        missed = ((earned - forecast) ** 2).sum(axis=2)
+        expected, spread = start, np.broadcast_to(variance[best, each][:, None], start.shape)
+        if self.cells.is_empty:
+            self.cells.add_start(n, missed[best, each])
+        else:
+            own, better = self.cells.forecast(place, start), self.cells.serve_better[:, None]
+            expected, spread = np.where(better, own, start), np.where(better, self.cells.variance(place), spread)
+            self.cells.add(place, earned, earned - own, earned - start)
         self.rounding += self.held.rounding(n) * (2 if self.tolerance else 1)
         needed = bets.surely(self.limit, self.rounding)
-        expected = np.where(better, own, start)
         died = self.held.settle(f.values, f_row, earned, expected, spread, t, needed, self.tolerance)
-        self.cells.add(place, earned, earned - own, earned - start)
-        for k, constant in enumerate(CONSTANTS):
-            self.constant_loss[k] += ((earned - constant) ** 2).sum(axis=1)
-        self.missed += ((earned - forecast) ** 2).sum(axis=2)
+        self.constant_loss += _constant_losses(earned)
+        self.missed += missed
         self.seen += n
         return died
 
@@ -310,16 +322,21 @@ class Pairs:
         same.cells, same.held = copy.copy(self.cells), copy.copy(self.held)
         return same
 
-    def _sums(self, f: Rows | Known) -> Floats:
-        """Returns `[R, n]` the sum of the values of each row's members."""
-        row, R, G = self.rows.of, self.rows.count, len(f.values)
-        if isinstance(f, Known):
-            return self.rows.sizes[:, None] * f.values[f.row]
+    def _sums(self, sizes: Floats, old_row: Ints, values: Floats, f_row: Ints) -> Floats:
+        """Returns `[R, n]` the sum of the values of each row's members, given what the rows are split to."""
+        R, G = self.rows.count, len(values)
+        if len(sizes) == R:
+            return sizes[:, None] * values[f_row]
         if R * G <= DENSE_COUNTS:
-            shared = np.bincount(row * G + f.group, minlength=R * G).reshape(R, G)
-            return np.asarray(shared @ f.values)
-        sums = [np.bincount(row, weights=sample[f.group], minlength=R) for sample in f.values.T]
-        return np.stack(sums, axis=1)
+            return np.bincount(old_row * G + f_row, weights=sizes, minlength=R * G).reshape(R, G) @ values
+        every, starts = (
+            sizes[:, None] * values[f_row],
+            np.diff(old_row, prepend=-1) > 0,
+        )  # new rows are in the order of old
+        sums, more = every[starts], np.flatnonzero(~starts)
+        for i, sample in enumerate(every[more].T):
+            sums[:, i] += np.bincount(old_row[more], weights=sample, minlength=R)
+        return sums
 
     def _forecast(self, variance: Floats, sums: Floats) -> Floats:
         """Returns `[P, C, n]` what every column's y is expected to be, from s^2 `[P, C]` and sums of values `[R, n]`."""
@@ -373,6 +390,13 @@ class Pairs:
         self.held.alive[i, j] = False
 
 
+def _constant_losses(earned: Floats) -> Floats:
+    """Returns `[9, C]` the squared errors of the constants against y `[C, n]`."""
+    if earned.size > AT_ONCE_LOSSES:
+        return np.stack([((earned - constant) ** 2).sum(axis=1) for constant in CONSTANTS])
+    return ((earned - CONSTANTS[:, None, None]) ** 2).sum(axis=2)
+
+
 Weights = WeightsInNumpy | WeightsOnDevice  # the same methods
 
 
@@ -386,6 +410,7 @@ class Waiting:
     first: int  # number of the first batch that waits
     batches: list[Samples]  # in their order
     refuted: set[tuple[int, int]] = field(default_factory=set)  # pairs of members that averages refuted [B2]
+    counted: tuple[Ints | None, int] = (None, 0)  # living members of the next level, and how many kinds they make
 
     def is_due(self, kinds: int) -> bool:
         """Whether the bets are to be settled now: the next level has so few kinds left, or many samples wait."""
@@ -531,7 +556,8 @@ class ProductSurvivors:
             if wrong is not None:
                 died += int(wrong.sum())
                 self._keep(h, ~wrong)
-        self.settle()
+        if died:
+            self.settle()
         for h in reversed(range(self.horizon)):
             if self._is_due(h):
                 died += self.catch_up(h)
@@ -579,7 +605,9 @@ class ProductSurvivors:
     def _is_due(self, h: int) -> bool:
         """Whether the samples that wait at a level may be bet on now."""
         waiting = self._waiting[h]
-        return waiting is not None and waiting.is_due(self._n_kinds(h + 1, self._members[h + 1]))
+        if waiting is not None and waiting.counted[0] is not self._members[h + 1]:
+            waiting.counted = self._members[h + 1], self._n_kinds(h + 1, self._members[h + 1])
+        return waiting is not None and waiting.is_due(waiting.counted[1])
 
     def _n_kinds(self, h: int, members: Ints) -> int:
         """Returns at least as many as there are different max_a f of members."""

@@ -5,10 +5,10 @@ once (`taken_values`, `top_values`). Forecasts of y come from the past alone: th
 claim is true. Shapes: H levels, m members, G groups of equal rows, n samples, P priors, M forecasters, C kinds of u.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from richobs.core.policies import TIE
 from richobs.core.types import Floats, Ints, Mask, Member, Observations
 from richobs.core.words import number_words
 from richobs.stats.bets import LEAST_VARIANCE, ZETA
-from richobs.stats.grouping import kinds, numbered
+from richobs.stats.grouping import equal_rows, numbered
 
 SURELY = 1e-6  # share of the range by which rounding may push the rewards so far plus a value of Q* out of it
 AT_ONCE_VALUES = 1 << 16  # values of functions that are read at once: few enough for a processor's cache
@@ -32,6 +32,7 @@ FARTHEST = 60.0  # nats behind the best at which a forecaster's weight is as goo
 MOST_NUMBERS = 4_000_000  # sums that are held at once; cells that would need more are not kept
 SHRINK = 1.0  # samples that the forecast of the class counts as, in the mean of a cell
 SHRINK_VARIANCE = 2.0  # samples that the overall squared error counts as, in the squared error of a cell
+SHORT = 64  # bytes of what was seen and done up to which they are kept as they are
 UNSEEN = 0  # place of all pairs without a cell: nothing is ever added there
 
 
@@ -156,6 +157,8 @@ class Ranges:
 
     def unit(self, level: int, values: Floats) -> Floats:
         """Returns values of f or y at a level on the scale of bets; those outside of the range are cut to it."""
+        if self.low[level] == 0 and self.width[level] == 1 and values.size and values.min() >= 0 and values.max() <= 1:
+            return values
         return np.clip((values - self.low[level]) / self.width[level], 0.0, 1.0)
 
     def impossible(self, totals: Floats, level: int = -1) -> Mask:
@@ -240,6 +243,9 @@ class Known(NamedTuple):
 
 def taken_values(functions: FunctionClass, level: int, members: Ints, x: Observations, actions: Ints) -> Rows:
     """Returns f(x, a) of members at the actions that were taken."""
+    known = _known_rows(functions, level, members, x, actions)
+    if known is not None:
+        return known
     if len(members) * len(x) <= FEW_VALUES:
         return _grouped(read(functions, level, x, members, partial(_of_actions, actions)))
     some, place = distinct(x)
@@ -252,7 +258,7 @@ def taken_values(functions: FunctionClass, level: int, members: Ints, x: Observa
         a = int(action)
         reps, rep = functions.kinds(level, members, a)
         values = read(functions, level, x[some[seen]], reps, partial(_of_action, a))
-        first, row = kinds(*values.T)
+        first, row = equal_rows(values)
         parts.append((mine, values[first][:, inverse]))
         of_part.append(row[rep])
     for rows, (_, values) in zip(of_part, parts, strict=True):
@@ -281,9 +287,7 @@ def _largest(values: Floats) -> Floats:
 
 def _grouped(values: Floats) -> Rows:
     """Returns the distinct rows of values `[m, n]`."""
-    if len(values) == 1:
-        return Rows(values, np.zeros(1, dtype=np.int64))
-    first, row = kinds(*values.T)
+    first, row = equal_rows(values)
     return Rows(values[first], row)
 
 
@@ -291,13 +295,25 @@ def top_values(functions: FunctionClass, level: int, members: Ints, x: Observati
     """Returns max_a f(x, a) of members."""
     if not len(x):
         return Rows(np.zeros((1, 0)), np.zeros(len(members), dtype=np.int64))
+    known = _known_rows(functions, level, members, x)
+    if known is not None:
+        return known
     if len(members) * len(x) <= FEW_VALUES:
         return _grouped(read(functions, level, x, members, _largest))
     some, place = distinct(x)
     reps, rep = functions.kinds(level, members, 0)
     values = read(functions, level, x[some], reps, _largest)
-    first, row = kinds(*values.T)
+    first, row = equal_rows(values)
     return Rows(values[first][:, place], row[rep])
+
+
+def _known_rows(
+    functions: FunctionClass, level: int, members: Ints, x: Observations, actions: Ints | None = None
+) -> Rows | None:
+    """Returns the rows of values that the class itself tells apart; None where it knows no faster way than to be read."""
+    own = getattr(functions, "rows", None)
+    found = None if own is None else own(level, x, members, actions)
+    return None if found is None else Rows(*found)
 
 
 def read(
@@ -320,19 +336,25 @@ def read(
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
+def row_bytes(x: Observations) -> list[bytes]:
+    """Returns the bytes of each observation `[n, ...]`."""
+    rows = np.ascontiguousarray(x)
+    size = rows.itemsize * int(np.prod(rows.shape[1:]))
+    return rows.reshape(len(rows), -1).view(f"V{size}").ravel().tolist() if size and len(rows) else [b""] * len(rows)
+
+
 def digests(x: Observations, actions: Ints | None = None) -> set[bytes]:
-    """Returns 16 bytes for each observation `[n, ...]`, with its action `[n]` where they are given."""
-    salts = np.zeros(len(x), dtype=np.int64) if actions is None else actions.astype(np.int64)
-    return {
-        hashlib.blake2b(row.tobytes(), digest_size=16, salt=salt.tobytes()).digest()
-        for row, salt in zip(np.asarray(x), salts, strict=True)
-    }
+    """Returns the bytes of each observation `[n, ...]`, with its action `[n]` where given; 16 where they are many."""
+    rows = row_bytes(x)
+    if actions is not None:
+        rows = [row + action for row, action in zip(rows, row_bytes(actions.astype(np.int64)), strict=True)]
+    return set(rows) if not rows or len(rows[0]) <= SHORT else {blake2b(row, digest_size=16).digest() for row in rows}
 
 
 def distinct(x: Observations) -> tuple[Ints, Ints]:
     """Returns the place of the first of each distinct observation, and `[n]` which of them each is."""
     known: dict[bytes, int] = {}
-    place = np.array([known.setdefault(row.tobytes(), len(known)) for row in np.asarray(x)], dtype=np.int64)
+    place = np.array([known.setdefault(row, len(known)) for row in row_bytes(x)], dtype=np.int64)
     first = np.zeros(len(known), dtype=np.int64)
     first[place[::-1]] = np.arange(len(place))[::-1]
     return first, place
@@ -361,13 +383,18 @@ def forecasts(loss: Floats, constant_loss: Floats, variance: Floats, counts: Flo
         counts: `[M]` how many members each forecaster stands for.
         sums: `[M, n]` sum of their values.
     """
-    least = np.minimum(loss.min(axis=0), constant_loss.min(axis=0))
+    behind = np.concatenate([loss, constant_loss])  # [M + 9, C]
+    behind -= behind.min(axis=0)
+    counts = np.append(counts, np.ones(len(CONSTANTS)))
+    sums = np.concatenate([sums, np.broadcast_to(CONSTANTS[:, None], (len(CONSTANTS), sums.shape[1]))])
     result = np.empty((*variance.shape, sums.shape[1]))
-    for k, s in enumerate(variance):
-        weight = np.exp(np.maximum((least - loss) / (2 * s), -FARTHEST))
-        constant = np.exp(np.maximum((least - constant_loss) / (2 * s), -FARTHEST))
-        total = counts @ weight + constant.sum(axis=0)
-        result[k] = (weight.T @ sums + (CONSTANTS @ constant)[:, None]) / total[:, None]
+    step = len(variance) if behind.size <= AT_ONCE_VALUES else 1
+    weight = np.empty((step, *behind.shape))
+    for k in range(0, len(variance), step):
+        np.multiply(behind, -1 / (2 * variance[k : k + step, None]), out=weight)
+        np.exp(np.maximum(weight, -FARTHEST, out=weight), out=weight)
+        for j, some in enumerate(weight):
+            result[k + j] = some.T @ sums / (counts @ some)[:, None]
     return result
 
 
@@ -392,8 +419,7 @@ class Cells:
     def places(self, x: Observations, actions: Ints) -> Ints:
         """Returns `[n]` the cell of each sample. A pair gets one when it is seen again: what never repeats takes no room."""
         result = np.full(len(actions), UNSEEN)
-        for i, (row, action) in enumerate(zip(np.asarray(x), actions.tolist(), strict=True)):
-            key = (row.tobytes(), action)
+        for i, key in enumerate(zip(row_bytes(x), actions.tolist(), strict=True)):
             place = self._known.get(key)
             if place is None:
                 self._known[key] = UNSEEN
@@ -427,6 +453,16 @@ class Cells:
         overall = (PRIORS[0] + self.missed) / (1 + self._seen)
         own = (SHRINK_VARIANCE * overall[:, None] + self._square[:, place]) / (SHRINK_VARIANCE + self._count[place])
         return np.maximum(own, LEAST_VARIANCE)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing came again so far: these forecasts are then those that they start from."""
+        return len(self._count) == 1
+
+    def add_start(self, n: int, missed: Floats) -> None:
+        """Adds n samples while there is no cell, with the squared errors `[N]` of the forecasts that these start from."""
+        self.missed, self.others_missed = self.missed + missed, self.others_missed + missed
+        self._seen += n
 
     @property
     def serve_better(self) -> Mask:

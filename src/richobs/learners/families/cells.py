@@ -14,6 +14,7 @@ from richobs.classes import taylor
 from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor, linear_size, products, quadratic_size
 from richobs.core.types import Floats, Ints, Mask
+from richobs.learners.families.nearly import Within
 
 FLOOR = 1e-12  # added to a probability of which likelihood is bounded from above: sums that cancel are off by less
 LARGEST = 1e4  # times the range of totals: a cell whose Taylor models have larger parts is halved, not believed
@@ -34,6 +35,7 @@ class Tables:
         done = arrays.done[:, structure].reshape(B, S * K)
         self.reward: Floats = arrays.reward[:, structure].reshape(B, S * K)
         self.next: Ints = np.where(done, S, arrays.next[:, structure].reshape(B, S * K)).astype(np.int64)
+        self.real: Mask = ~family.padding[:, structure].reshape(B, S * K)  # [B, n] outcomes that are listed
         self.first: Ints = np.arange(S) * K  # the row of action 0 of each state
 
     def plan(self, law: Floats, pay: Floats | None = None) -> tuple[Floats, Ints]:
@@ -75,12 +77,15 @@ class Regret(NamedTuple):
 
 
 @np.errstate(all="ignore")  # nothing may be known of an event
-def regret_over(tables: Tables, events: Taylor, policy: Ints) -> Regret:
+def regret_over(tables: Tables, events: Taylor, policy: Ints, alpha: float = 0.0) -> Regret:
     """Bounds the loss of a policy `[H, S]` over cells on which the events are Taylor models `[E, C]` (Theorem F2).
 
     The Taylor model of V is carried backwards; outcomes of a row sum to 1 at every point, so that only differences of next
     values count. D, the regret from a state on, is at most 0 where the policy goes on, and at most the upper end of the
     advantage where another action is taken, plus the mean of D afterwards.
+
+    With a tolerance alpha the bounds are those of every system whose laws are within alpha of the cell's (Theorem F7).
+    Then W is how far the value of the policy may be from V, and Z how far V* may be above V.
     """
     S, K, ball = tables.n_states, tables.n_actions, events.ball
     d, C = len(events.g), events.c.shape[1]
@@ -90,7 +95,8 @@ def regret_over(tables: Tables, events: Taylor, policy: Ints) -> Regret:
     m = events.m[:, tables.events] if curved else None
     reward = tables.reward[:, :, None]
     c, G, M, T = np.zeros((S + 1, C)), np.zeros((d, S + 1, C)), np.zeros((q, S + 1, C)), np.zeros((S + 1, C))
-    D, size = np.zeros((S + 1, C)), np.zeros(C)
+    D, size, W, Z = np.zeros((S + 1, C)), np.zeros(C), np.zeros((S + 1, C)), np.zeros((S + 1, C))
+    real = tables.real[:, :, None]
     # Probabilities e_b sum to 1 at every point, and the middles p_b of their ranges need not: for any v the mean of u is
     # v + sum e_b (u_b - v), and with v = sum p_b u_b its middle is v (2 - sum p_b).
     rest_of_one = 2 - p.sum(axis=0)  # [n, C]
@@ -104,6 +110,10 @@ def regret_over(tables: Tables, events: Taylor, policy: Ints) -> Regret:
         if m is not None:
             above += quadratic_size(np.einsum("qbnc,bnc->qnc", m, off), ball)
         return above
+
+    def most(x: Floats) -> Floats:
+        """Returns `[n, C]` at least the mean of numbers `[B, n, C]` under every law within alpha of the outcomes'."""
+        return mean_above(x) + alpha * _span(x, x, real) if alpha else mean_above(x)
 
     for h in reversed(range(tables.horizon)):
         u = reward + c[tables.next]
@@ -120,13 +130,24 @@ def regret_over(tables: Tables, events: Taylor, policy: Ints) -> Regret:
             cubic += np.einsum("qbnc,dbnc->dqnc", m, Gb)
             rest += np.einsum("bnc,bnc->nc", quadratic_size(m, ball), quadratic_size(Mb, ball))
         rest += linear_size(quadratic_size(np.moveaxis(cubic, 1, 0), ball), ball)
-        QT = rest + mean_above(T[tables.next])
+        T_before = T[tables.next]
+        QT = rest + mean_above(T_before)
         rows = tables.first + policy[h]
         c[:S], G[:, :S], M[:, :S], T[:S] = Qc[rows], Qg[:, rows], Qm[:, rows], QT[rows]
         of = np.repeat(np.arange(S), K)  # the state of each row
         advantage = Taylor(Qc - c[of], Qg - G[:, of], Qm - M[:, of], QT + T[of], ball).high
         advantage[rows] = 0.0
-        D[:S] = (advantage + mean_above(D[tables.next])).reshape(S, K, C).max(axis=1)
+        if alpha:
+            later = Taylor(u, Gb, Mb, T_before, ball)
+            moved = alpha * _span(later.high, later.low, real)  # (P - p) u is at most this
+            apart = moved + most(W[tables.next])  # of Q in the real system, from Q here
+            Z[:S] = (advantage + moved + most(Z[tables.next])).reshape(S, K, C).max(axis=1)
+            W[:S] = apart[rows]
+            advantage += apart + W[of]
+            advantage[rows] = 0.0
+        D[:S] = (advantage + most(D[tables.next])).reshape(S, K, C).max(axis=1)
+        if alpha:
+            D[:S] = np.minimum(D[:S], Z[:S] + W[:S])
         size = np.maximum(size, (np.abs(c) + linear_size(G, ball) + quadratic_size(M, ball) + T).max(axis=0))
     first = tables.start
     V = Taylor(
@@ -136,30 +157,48 @@ def regret_over(tables: Tables, events: Taylor, policy: Ints) -> Regret:
         first @ T[:S],
         ball,
     )
-    known = np.isfinite(size + V.r + first @ D[:S])
+    lost, off = first @ D[:S], np.zeros(C)
+    if alpha:
+        begins = (first > 0)[:, None]
+        value = Taylor(c[:S], G[:, :S], M[:, :S], T[:S], ball)
+        lost = lost + alpha * _span(D[:S], D[:S], begins)
+        off = first @ W[:S] + alpha * (_span(W[:S], W[:S], begins) + _span(value.high, value.low, begins))
+    known = np.isfinite(size + V.r + lost + off)
     lost, low, high = (
-        np.where(known, x, bad) for x, bad in ((first @ D[:S], np.inf), (V.low, -np.inf), (V.high, np.inf))
+        np.where(known, x, bad) for x, bad in ((lost, np.inf), (V.low - off, -np.inf), (V.high + off, np.inf))
     )
     return Regret(lost, low, high, np.where(known, size, np.inf))
 
 
-def likelihood_over(events: Taylor, counts: Floats) -> Floats:
+def _span(most: Floats, least: Floats, real: Mask) -> Floats:
+    """Returns the largest of `most` less the smallest of `least` along the first axis, where `real`."""
+    return np.asarray(np.where(real, most, -np.inf).max(axis=0) - np.where(real, least, np.inf).min(axis=0))
+
+
+def likelihood_over(events: Taylor, counts: Floats, cap: Floats | None = None) -> Floats:
     """Returns `[C]` at least the largest log-likelihood over each cell [F3].
 
     Args:
         events: `[E, C]`.
         counts: `[E]` how often each was seen.
+        cap: `[E]` probabilities below it count as it, where there is a tolerance [F7].
     """
     seen = np.flatnonzero(counts)
     n = counts[seen]
     e = events[seen]
     with np.errstate(all="ignore"):
         high = np.minimum(e.high + FLOOR, 1.0 + FLOOR)
-        natural = np.where(high > 0, n[:, None] * np.log(np.maximum(high, 1e-300)), -np.inf).sum(axis=0)
         log = taylor.log(Taylor(e.c + FLOOR, e.g, e.m, e.r, e.ball))
-        curve = Taylor(
-            n @ log.c, np.einsum("e,dec->dc", n, log.g), np.einsum("e,qec->qc", n, log.m), n @ log.r, e.ball
-        ).high
+        if cap is not None:
+            high = np.maximum(high, cap[seen, None])
+            free = e.low >= cap[seen, None]  # the cap does not matter anywhere in the cell
+            c, g, m, r = (np.einsum("e,...ec->...c", n, np.where(free, x, 0.0)) for x in (log.c, log.g, log.m, log.r))
+            curve = Taylor(c, g, m, r, e.ball).high + np.where(free, 0.0, n[:, None] * np.log(high)).sum(axis=0)
+        else:
+            curve = Taylor(
+                n @ log.c, np.einsum("e,dec->dc", n, log.g), np.einsum("e,qec->qc", n, log.m), n @ log.r, e.ball
+            ).high
+        natural = np.where(high > 0, n[:, None] * np.log(np.maximum(high, 1e-300)), -np.inf).sum(axis=0)
     return np.minimum(natural, np.where(np.isfinite(curve), curve, np.inf))
 
 
@@ -169,12 +208,29 @@ class Evidence:
 
     counts: Floats  # [E]
     threshold: float  # a point lives while its log-likelihood exceeds this
+    within: Within | None = None  # what a tolerance adds to likelihoods [F7]
+
+    @property
+    def alpha(self) -> float:
+        """The tolerance."""
+        return 0.0 if self.within is None else self.within.alpha
 
     def log_likelihood(self, law: Floats) -> Floats:
-        """Returns `[P]` at points with probabilities `[E, P]`."""
-        seen = np.flatnonzero(self.counts)
+        """Returns `[P]` at points with probabilities `[E, P]`, what a tolerance allows included."""
+        seen, law = np.flatnonzero(self.counts), np.maximum(law, 0.0)
         with np.errstate(divide="ignore"):
-            return np.asarray(self.counts[seen] @ np.log(np.maximum(law[seen], 0.0)))
+            if self.within is None:
+                return np.asarray(self.counts[seen] @ np.log(law[seen]))
+            capped = np.maximum(law, self.within.cap[:, None])[seen]
+            return np.asarray(self.counts[seen] @ np.log(capped) + self.within.allowed(law, law))
+
+    def over(self, events: Taylor) -> Floats:
+        """Returns `[C]` at least the largest log-likelihood over cells, what a tolerance allows included [F3, F7]."""
+        if self.within is None:
+            return likelihood_over(events, self.counts)
+        known = np.isfinite(events.r)
+        low, high = np.where(known, events.low, 0.0) - FLOOR, np.where(known, events.high, 1.0) + FLOOR
+        return likelihood_over(events, self.counts, self.within.cap) + self.within.allowed(low, high)
 
 
 class Cover(NamedTuple):
@@ -231,7 +287,7 @@ def cover(
         if looked > budget:
             return found._replace(complete=False, cells=looked)
         events = family.program.over(Taylor.cells(now, half))
-        kept = np.flatnonzero(likelihood_over(events, evidence.counts) > evidence.threshold)
+        kept = np.flatnonzero(evidence.over(events) > evidence.threshold)
         now, half = now[:, kept], half[:, kept]
         wide: Mask = np.asarray((half > scale[:, None]).any(axis=0))
         ready = np.flatnonzero(~wide)
@@ -244,7 +300,7 @@ def cover(
                     events.m[:, :, kept[ready]],
                     events.r[:, kept[ready]],
                 )
-                bounds = regret_over(tables, own, policy)
+                bounds = regret_over(tables, own, policy, evidence.alpha)
                 bound = bounds.regret + 2 * error
                 accepted = np.asarray((bound <= allowed) & (bounds.size <= LARGEST * totals))
                 if not accepted.all():
@@ -279,9 +335,19 @@ def _losing(
 ) -> Floats | None:
     """Returns one of the points `[d, P]` that lives and at which the policy loses more than allowed; None: there is none."""
     law = np.maximum(family.program.at(points), 0.0)
-    loss = tables.plan(law)[0] - tables.values(law, policy)
+    loss = loss_at(family, tables, policy, points, law, evidence.alpha)
     bad = np.flatnonzero((loss > allowed) & (evidence.log_likelihood(law) > evidence.threshold))
     return points[:, bad[loss[bad].argmax()]] if len(bad) else None
+
+
+def loss_at(family: Family, tables: Tables, policy: Ints, points: Floats, law: Floats, alpha: float) -> Floats:
+    """Returns `[P]` what the policy loses at points `[d, P]` with probabilities `[E, P]`; within a tolerance, its bound."""
+    if not alpha:
+        return tables.plan(law)[0] - tables.values(law, policy)
+    each = max(1, AT_ONCE // (tables.next.size * len(points)))
+    parts = (points[:, i : i + each] for i in range(0, points.shape[1], each))
+    over = (family.program.over(Taylor.cells(part, np.zeros_like(part))) for part in parts)
+    return np.concatenate([regret_over(tables, events, policy, alpha).regret for events in over])
 
 
 def ellipsoid(family: Family, evidence: Evidence, point: Floats) -> Taylor | None:

@@ -14,22 +14,15 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.types import Floats, Ints, Mask
 from richobs.learners.families.cells import Evidence
-from richobs.learners.models.living import ZETA
+from richobs.learners.families.nearly import StepBets
+from richobs.learners.families.steps import ENDED, LAST, MOVED, STARTED, Batch, outcome_words, read_steps, step_words
+from richobs.learners.models.living import ALARM, KAPPAS, ZETA
 from richobs.stats import bets
 from richobs.stats.shares import Spendable
 
-ALARM = 0.1  # share of the money on forecasts that do not believe in the family
-TRUST = (10.0, 100.0, 1000.0)  # episodes that the fit counts as, in each of them
+TRUST = KAPPAS  # episodes that the fit counts as, in each of the forecasts that do not believe in the family
+HISTORY = 20_000  # numbers [N, E] of a forecast, of which those of all batches are kept at most
 TINY = 1e-300  # probabilities below it count as it: their logarithm is finite
-STARTED, MOVED, LAST = 0.0, 1.0, 2.0  # kinds of steps: the first state; a move; a reward at the last level
-ENDED = -1.0  # in the place of the next state
-
-
-class Batch(NamedTuple):
-    """Different steps of some episodes."""
-
-    steps: list[tuple[float, ...]]  # (kind, state, action, next, reward)
-    n: Floats  # [u] how often each was seen
 
 
 class Nodes(NamedTuple):
@@ -40,17 +33,26 @@ class Nodes(NamedTuple):
     law: Floats  # [E, I] probabilities of events
     weight: Floats  # [I] they sum to 1
 
+    def means(self, n_structures: int) -> Floats:
+        """Returns `[N, E]` the events of each structure, weighted."""
+        result = np.zeros((n_structures, len(self.law)))
+        np.add.at(result, self.structure, (self.law * self.weight).T)
+        return result
+
 
 class Seen:
     """All that is kept of the episodes, and the accounts against every parameter of the box."""
 
-    def __init__(self, family: Family, share: Spendable):
+    def __init__(self, family: Family, share: Spendable, alpha: float = 0.0):
         """Starts with nothing.
 
         Args:
             family: the family.
             share: probability with which the true parameters may ever not live.
+            alpha: how far the real laws may be from those of the true parameters, in total variation.
         """
+        self.alpha, self.stepwise = alpha, StepBets(family)
+        self._history: list[tuple[Batch, Floats]] = []  # what was not bet on step by step
         self.family = family
         self.steps: dict[tuple[float, ...], int] = {}
         self.n: list[float] = []  # [U]
@@ -68,6 +70,8 @@ class Seen:
     @property
     def log_numerator(self) -> float:
         """Logarithm of what all forecasts together gave to what was seen: nine tenths of the money on the mixture."""
+        if self.alpha:
+            return self.stepwise.log_q
         shares = np.array([1 - ALARM, *[ALARM / len(TRUST)] * len(TRUST)])
         logs = np.log(shares) + np.array([self.log_mixture, *self.log_alarms])
         top = float(logs.max())
@@ -80,42 +84,26 @@ class Seen:
 
     def evidence(self, structure: int) -> Evidence:
         """Returns what the data say of one structure."""
-        return Evidence(self.counts[structure], self.threshold)
+        within = self.stepwise.within(structure, self.alpha) if self.alpha else None
+        return Evidence(self.counts[structure], self.threshold, within)
+
+    def nearly(self, alpha: float) -> dict[int, Evidence]:
+        """Returns what the data say of every possible structure where the real laws are only within alpha [F7]."""
+        for batch, means in self._history:
+            self.stepwise.add(batch, means)
+        self._history = []
+        threshold = self.stepwise.log_q - self._log_death - 2 * ZETA * self.factors
+        some = np.flatnonzero(self.possible)
+        return {int(k): Evidence(self.counts[k], threshold, self.stepwise.within(int(k), alpha)) for k in some}
+
+    @property
+    def has_history(self) -> bool:
+        """Whether all batches were kept: not where a family has very many structures."""
+        return self.alpha > 0 or self.counts.size <= HISTORY
 
     def read(self, played: Episodes) -> Batch:
-        """Returns the different steps of some episodes.
-
-        Raises:
-            BrokenPromise: an observation that no state shows, or a first state that the family holds impossible.
-        """
-        family, H = self.family, played.levels
-        ended = np.stack(played.ended) if len(played.ended) else np.zeros((H, played.n), dtype=bool)
-        states = np.full((H, played.n), -1, dtype=np.int64)
-        parts = []
-        for h in range(H):
-            going = np.flatnonzero(~ended[h])
-            states[h, going] = family.arrays.encode(np.asarray(played.observations[h])[going])
-            unknown = states[h, going] < 0
-            if unknown.any():
-                x = np.asarray(played.observations[h])[going][unknown][0]
-                raise BrokenPromise(
-                    f"level {h} showed {np.array2string(np.asarray(x), threshold=8)}, which no state of the family shows."
-                )
-        zeros = np.zeros(played.n)
-        parts.append(np.stack([zeros + STARTED, states[0], zeros, zeros, zeros], axis=1))
-        for h in range(H):
-            going = np.flatnonzero(~ended[h])
-            a, r = (np.asarray(x[h], dtype=np.float64)[going] for x in (played.actions, played.rewards))
-            near = self._rewards[np.abs(self._rewards - r[:, None]).argmin(axis=1)]
-            r = np.where(
-                np.abs(near - r) <= REWARD_TOLERANCE * np.maximum(1.0, np.abs(r)), near, r
-            )  # one reward, one step
-            last = h + 1 == H
-            after = np.full(len(going), 0.0) if last else np.where(ended[h + 1], ENDED, states[h + 1])[going]
-            kind = np.full(len(going), LAST if last else MOVED)
-            parts.append(np.stack([kind, states[h, going], a, after, r], axis=1))
-        rows, n = np.unique(np.concatenate(parts), axis=0, return_counts=True)
-        return Batch([tuple(row) for row in rows.tolist()], n.astype(np.float64))
+        """Returns the different steps of some episodes."""
+        return read_steps(self.family.arrays, self._rewards, played)
 
     def absorb(self, batch: Batch, nodes: Nodes) -> None:
         """Weighs a batch by the forecasts that were fixed before it, and only then counts it.
@@ -147,6 +135,10 @@ class Seen:
                 alarm += n * np.log(np.maximum(laws, TINY))
         if not self.possible.any():
             raise BrokenPromise(self._impossible(batch))
+        if self.alpha:
+            self.stepwise.add(batch, nodes.means(len(self.counts)))
+        elif self.has_history:
+            self._history.append((batch, nodes.means(len(self.counts))))
         log_law = np.log(np.maximum(nodes.law, TINY))
         logs = (new[nodes.structure] * log_law.T).sum(axis=1)  # [I]
         logs = np.where(self.possible[nodes.structure], logs, -np.inf) + np.log(np.maximum(nodes.weight, TINY))
@@ -205,15 +197,3 @@ class Seen:
                 )
                 worst, words = lost, f"state {int(row[1])}, action {int(row[2])}: {seen}"
         return words
-
-
-def outcome_words(step: tuple[float, ...]) -> str:
-    """Returns the outcome of a step in words."""
-    kind, _, _, after, reward = step
-    where = "" if kind == LAST else "the end and " if after == ENDED else f"state {int(after)} and "
-    return f"{where}reward {reward:g}"
-
-
-def step_words(step: tuple[float, ...]) -> str:
-    """Returns a step in words."""
-    return f"state {int(step[1])}, action {int(step[2])}, then {outcome_words(step)}"

@@ -9,7 +9,7 @@ likely parameters best from those at which the chosen policy loses too much, and
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,17 +20,18 @@ from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor
 from richobs.core.errors import BrokenPromise, EpisodeLimit
 from richobs.core.events import Event, Progress
-from richobs.core.outcome import LOWER, Outcome, StopReason, claim_words
+from richobs.core.outcome import LOWER, Outcome, StopReason, ToleranceCurve, ToleranceRow, claim_words
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
 from richobs.core.words import number_words
 from richobs.engines.independence import Watch
 from richobs.learners.base import Search, at_least_one
-from richobs.learners.families.cells import LARGEST, Cover, Evidence, Tables, cover, ellipsoid, regret_over
+from richobs.learners.families.cells import LARGEST, Cover, Evidence, Tables, cover, ellipsoid, loss_at, regret_over
 from richobs.learners.families.events import LossBounded, ThetaWeighed
 from richobs.learners.families.evidence import Nodes, Seen
 from richobs.learners.models.living import ZETA
 from richobs.learners.models.search import Tolerant, planning_error
+from richobs.learners.tolerance import Patience
 from richobs.stats import bets
 from richobs.stats.shares import Series
 
@@ -48,6 +49,7 @@ SPREAD = 1.2  # variance of the nodes near the maximum, relative to the inverse 
 WIDEST = 1.0  # half the width of the widest cell that is looked at, in radii of the set that lives
 MOST_KL = 20.0  # that one step counts for where something is impossible
 HULL_CELLS = 20_000  # that look for the ends of intervals
+LEAST_RUNG = 12  # the tolerance curve begins at 2^-12
 NEWTON = 30  # steps of a maximisation
 
 
@@ -98,11 +100,14 @@ class Chosen(NamedTuple):
 class FamilySearch(Search):
     """What was seen, what lives, and what of delta was spent."""
 
+    alpha: float = 0.0  # how far the real laws may be from those of the true parameters, in total variation
     seen: Seen = field(init=False)
     watch: Watch = field(init=False)  # that episodes are independent and of one law
     rounds: int = 0
     chosen: Chosen | None = None
     covered: Cover | None = None  # of the chosen policy, by what was seen so far
+    patience: Patience = field(default_factory=Patience)
+    gave_up: bool = False  # the tolerance keeps the loss where it is
     shown_at: int | None = None  # episodes after which a policy was covered for the first time
     lower: float = math.nan  # W
     earns_at_most: float = math.nan
@@ -113,7 +118,7 @@ class FamilySearch(Search):
         super().__post_init__()
         self._likelihood, self._earned = self.share.split(ON_LIKELIHOOD, 1 - ON_LIKELIHOOD)
         self.looks = Series(self._earned)
-        self.seen = Seen(self.family, self._likelihood)
+        self.seen = Seen(self.family, self._likelihood, self.alpha)
         self.watch = Watch(self.seed, self.reward_range)
         self.lower, self.upper = self.reward_range
         self.earns_at_most = self.upper
@@ -162,11 +167,13 @@ def run(search: FamilySearch) -> tuple[Chosen, bool]:
     while True:
         chosen = look(search)
         try:
-            if search.covered is None or not search.covered.complete:
+            if not search.gave_up and (search.covered is None or not search.covered.complete):
                 nodes = play(search, nodes, *next_policy(search, chosen, nodes), search.next_size)
                 continue
             nodes = play(search, nodes, "the policy that is to be claimed", chosen.actions, CONFIRM)
         except EpisodeLimit:
+            return chosen, False
+        if search.gave_up:
             return chosen, False
         search.covered = certify(search, chosen)  # what was seen since counts too
         if search.covered.complete:
@@ -208,6 +215,8 @@ def look(search: FamilySearch) -> Chosen:
             search._tried = total + max(1, total // (10 if d < 3 else 4))
         else:
             witness = (chosen.structure, found.witness)
+    if search.alpha:
+        search.gave_up = search.patience.ends(max(regret, search.epsilon), total)
     search.chosen = chosen = chosen._replace(witness=witness)
     tell_loss(search, chosen, regret, search.covered)
     return chosen
@@ -228,12 +237,13 @@ def tell_loss(search: FamilySearch, chosen: Chosen, regret: float, covered: Cove
     )
 
 
-def certify(search: FamilySearch, chosen: Chosen, allowed: float | None = None) -> Cover:
+def certify(
+    search: FamilySearch, chosen: Chosen, allowed: float | None = None, evidence: dict[int, Evidence] | None = None
+) -> Cover:
     """Covers everything that lives, of all structures, with cells in which the policy loses little [F4]."""
     return cover_all(
         search.family,
-        {int(k): search.seen.counts[k] for k in np.flatnonzero(search.seen.possible)},
-        search.seen.threshold,
+        evidence or {int(k): search.seen.evidence(int(k)) for k in np.flatnonzero(search.seen.possible)},
         chosen.actions,
         search.epsilon if allowed is None else allowed,
         {fit.structure: fit.theta for fit in search.fits},
@@ -245,8 +255,7 @@ def certify(search: FamilySearch, chosen: Chosen, allowed: float | None = None) 
 
 def cover_all(
     family: Family,
-    counts: dict[int, Floats],
-    threshold: float,
+    evidence_of: dict[int, Evidence],
     actions: Ints,
     allowed: float,
     fits: dict[int, Floats],
@@ -258,8 +267,7 @@ def cover_all(
 
     Args:
         family: the family.
-        counts: `[E]` of events, for each structure that holds everything seen possible.
-        threshold: log-likelihoods above it live.
+        evidence_of: each structure that holds everything seen possible.
         actions: `[H, S]` the policy.
         allowed: largest loss.
         fits: the most likely parameters of some structures; they decide how cells are cut, not what is true.
@@ -269,11 +277,10 @@ def cover_all(
     """
     d = len(family.names)
     whole = Cover(True, -math.inf, math.inf, -math.inf, np.array([[math.inf, -math.inf]] * d), None, 0)
-    for k, own in counts.items():
-        evidence = Evidence(own, threshold)
+    for k, evidence in evidence_of.items():
         tables = tables_of(k) if tables_of is not None else Tables(family, k)
         found, region = None, None
-        if k in fits:
+        if k in fits and not evidence.alpha:
             found, region = by_ellipsoid(family, tables, evidence, actions, allowed, fits[k], error)
         if found is None:
             scale = cell_scale(family, evidence, fits.get(k))
@@ -339,7 +346,7 @@ def information(family: Family, counts: Floats, point: Floats) -> tuple[Floats, 
 
 def maximise(search: FamilySearch, structure: int, start: Floats) -> Fit:
     """Returns the most likely parameters near a start, by Newton's method with steps that stay in the box."""
-    family, evidence = search.family, search.seen.evidence(structure)
+    family, evidence = search.family, Evidence(search.seen.counts[structure], 0.0)
     theta = start
     best = float(evidence.log_likelihood(family.program.at(theta[:, None]))[0])
     lengths = 0.5 ** np.arange(8)
@@ -360,6 +367,8 @@ def maximise(search: FamilySearch, structure: int, start: Floats) -> Fit:
         if gained < 1e-10:
             break
     _, fisher = information(family, evidence.counts, theta)
+    if search.alpha:
+        best = float(search.seen.evidence(structure).log_likelihood(family.program.at(theta[:, None]))[0])
     return Fit(structure, theta, best, fisher, np.linalg.inv(np.linalg.cholesky(fisher)).T)
 
 
@@ -379,6 +388,8 @@ def living_points(search: FamilySearch) -> list[Points]:
         reach = math.sqrt(2 * max(fit.log_likelihood - threshold, 0.5))
         z = rng.normal(size=(len(fit.theta), each))
         z *= np.where(np.arange(each) % 2, 0.97, rng.random(each) ** (1 / len(z))) / np.linalg.norm(z, axis=0)
+        if search.alpha:  # what lives is wider than the information says
+            z *= 4.0 ** (np.arange(each) % 3 / 2)
         near = fit.theta[:, None] + reach * fit.root @ z
         far = _in_box(family, search._even[:, : each // 4 + 1])
         theta = np.concatenate([fit.theta[:, None], near, far], axis=1)
@@ -435,7 +446,7 @@ def choose(search: FamilySearch, points: list[Points]) -> Chosen:
     for structure, theta, actions in candidates:
         if found is not None and any(np.array_equal(actions, other) for other in (found.actions,)):
             continue
-        losses = [p.best - search.tables(p.structure).values(p.law, actions) for p in points]
+        losses = [losses_of(search, p, actions) for p in points]
         regret = max(float(loss.max()) for loss in losses)
         if found is None or regret < found.regret:
             witness, likely = None, -math.inf
@@ -447,6 +458,14 @@ def choose(search: FamilySearch, points: list[Points]) -> Chosen:
             found = Chosen(structure, theta, actions, regret, witness)
     assert found is not None
     return found
+
+
+def losses_of(search: FamilySearch, points: Points, actions: Ints) -> Floats:
+    """Returns `[P]` what a policy loses in points, the tolerance included."""
+    tables = search.tables(points.structure)
+    if search.alpha:
+        return loss_at(search.family, tables, actions, points.theta, points.law, search.alpha)
+    return points.best - tables.values(points.law, actions)
 
 
 def next_policy(search: FamilySearch, chosen: Chosen, nodes: Nodes) -> tuple[str, Ints]:
@@ -474,7 +493,7 @@ def play(search: FamilySearch, nodes: Nodes, why: str, actions: Ints, n: int) ->
     """Plays a batch and weighs it by the forecast that was fixed before; returns the forecast of the next one [F1]."""
     policy = Tolerant(search.policy(actions))
     claimed = search.chosen is not None and actions is search.chosen.actions
-    purpose = "confirm" if claimed and n == CONFIRM and search.covered is not None else "play"
+    purpose = "confirm" if claimed and n == CONFIRM and (search.covered is not None or search.gave_up) else "play"
     played = search.episodes(policy, n, purpose, PHASE)
     number = search._numbers.setdefault(actions.tobytes(), len(search._numbers))
     search.watch.look(number, played)
@@ -575,6 +594,11 @@ def _even_points(d: int, n: int = 8192) -> Floats:
     return np.mod(0.5 + np.outer(root ** -np.arange(1.0, d + 1), np.arange(n)), 1.0)
 
 
+def points_in(family: Family, n: int) -> Floats:
+    """Returns `[d, n]` points spread evenly over the box."""
+    return _in_box(family, _even_points(len(family.names), n))
+
+
 def _in_box(family: Family, unit: Floats) -> Floats:
     return family.low[:, None] + (family.high - family.low)[:, None] * unit
 
@@ -603,6 +627,8 @@ class FamilyConstants:
     allowed: float  # loss with which cells were accepted: epsilon, or more where the episodes ran out
     cells: int
     gap: float  # the largest bound of a cell, errors included
+    alpha: float  # tolerance: total variation between the real laws and those of the true parameters
+    terms: list[list[Any]]  # with a tolerance: row, forecast and counts of outcomes, batch by batch
     earns: list[float]  # interval of the policy's value, from its own episodes
     shown_at: int | None  # episodes after which the policy was covered for the first time
     theta: dict[str, list[float]]  # of each parameter: low, high, most likely
@@ -616,8 +642,11 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
     number = search._numbers.get(chosen.actions.tobytes())
     enough = number is not None and search.played[number] >= CONFIRM
     if not certified:
-        search.lower = low  # what was earned may have been by another policy
+        if not search.gave_up:
+            search.lower = low  # what was earned may have been by another policy
         covered, allowed = widened(search, chosen) if enough else (None, search.epsilon)
+        if search.gave_up and covered is not None:
+            doubt(search, covered)
     guaranteed = covered is not None and covered.complete
     gap = covered.regret if covered is not None and guaranteed else math.inf
     claimed = search.epsilon if gap <= search.epsilon else gap
@@ -629,12 +658,18 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
     intervals = theta_intervals(search)
     fit = max(search.fits, key=lambda one: one.log_likelihood)
     law = np.maximum(family.program.at(fit.theta[:, None]), 0.0)
-    reason = (
-        StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT if guaranteed else StopReason.BUDGET_SPENT
+    spent = StopReason.TOLERANCE if search.gave_up else StopReason.EPISODES_SPENT
+    reason = StopReason.EVERY_MODEL if certified else spent if guaranteed else StopReason.BUDGET_SPENT
+    words = partial(
+        claim_words,
+        search.delta,
+        assumptions=[assumption(family, search.alpha)],
+        sampling=search.engine.ledger.assumes,
+        reward_range=search.reward_range,
+        reason=reason,
     )
-    words = partial(claim_words, search.delta, assumptions=[assumption(family)], sampling=search.engine.ledger.assumes)
     few = f"No guarantee: the episodes were spent before {CONFIRM} of the policy were played, or its loss was bounded."
-    return Outcome(
+    answer = Outcome(
         policy=search.policy(chosen.actions),
         claim=words(epsilon=claimed, lower=search.lower, upper=search.upper) if guaranteed else few,
         learner="families",
@@ -668,31 +703,82 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
             allowed=allowed,
             cells=0 if covered is None else covered.cells,
             gap=gap if guaranteed else -1.0,
-            earns=[search.lower, search.earns_at_most if certified else search.reward_range[1]],
+            alpha=search.alpha,
+            terms=[[list(row), q.tolist(), n.tolist()] for row, q, n in seen.stepwise.terms] if search.alpha else [],
+            earns=[search.lower, search.earns_at_most if certified or search.gave_up else search.reward_range[1]],
             shown_at=search.shown_at,
             theta={name: list(ends) for name, ends in intervals.items()},
             pictures=pictures(search, chosen, intervals),
         ),
     )
+    return replace(answer, replay=partial(tolerance_curve, search, chosen, answer))
 
 
-def assumption(family: Family) -> str:
+def assumption(family: Family, alpha: float = 0.0) -> str:
     """Returns what the claim rests on, in words that can follow "that"."""
     ends = zip(family.names, family.low, family.high, strict=True)
     where = " and ".join(f"{name} in [{low:g}, {high:g}]" for name, low, high in ends)
     items = "".join(f" and one of {len(items):,} items for {name}" for name, items in family.lists.items())
+    if alpha:
+        return (
+            f"the laws of the real system, at the start and at every state and action, are within "
+            f"{number_words(alpha, up=False)} of the given simulator's in total variation, on the same outcomes, for some "
+            f"{where}{items}"
+        )
     return f"the real system is the given simulator for some {where}{items}"
 
 
-def widened(search: FamilySearch, chosen: Chosen) -> tuple[Cover | None, float]:
-    """Returns a cover with the smallest loss that can be shown, in steps of a half, and that loss; None where none can."""
-    allowed = max(search.epsilon, chosen.regret + 2 * search.error)
+def widened(
+    search: FamilySearch, chosen: Chosen, least: float | None = None, evidence: dict[int, Evidence] | None = None
+) -> tuple[Cover | None, float]:
+    """Returns a cover with the smallest loss that can be shown, in growing steps, and that loss; None where none can."""
+    allowed = max(search.epsilon, chosen.regret + 2 * search.error) if least is None else least
+    step = 1.5 if not search.alpha and evidence is None else 1.1
     while allowed < search.reward_range[1] - search.reward_range[0]:
-        found = certify(search, chosen, allowed)
+        found = certify(search, chosen, allowed, evidence)
         if found.complete:
             return found, allowed
-        allowed *= 1.5
+        allowed, step = step * allowed, min(1.5, step * 1.1)
     return None, allowed
+
+
+def tolerance_curve(search: FamilySearch, chosen: Chosen, answer: Outcome) -> ToleranceCurve:
+    """Returns what the same episodes say of the policy for wider and wider tolerances [F7].
+
+    A row says no less than the rows before it. What cannot be covered is the whole range of totals.
+    """
+    low, high = search.reward_range
+    why = "" if answer.guaranteed else "nothing was claimed"
+    why = why or ("" if search.seen.has_history else "the family has too many structures")
+    if why:
+        return ToleranceCurve((), answer.epsilon, why)
+    gap, upper, left = answer.epsilon, high if answer.upper is None else answer.upper, math.nan
+    rows = [ToleranceRow(search.alpha, gap, upper, left)]
+    for alpha in (2.0**-i for i in range(LEAST_RUNG, 0, -1) if 2.0**-i > search.alpha):
+        if gap < high - low:
+            evidence = search.seen.nearly(alpha)
+            found, _ = widened(search, chosen, max(gap, lost_at_points(search, chosen, evidence)), evidence)
+            gap, upper = (high - low, high) if found is None else (max(gap, found.regret), max(upper, found.upper))
+        rows.append(ToleranceRow(alpha, gap, min(upper, high), left))
+    return ToleranceCurve(tuple(rows), answer.epsilon)
+
+
+def lost_at_points(search: FamilySearch, chosen: Chosen, evidence: dict[int, Evidence]) -> float:
+    """Returns the largest loss at some points that live, for whoever looks for a bound above it."""
+    lost = 0.0
+    for fit in search.fits:
+        own = evidence[fit.structure]
+        z = keyed_generator(search.seed, "curve", fit.structure).normal(size=(len(fit.theta), 96))
+        z *= 2.0 ** (np.arange(96) % 4) / np.linalg.norm(z, axis=0)
+        points = np.concatenate([fit.theta[:, None], fit.theta[:, None] + 2 * fit.root @ z], axis=1)
+        points = np.clip(points, search.family.low[:, None], search.family.high[:, None])
+        law = np.maximum(search.family.program.at(points), 0.0)
+        alive = own.log_likelihood(law) > own.threshold
+        if alive.any():
+            tables = search.tables(fit.structure)
+            losses = loss_at(search.family, tables, chosen.actions, points[:, alive], law[:, alive], own.alpha)
+            lost = max(lost, float(losses.max()) + 2 * search.error)
+    return lost
 
 
 def theta_intervals(search: FamilySearch) -> dict[str, tuple[float, float, float]]:

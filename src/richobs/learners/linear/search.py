@@ -501,7 +501,7 @@ def outcome(search: LinearSearch) -> Outcome:
     remarks = () if certified_now else (_remark(search, best),)
     answer = Outcome(
         policy=best.policy.learned(),
-        claim=wording(epsilon=epsilon, lower=best.lower, upper=best.upper),
+        claim=wording(epsilon=epsilon, lower=best.lower, upper=best.upper, reward_range=search.reward_range),
         learner="linear",
         epsilon=epsilon,
         delta=search.delta,

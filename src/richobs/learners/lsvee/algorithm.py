@@ -40,7 +40,7 @@ def lsvee(
     wording = _wording(constants, engine)
     return Outcome(
         policy=LearnedPolicy(functions, found.member),
-        claim=wording(epsilon=constants.epsilon, lower=None, upper=None),
+        claim=wording(epsilon=constants.epsilon, lower=None, upper=None, reward_range=(0.0, 1.0)),
         wording=wording,
         learner="lsvee",
         epsilon=constants.epsilon,

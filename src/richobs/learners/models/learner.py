@@ -18,7 +18,7 @@ from richobs.core.settings import Settings
 from richobs.core.words import exact_words, number_words
 from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
 from richobs.learners.models.search import PHASE, ModelSearch, Tuning, outcome, planning_error, run
-from richobs.learners.tolerance import ToleranceIsLarge
+from richobs.learners.tolerance import ToleranceIsLarge, total_variation
 
 EXACT = 1e-12  # relative difference that planning again may show
 MOST_LOOKED_AT = 64  # models whose own loss within a tolerance is planned before a run
@@ -94,7 +94,7 @@ class Models(Learner):
                 phase=PHASE, log_size_before=size, log_size_after=size, least=least, epsilon=settings.epsilon
             )
             notify(Progress(said, engine.ledger.total))
-        search = ModelSearch.of(self, problem, engine, settings, notify, alpha=_alpha(settings))
+        search = ModelSearch.of(self, problem, engine, settings, notify, alpha=total_variation(settings))
         return outcome(search, run(search, problem.recorded))
 
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
@@ -111,19 +111,10 @@ def _family(problem: Problem) -> ModelFamily:
     return family
 
 
-def _alpha(settings: Settings) -> float:
-    return settings.tolerance[0] if settings.tolerance else 0.0
-
-
 def _check_tolerance(problem: Problem, settings: Settings) -> None:
     """Raises InvalidInput if a tolerance is no total variation, or models do not say how likely single steps are."""
-    if not settings.tolerance:
+    if not total_variation(settings):
         return
-    if len(settings.tolerance) > 1 or not settings.tolerance[0] < 1:
-        given = ", ".join(f"{alpha:g}" for alpha in settings.tolerance)
-        raise InvalidInput(
-            f"with assume='model' the tolerance is a total variation between laws, one number below 1; got {given}."
-        )
     family = _family(problem)
     if (
         not isinstance(family, StepwiseFamily)
@@ -137,7 +128,7 @@ def _check_tolerance(problem: Problem, settings: Settings) -> None:
 
 def least_loss(problem: Problem, settings: Settings) -> float:
     """Returns the smallest loss that could be claimed, of a model's best policy where that model alone is left [M2]."""
-    family, alpha = _family(problem), _alpha(settings)
+    family, alpha = _family(problem), total_variation(settings)
     assert isinstance(family, StepwiseFamily), "it was checked"
     best = family.optimal_values_within(alpha)
     return min(
@@ -159,7 +150,7 @@ def _planned_again(content: Mapping[str, Any], problem: Problem, settings: Setti
         return Finding("planning", False, f"models {left!r} and policy {member!r} are not of this family")
     living = np.array(left)
     error, (least, most) = _planning_error(problem), problem.env.reward_range
-    policy, alpha = LearnedPolicy(problem.functions, member), _alpha(settings)
+    policy, alpha = LearnedPolicy(problem.functions, member), total_variation(settings)
     if alpha:
         assert isinstance(family, StepwiseFamily), "it was checked"
         values, best = family.policy_values_within(policy, alpha, living), family.optimal_values_within(alpha, living)

@@ -21,16 +21,15 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.model_arrays import REWARD_TOLERANCE
 from richobs.core.environment import Episodes, implied_step_range
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
-from richobs.core.events import Event, Progress
+from richobs.core.events import Event, Progress, Said, event
 from richobs.core.functions import ModelFamily, StepwiseFamily
-from richobs.core.outcome import Outcome, StopReason
+from richobs.core.outcome import Outcome, StopReason, claim_words
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask, Observations
-from richobs.core.words import number_words, probability_words
+from richobs.core.words import number_words
 from richobs.engines.independence import Watch
 from richobs.learners.base import Search, at_least_one
 from richobs.learners.doubt import LEAST, ClaimDoubted, Doubt, of_returns
-from richobs.learners.models.events import ModelsWeighed, RegretPlanned
 from richobs.learners.models.living import ZETA, Judged, Living, Regrets
 from richobs.learners.tolerance import Patience
 
@@ -383,7 +382,16 @@ def outcome(search: ModelSearch, found: Judged) -> Outcome:
     likely = int(living.models[living.leader])
     return Outcome(
         policy=LearnedPolicy(search.functions, found.member),
-        claim=claim_words(search, claimed),
+        claim=claim_words(
+            search.delta,
+            claimed,
+            _assumptions(search),
+            sampling=search.engine.ledger.assumes,
+            lower=search.lower,
+            upper=search.upper,
+            reward_range=search.reward_range,
+            from_models=True,
+        ),
         learner="models",
         epsilon=claimed,
         delta=search.delta,
@@ -420,8 +428,8 @@ def _reason(search: ModelSearch, certified: bool) -> StopReason:
     return StopReason.EVERY_MODEL if certified and not search.untested else SPENT[search.gave_up]
 
 
-def claim_words(search: ModelSearch, claimed: float) -> str:
-    """Returns the claim: what the policy earns, and what no policy exceeds, both under one assumption."""
+def _assumptions(search: ModelSearch) -> tuple[str, ...]:
+    """Returns what the claim rests on."""
     n = search.family.n_models
     one = "the real system is the given model" if n == 1 else f"the real system is one of the {n:,} models"
     if search.alpha:
@@ -430,16 +438,10 @@ def claim_words(search: ModelSearch, claimed: float) -> str:
             f"the laws of the real system, at the start and at every observation and action, are within "
             f"{number_words(search.alpha, up=False)} of {whose} in total variation, on the same outcomes"
         )
-    one = " and that ".join([*search.engine.ledger.assumes, one])
-    if search.recorded:
-        log = f"the {search.recorded:,} recorded episodes"
-        one += f" and {log} are whole, of this system and not selected by what came of them"
-    sure, least = probability_words(search.delta), number_words(search.lower, up=False)
-    return (
-        f"With probability at least {sure} the policy's value is at least {least} and at most "
-        f"{number_words(claimed, up=True)} below V*, provided that {one}. No policy's value exceeds "
-        f"{number_words(search.upper, up=True)}, under the same condition."
-    )
+    if not search.recorded:
+        return (one,)
+    log = f"the {search.recorded:,} recorded episodes"
+    return one, f"{log} are whole, of this system and not selected by what came of them"
 
 
 def _remarks(search: ModelSearch, found: Judged) -> tuple[str, ...]:
@@ -451,3 +453,49 @@ def _remarks(search: ModelSearch, found: Judged) -> tuple[str, ...]:
         return (f"the policy itself was played in fewer than {LEAST} episodes",) if search.untested else ()
     lost = number_words(gap, up=True)
     return (f"{left:,} models are left, and in model {found.worst} the best policy found loses up to {lost}",)
+
+
+@event("models", "weighing", "which models hold what was seen too unlikely?", "models refuted", "models before")
+class ModelsWeighed(Event):
+    """Episodes were weighed by every living model."""
+
+    model: int | None  # whose optimal policy was played; None for episodes from before the run
+    why: str  # why this one was played
+    earned: float  # mean total
+    promised: float | None  # the model's V*
+    before: int  # living models
+    impossible: int  # models refuted because something in the episodes is impossible in them
+    outweighed: int  # models refuted because the others give the episodes more probability by a factor of 1/d
+
+    def said(self) -> Said:
+        """Returns what the episodes did."""
+        refuted = self.impossible + self.outweighed
+        who = "recorded before" if self.model is None else f"with the policy of model {self.model} ({self.why})"
+        left = f"{refuted:,} models refuted, {self.before - refuted:,} left"
+        sentence = f"{self.n:,} episodes {who} earned {self.earned:.3g}; {left}"
+        return Said("refuted" if refuted else "none refuted", sentence, refuted, self.before)
+
+
+@event(
+    "models",
+    "planning",
+    "does one policy lose little in every living model?",
+    "largest loss in a living model",
+    "allowed",
+)
+class RegretPlanned(Event):
+    """The likely models' policies were planned in the living models, and the one that loses least was found."""
+
+    model: int  # whose optimal policy loses least
+    worst: int  # the model in which it loses most
+    regret: float  # that loss, errors of planning included
+    epsilon: float
+
+    def said(self) -> Said:
+        """Returns how much is lost, and where."""
+        sentence = (
+            f"the policy of model {self.model} loses at most {number_words(self.regret, up=True)} in a living model, "
+            f"{self.epsilon:g} is allowed; the worst is model {self.worst}"
+        )
+        verdict = "certified" if self.regret <= self.epsilon else "loses too much"
+        return Said(verdict, sentence, self.regret, self.epsilon)
