@@ -508,7 +508,7 @@ def _tolerance_curve(search: BettingSearch, found: Closed, answer: Outcome) -> T
         if again is not None:  # else the row before it stands
             upper, size = max(upper, again.upper), again.survivors.log_size
             gap = max(gap, _gap(search, again, found, answer))
-        rows.append(ToleranceRow(max(eta, default=0.0), gap, upper, size))
+        rows.append(ToleranceRow(min(eta, default=0.0), gap, upper, size))
     return ToleranceCurve(tuple(rows), answer.epsilon, why)
 
 

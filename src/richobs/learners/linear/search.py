@@ -46,8 +46,9 @@ from richobs.stats.bets import death, lower_bound_of_mean
 from richobs.stats.shares import Share
 
 LINEAR = (
-    "given all that was seen and done before, the mean of the reward plus a function of what is seen next is linear in the "
-    "features, for the functions that the run froze (every linear MDP has this)"
+    "given all that was seen and done before, the mean of the reward plus the value of what is seen next is linear in the "
+    "features, and so is the mean of what is left over there, for the values and left-over functions that the run froze "
+    "(every linear MDP has this)"
 )
 NEARLY_LINEAR = LINEAR.replace("is linear in the", "is within {zeta} of a linear function of the")
 LOSS = "V* - V(policy) is at most"
@@ -61,13 +62,14 @@ LEFT_OVER_ERRORS = 1.0  # that F adds
 PER_FEATURE = 8  # episodes of B for each feature, at least
 CORRECTION, STEP = 0.3, 1.7  # power of what an attempt gave over its target that corrects predictions; the most of it
 SAFETY = 1.1  # by which the predicted bound of an attempt at epsilon stays below it
+LEAST_DEVIATION = 0.05  # of the target: a larger lambda would gain nothing, and ask for more episodes of P
 OWN_BET = 0.5  # of one episode of P, at the most
 CAUTION = 3.0  # by how much a predicted bound grows with the root of features over episodes
 SOME = 512  # contexts and actions whose bets are looked at
 ROUNDS = 12  # of the search for lambda and the number of episodes
 LEAST_CHANCE = 0.25  # of the target, or of what a tolerance costs: an attempt is not made for less chance
 LONG, LONGEST = 8, 32  # times the episodes of the last improvement after which a run ends: with a bound, without one
-MOST = 2**26  # episodes of B: no attempt is made with more
+MOST = 2**26  # episodes of a phase: no attempt is made with more
 RUNGS = 10  # powers of two of the range of totals in a tolerance curve
 
 
@@ -199,7 +201,7 @@ def run(search: LinearSearch) -> None:
         while search.best is None or search.best.bound.total > search.epsilon:
             plan, sizes = _sized(search)
             n = search.data().n
-            if sizes.first > MOST and n > MOST // 1_000:
+            if max(sizes.first, sizes.earned, sizes.second) > MOST and n > MOST // 1_000:
                 search.ended = StopReason.STALLED
                 return
             if n < EXPLORED * sizes.first:
@@ -292,7 +294,7 @@ def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
         caution = search.caution * 0.95 * (1 + CAUTION * z)
         n = max(least, 2 * math.log(1 / d) * needed * (caution / target) ** 2)
         n = min(n, 1e15)
-        rate = math.sqrt(2 * math.log(1 / d) * n / needed)
+        rate = min(math.sqrt(2 * math.log(1 / d) * n / needed), math.log(1 / d) / (LEAST_DEVIATION * target))
     first = math.ceil(n)
     own = max(2, math.ceil(ratio * n), math.ceil(rate * search.span / OWN_BET))
     second = max(least, math.ceil(SECOND * n))
@@ -311,7 +313,9 @@ def _bets(search: LinearSearch, data: Data, plan: Plan, h: int) -> tuple[Floats,
 
 
 def _grown(bets: Floats, most: float) -> float:
-    """Returns how much larger than a variance the weights of samples are, on average."""
+    """Returns how much larger than a variance the weights of samples are, on average; 1 where nothing was seen."""
+    if not len(bets):
+        return 1.0
     return float(np.where(bets <= LARGEST_BET, np.minimum(growth(np.minimum(bets, LARGEST_BET)), most), most).mean())
 
 
@@ -405,7 +409,9 @@ def _bounded(
     fits = _fits(search, frozen, second, before, rest=True)
     mean = fitted_mean(left, float(past.mean()), ends, frozen.rate)
     bound = certified(frozen, fits, earned, mean, search.contexts, d, search.span)
-    total = min(bound.total, search.span)
+    total = (
+        min(bound.total, search.span) if bound.total >= 0 else search.span
+    )  # no loss is below 0: that bound is false
     unit = (own.returns - least) / search.span
     smallest = min(0.05, search.epsilon / search.span / 4)
     lower = least + search.span * lower_bound_of_mean(unit, smallest, death(low))
@@ -598,15 +604,18 @@ def _sums(fits: tuple[Fit, ...], zeta: tuple[float, ...]) -> list[list[Any]]:
 
 def tolerance_curve(search: LinearSearch, best: Attempt, answer: Outcome) -> ToleranceCurve:
     """Returns what the same phases say of the policy if means are farther from linear [T]: the events are the same ones."""
-    H, own = search.features.horizon, best.frozen.zeta or (0.0,) * search.features.horizon
+    H, own = search.features.horizon, best.frozen.zeta or (0.0,)
     wider = [search.span * 2.0**-k for k in range(RUNGS, 0, -1)]
-    rows = []
-    for zeta in [own, *([max(rung, at) for at in own] for rung in wider if rung > max(own))]:
+    rows = [
+        ToleranceRow(min(own), answer.epsilon, best.upper, math.inf)
+    ]  # what is claimed allows for that at every level
+    for zeta in [max(own), *(rung for rung in wider if rung > max(own))]:
         bound = certified(
-            best.frozen, best.second, best.earned, best.start, search.contexts, best.share, search.span, list(zeta)
+            best.frozen, best.second, best.earned, best.start, search.contexts, best.share, search.span, [zeta] * H
         )
-        total = min(bound.total, search.span)
-        upper = min(search.reward_range[1], best.upper + max(0.0, total - best.bound.total))
-        rows.append(ToleranceRow(max(zeta), max(answer.epsilon, total), upper, math.inf))
-    assert len(own) == H, "one of each level"
+        total = max(best.bound.total, min(bound.total, search.span))
+        upper = min(search.reward_range[1], best.upper + total - best.bound.total)
+        rows.append(ToleranceRow(zeta, max(answer.epsilon, total), upper, math.inf))
+    if len(set(own)) == 1:
+        del rows[0]  # the same as the next one
     return ToleranceCurve(tuple(rows), answer.epsilon, together=True)
