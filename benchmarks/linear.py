@@ -28,11 +28,11 @@ import numpy as np
 import richobs
 from measure import RESULTS, publish
 from richobs import Linear, Problem, TabularProcess
-from richobs.core.codebook import Codebook
 from richobs.core.environment import step_range
 from richobs.core.errors import BrokenPromise
 from richobs.core.policies import action_law
 from richobs.core.problem import Truth
+from richobs.core.process import Codebook
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
 from richobs_lab.intervals import binomial_interval

@@ -29,6 +29,7 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
 from richobs.core.version import __version__
 from richobs.judging.compare import compare, compare_returns
+from richobs.judging.measures import Episode
 from richobs.judging.select import select
 from richobs.judging.value import PolicyReport, Verdict, certify_policy
 from richobs.learners import LEARNERS, Learner
@@ -36,7 +37,7 @@ from richobs.learning import learn, plan, sweep
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.store import StoredRun
 from richobs.runs.verify import verify
-from richobs.show.tensorboard import TensorBoard
+from richobs.show.terminal import TensorBoard
 from richobs.worlds import WORLDS, make
 from richobs.worlds.gymnasium_in import from_gymnasium
 from richobs.worlds.gymnasium_out import register_all as _register_all
@@ -51,6 +52,7 @@ __all__ = [
     "Constants",
     "Declared",
     "Environment",
+    "Episode",
     "Episodes",
     "Family",
     "FunctionClass",

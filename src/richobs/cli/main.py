@@ -59,11 +59,12 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         for argument in arguments:
             file_path(argument, "an argument")  # refuses what can be no name of a file and no text
+        known = bool(arguments) and arguments[0] in COMMANDS  # the others are not even imported then
         command: Any = tyro.cli(
-            _command_type(arguments),
-            prog="richobs",
-            description=f"{_first_line(richobs)}\n\n{HINT}",
-            args=in_order(arguments, COMMANDS),
+            COMMANDS.load(arguments[0]) if known else _command_type(),
+            prog=f"richobs {arguments[0]}" if known else "richobs",
+            description=_help(arguments) if known else f"{_first_line(richobs)}\n\n{HINT}",
+            args=in_order(arguments, COMMANDS)[known:],
             config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
         )
         return int(command.run(console))
@@ -87,21 +88,18 @@ def _first_line(documented: object) -> str:
     return (inspect.getdoc(documented) or "").partition("\n")[0]
 
 
-def _command_type(arguments: Sequence[str]) -> Any:
-    """Returns all commands as one type for the parser; those of other packages only where none of ours is asked for.
-
-    A command may have `more_help`, a function without arguments: the text that its help ends with.
-    """
-    asked = arguments[0] if arguments else ""
-    if asked in COMMANDS:
-        COMMANDS.load(asked)  # says why, where that cannot be done
-    kinds = []
-    for name, kind in COMMANDS.loadable(own=COMMANDS.is_own(asked)):
-        text = None
-        if name == asked and hasattr(kind, "more_help") and {"-h", "--help"} & set(arguments):
-            text = f"{_first_line(kind)}\n\n{kind.more_help()}"
-        kinds.append(Annotated[kind, tyro.conf.subcommand(name, description=text)])
+def _command_type() -> Any:
+    """Returns all commands as one type for the parser, those of other packages included."""
+    kinds = (Annotated[kind, tyro.conf.subcommand(name)] for name, kind in COMMANDS.loadable())
     return functools.reduce(operator.or_, kinds)
+
+
+def _help(arguments: Sequence[str]) -> str | None:
+    """Returns the text of a command's help where it is asked for; `more_help` of a command, a function, says its end."""
+    kind = COMMANDS.load(arguments[0])
+    if not {"-h", "--help"} & set(arguments) or not hasattr(kind, "more_help"):
+        return None
+    return f"{_first_line(kind)}\n\n{kind.more_help()}"
 
 
 def in_order(arguments: Sequence[str], commands: Registry) -> list[str]:

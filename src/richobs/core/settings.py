@@ -31,7 +31,7 @@ class Settings:
     delta: float = 0.05
     """Probability that the claim is false."""
     learner: str = "betting"
-    """Who learns: `betting` takes a few hundred episodes, `lsvee` is the paper as printed; `richobs learners` lists all."""
+    """Who learns: `betting` takes a few hundred episodes, `lsvee` is the paper's algorithm; `richobs learners` lists all."""
     engine: str = "auto"
     """Who plays: `stream` plays episodes one by one, `counted` draws how often each occurs, `auto` asks the learner."""
     seed: int = 0
@@ -182,7 +182,10 @@ def write_tuning(given: Any) -> tuple[str, ...]:
 
 def field_docs(config: type[Any]) -> dict[str, str]:
     """Returns what the string under each field of a dataclass says, in the order of the fields."""
-    body = typing.cast("ast.ClassDef", ast.parse(inspect.getsource(config)).body[0]).body
+    module = inspect.getmodule(config)  # `inspect.getsource` of a class parses all of its file too, and takes longer
+    lines = ast.parse("" if module is None else inspect.getsource(module)).body
+    found = next((one for one in lines if isinstance(one, ast.ClassDef) and one.name == config.__qualname__), None)
+    body = (found or typing.cast("ast.ClassDef", ast.parse(inspect.getsource(config)).body[0])).body
     return {
         ast.unparse(line.target): str(ast.literal_eval(text.value))
         for line, text in itertools.pairwise(body)

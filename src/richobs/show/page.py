@@ -1,5 +1,6 @@
 """The page: what a stored run claims, did and spent, as one HTML file that needs nothing else."""
 
+import contextlib
 import functools
 import math
 import pathlib
@@ -94,12 +95,28 @@ def _templates(folder: pathlib.Path) -> "jinja2.Environment":
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=_compiled(),
     )
     loaded.filters.update(
         raised=raised, count=words.count, value=words.value, at_least=words.at_least, at_most=words.at_most
     )
     loaded.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     return loaded
+
+
+def _compiled() -> "jinja2.BytecodeCache | None":
+    """Returns where compiled templates are kept between runs: a folder of this user's own; None where there can be none."""
+    import jinja2
+
+    class Kept(jinja2.FileSystemBytecodeCache):
+        def dump_bytecode(self, bucket: Any) -> None:
+            with contextlib.suppress(OSError):  # a full disk: the next run compiles again
+                super().dump_bytecode(bucket)
+
+    try:
+        return Kept()
+    except (OSError, RuntimeError):
+        return None
 
 
 def raised(text: str) -> "markupsafe.Markup":
