@@ -79,9 +79,9 @@ class InUnits(NamedTuple):
 
 
 class ToleranceRow(NamedTuple):
-    """What the episodes of a run say of its policy if some function of the class is this near Q*."""
+    """What the episodes of a run say of its policy if the truth is this near the class, as its learner measures that."""
 
-    tolerance: float  # the largest of a level
+    tolerance: float  # of every level
     epsilon: float  # how far the policy's value may be below V*
     upper: float  # U with V* <= U
     log_size: float  # of the surviving functions, as a natural logarithm
