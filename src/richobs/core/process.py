@@ -85,13 +85,6 @@ class Optimum(NamedTuple):
     q: tuple[Floats, ...]  # per level [S, X, K] Q*_s(x, a); also where D_s(x) = 0, where nothing rests on it
 
 
-class PathDistribution(NamedTuple):
-    """The law of the action sequence that a policy ends up playing."""
-
-    paths: Ints  # [P, H] those of positive probability, in lexicographic order
-    probs: Floats  # [P]
-
-
 class TableFunction:
     """A value function on a process's observations, as one table per level."""
 
@@ -280,20 +273,6 @@ class TabularProcess:
             emission @ (np.asarray(f.values(h, self.observations[h])) * self.action_law(policy, h)).sum(axis=1)
             for h, emission in enumerate(self.emissions)
         )
-
-    def path_distribution(self, policy: Policy) -> PathDistribution:
-        """Returns which action sequences `policy` plays, and with which probabilities."""
-        paths = np.zeros((1, 0), dtype=np.int64)
-        weights = self.start[None, :]  # [P, S] probability of having played the path and being in s
-        for h in range(self.horizon):
-            taken = self.emissions[h] @ self.action_law(policy, h)
-            split = weights[:, None, :] * taken.T[None]  # [P, K, S]
-            if h < self.horizon - 1:
-                split = np.einsum("pks,skt->pkt", split, self.transitions[h])
-            p, a = np.nonzero(split.sum(axis=2) > 0)
-            paths = np.column_stack([paths[p], a])
-            weights = split[p, a]
-        return PathDistribution(paths, weights.sum(axis=1))
 
     def action_law(self, policy: Policy, level: int) -> Floats:
         """Returns `[X, K]` how likely `policy` takes each action at every observation of `level`."""
