@@ -15,7 +15,7 @@ from rich.console import Console
 import richobs
 from richobs.classes.model_arrays import merged_rewards
 from richobs.cli.main import main
-from richobs.core.codebook import Codebook
+from richobs.core.process import Codebook
 from richobs.show import terminal
 
 CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)

@@ -40,7 +40,7 @@ def random_models(rng: np.random.Generator, n: int, horizon: int = 3, observatio
     done = rng.random((B, n, S, K)) < 0.25
     start = rng.dirichlet(np.ones(S), n)
     rows, shows = np.unique(np.arange(S) if observations is None else observations, return_inverse=True)
-    return ModelArrays(horizon, start, probability, to, reward, done, shows[None], richobs.core.codebook.Codebook(rows))
+    return ModelArrays(horizon, start, probability, to, reward, done, shows[None], richobs.core.process.Codebook(rows))
 
 
 def as_episodes(history, path) -> Episodes:

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from richobs.classes.base import Arrays, checked_members
 from richobs.classes.dynamics import Model, check_law, check_levels
-from richobs.core.codebook import Codebook
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import StepLaw
 from richobs.core.notebook import Told
 from richobs.core.policies import Policy, action_law
-from richobs.core.process import EQUALITY_TOLERANCE
+from richobs.core.process import EQUALITY_TOLERANCE, Codebook
 from richobs.core.steps import distinct
 from richobs.core.types import Floats, Ints, Mask, Observations
 

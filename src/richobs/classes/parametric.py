@@ -27,9 +27,9 @@ from richobs.classes.expressions import Expression, Graph, Node, Program
 from richobs.classes.model_arrays import REWARD_TOLERANCE, ModelArrays
 from richobs.classes.taylor import Taylor
 from richobs.core.arguments import LEVELS, real_array, real_number, refuse_unusable, whole_number
-from richobs.core.codebook import Codebook
 from richobs.core.environment import checked_range
 from richobs.core.errors import InvalidInput
+from richobs.core.process import Codebook
 from richobs.core.randomness import keyed_generator
 from richobs.core.steps import distinct
 from richobs.core.types import Floats, Ints, Mask, Member, Observations

@@ -31,13 +31,12 @@ from richobs.classes.layered import Listed
 from richobs.classes.model_arrays import ModelArrays
 from richobs.classes.tables import TableLevel
 from richobs.core.arguments import real_array, refuse_unusable
-from richobs.core.codebook import Codebook
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.functions import StepLaw
 from richobs.core.notebook import Told, waiting
 from richobs.core.policies import Policy
-from richobs.core.process import EQUALITY_TOLERANCE
+from richobs.core.process import EQUALITY_TOLERANCE, Codebook
 from richobs.core.steps import distinct
 from richobs.core.types import Floats, Ints
 from richobs.stats.bets import ZETA
