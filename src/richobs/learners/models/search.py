@@ -245,7 +245,8 @@ def doubted(search: ModelSearch, best: Judged) -> Doubt | None:
     allowed = max(search.epsilon, search.gap(best)) / 2
     upper = search.upper
     found = of_returns(values, counts, upper=upper, promised=promised, allowed=allowed, range_of=float(high - low))
-    return None if found is None or found.is_rare else found  # models say how rare things are, and likelihood tests that
+    # Models say how rare things are, and the likelihood tests that.
+    return None if found is None or found.is_rare else found
 
 
 def _play(search: ModelSearch, best: Judged, tested: bool = False) -> None:
