@@ -159,7 +159,9 @@ def cells() -> list[tuple[str, Callable[[int], Case], bool, dict[str, Any]]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Claims where the class holds the truth only nearly.")
     parser.add_argument("--runs", type=int, default=200, help="of each row")
-    parser.add_argument("--only", default="", help="measure only rows whose name begins so, a regular expression; other rows stay")
+    parser.add_argument(
+        "--only", default="", help="measure only rows whose name begins so, a regular expression; other rows stay"
+    )
     given = parser.parse_args()
     stored = json.loads(FILE.read_text())["rows"] if FILE.exists() else []
     known = {(row["problem"], row["learner"], row["told"]): tuple(row[c] for c in COLUMNS) for row in stored}
