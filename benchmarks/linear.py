@@ -66,7 +66,7 @@ COST = (
 )
 KINDS: tuple[Kind, ...] = ("linear", "one-hot", "nearly", "q-star", "broken")
 SOUNDNESS: tuple[tuple[Kind, float], ...] = tuple((kind, delta) for kind in KINDS for delta in (0.5, 0.3, 0.1))
-AT_ONCE = 25  # runs of a cell before the next one
+AT_ONCE = 5  # runs of a cell before the next one
 
 
 def cost(seeds: int) -> None:
@@ -129,6 +129,8 @@ def soundness(runs: int, minutes: float) -> None:
     while any(count[0] < runs for count in counts.values()) and time.monotonic() < until:
         for cell, count in counts.items():
             first = int(count[0])
+            if time.monotonic() > until:
+                break
             for seed in range(first, min(runs, first + AT_ONCE)):
                 count += _judged(*cell, seed)
     rows = [
