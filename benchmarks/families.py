@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from measure import RESULTS, publish
-from richobs import Family, Rewards, Simulators, TabularProcess
+from richobs import Family, Model, Rewards, Simulators, TabularProcess
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import implied_step_range
 from richobs.core.errors import BrokenPromise
@@ -33,7 +33,7 @@ from richobs.core.randomness import keyed_generator
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.learners.families.cells import Tables
 from richobs.learners.families.laws import LawSearch, run_laws
-from richobs.learners.families.search import FamilySearch, Tuning, run, widened
+from richobs.learners.families.search import FamilySearch, Tuning, outcome, run, widened
 from richobs.learners.models.search import ModelSearch
 from richobs.learners.models.search import Tuning as ModelTuning
 from richobs.learners.models.search import run as run_models
@@ -299,6 +299,7 @@ SOUND = (
     ),
 )
 DELTAS = (0.5, 0.3, 0.1)
+NEAR_LIMIT = 200  # episodes of a run near the family
 LIMIT = 60  # episodes of a soundness run; one that spends them still makes a claim
 
 
@@ -546,6 +547,60 @@ def beside_bpi(runs: int, only: str) -> None:
     )
 
 
+def bent_problem(family: Family, theta: dict[str, Any], by: float) -> Problem:
+    """Returns a system bent against the family's best policy.
+
+    At its actions `by` of the mass moves from the best outcome to the worst, at all others from the worst to the best.
+    """
+    model = family.at(theta)
+    q = Simulators([model]).values(0, np.arange(model.n_states))[0]  # [S, K]
+    later = np.where(model.done, 0.0, q.max(axis=1)[model.next]) + model.reward
+    probability = model.probability.copy()
+    for s, a in itertools.product(range(model.n_states), range(model.n_actions)):
+        real = np.flatnonzero(model.probability[s, a] > 0)
+        ends = [int(real[later[s, a, real].argmax()]), int(real[later[s, a, real].argmin()])]
+        give, take = ends if a == q[s].argmax() else ends[::-1]
+        moved = min(by, probability[s, a, give])
+        probability[s, a, give] -= moved
+        probability[s, a, take] += moved
+    real_model = Model(model.horizon, model.start, probability, model.next, model.reward, model.done)
+    return model_problem(Simulators([real_model]), 0, family.reward_range)
+
+
+def near(runs: int) -> None:
+    """Counts false claims where the real system is only near the family, with a tolerance and without."""
+    family, _ = family_of(SOUND[2])
+    rows = []
+    for by, alpha in itertools.product((0.003, 0.01, 0.03), (0.0, 1.0)):
+        false, claims, epsilons, episodes = 0, 0, [], []
+        for seed in range(runs):
+            theta, _ = truth_of(family, seed, "near")
+            problem = bent_problem(family, theta, by)
+            engine = StreamEngine(problem.env, family, seed=seed, ledger=Ledger(NEAR_LIMIT))
+            totals, steps = family.reward_range, implied_step_range(family.reward_range)
+            search = FamilySearch(engine, family, totals, steps, 0.003, 0.5, seed, nobody, Tuning(), alpha=alpha * by)
+            try:
+                found = outcome(search, *run(search))
+            except BrokenPromise:
+                continue
+            loss = problem.optimal_value - float(problem.value(found.policy))
+            claims += found.guaranteed
+            above = found.upper is not None and problem.optimal_value > found.upper
+            false += found.guaranteed and (loss > found.epsilon or above)
+            epsilons.append(found.epsilon)
+            episodes.append(engine.ledger.total)
+        rows.append((by, alpha * by, runs, claims, false, float(np.median(epsilons)), float(np.median(episodes))))
+        print(rows[-1], flush=True)
+    publish(
+        "families_near",
+        "Claims about a lake that is only near the family, with the tolerance and without",
+        ("bent by", "tolerance", "runs", "claims", "false claims", "median epsilon", "median episodes"),
+        rows,
+        f"Lake 4x4, slip, horizon 12, delta 0.5, epsilon 0.003 asked, at most {NEAR_LIMIT} episodes. A claim is false if "
+        "the loss exceeds epsilon or V* exceeds U.",
+    )
+
+
 def grids(cases: Sequence[Case], runs: int, points: int) -> None:
     """Measures the search among models on grids."""
     rows = []
@@ -594,7 +649,7 @@ def soundness(cases: Sequence[Case], runs: int, minutes: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Episodes and false claims of the search in families.")
-    for part in ("cost", "more", "grid", "soundness", "laws"):
+    for part in ("cost", "more", "grid", "soundness", "laws", "near"):
         parser.add_argument(f"--{part}", action="store_true")
     parser.add_argument("--runs", type=int, default=20, help="runs of each cell")
     parser.add_argument("--soundness-runs", type=int, default=600, help="runs of each soundness cell")
@@ -611,6 +666,8 @@ def main() -> None:
         cost(chosen[1], given.runs, given.epsilons, "families_more", "Episodes of the search in other families")
     if given.grid:
         grids([case for case in (COST[0], COST[2], MORE[0]) if given.only in case.name], given.runs, 1001)
+    if given.near:
+        near(given.runs)
     if given.laws:
         beside_bpi(given.runs, given.only)
     if given.soundness:

@@ -78,7 +78,12 @@ def test_a_policy_that_earns_more_than_u_names_where() -> None:
     ("values", "counts", "about"),
     [
         ([0.0, 1.0], [50, 50], None),
-        ([1.0], [16], None),  # 3/16 may be unseen
+        (
+            [1.0],
+            [16],
+            "V* should be at most 0.9",
+        ),  # 3/16 may be unseen: it is played on, and the claim is a little wider
+        ([0.0, 1.0], [1, 15], None),
         ([1.0], [100], "V* should be at most 0.9"),
         ([0.0], [100], "0.5 was predicted"),
         ([0.0, 1.0], [66, 34], None),  # 0.16 below, of which 0.1 is allowed and 0.09 may be chance
@@ -103,7 +108,7 @@ def test_true_classes_are_seldom_doubted() -> None:
 def test_an_estimate_outside_of_its_bounds_has_a_word() -> None:
     assert estimate_words(0.5, 0.4, 0.6) == "0.5 by estimate"
     for value in (0.3, 0.7):
-        assert "outside of these bounds" in estimate_words(value, 0.4, 0.6)
+        assert "beyond the bounds as the mean of a sample may be" in estimate_words(value, 0.4, 0.6)
 
 
 @pytest.mark.parametrize(("predicted", "doubted"), [(0.5, False), (0.42, True)])
@@ -137,3 +142,10 @@ def test_a_claim_is_tested_however_a_run_ends(asked: dict[str, Any], most: int) 
             assert (found.reason, found.upper) == (StopReason.EPISODES_SPENT, 1.0)
             assert "12 episodes, and 16 are needed" in found.remarks[0]
     assert wrong <= most
+
+
+def test_an_error_that_no_function_is_left_names_where() -> None:
+    """Action 0 pays 0.9 of the time, and 0.3 is promised."""
+    said = r"at level 0, observation 0, action 0: 0\.3 was predicted .* and 0\.\d+ was seen on average, \d+ times"
+    with pytest.raises(BrokenPromise, match=f"no function of the class.*{said}"):
+        learned((0.9, 0.0), (0.3, 0.0), (0.3, 0.1))

@@ -220,3 +220,29 @@ def test_gymnasium_environments_make_families():
     )
     with pytest.raises(InvalidInput, match="cannot be made with"):
         Family.of_gymnasium("FrozenLake-v1", horizon=30, no_such_thing=(0.1, 0.9))
+
+
+def test_a_first_state_that_depends_on_an_argument_is_refused():
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Env(gymnasium.Env):
+        observation_space = gymnasium.spaces.Discrete(2)
+        action_space = gymnasium.spaces.Discrete(1)
+
+        def __init__(self, x, fixed_start=False):
+            self.P = {s: {0: [(x, 0, 1.0, True), (1 - x, 1, 0.0, True)]} for s in range(2)}
+            self.initial_state_distrib = np.array([0.5, 0.5] if fixed_start else [x, 1 - x])
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.s = int(self.np_random.choice(2, p=self.initial_state_distrib))
+            return self.s, {}
+
+        def step(self, action):
+            p = self.P[self.s][0]
+            _, self.s, reward, over = p[int(self.np_random.choice(2, p=[q for q, *_ in p]))]
+            return self.s, reward, over, False, {}
+
+    assert Family.of_gymnasium(Env, horizon=1, fixed={"fixed_start": True}, x=(0.2, 0.8)).names == ["x"]
+    with pytest.raises(InvalidInput, match="the law of the first state depends on x"):
+        Family.of_gymnasium(Env, horizon=1, x=(0.2, 0.8))

@@ -325,3 +325,18 @@ def test_the_curve_rises_with_the_tolerance_and_begins_with_the_claim():
 def test_a_tolerance_that_is_no_total_variation_is_refused(given, words):
     with pytest.raises(InvalidInput, match=words):
         richobs.learn(near_problem(0.6, 0.0), epsilon=0.3, tolerance=given)
+
+
+def test_rewards_of_structures_that_are_nearly_equal_are_one_outcome():
+    """A chain of rewards, each too close to the next to be told apart: the last one is not the first one's."""
+    family = Family(
+        lambda t: [[[(t["x"], 0, t["pay"], False), (1 - t["x"], 0, 0.0, False)]]],
+        {"x": (0.1, 0.9), "pay": [0.5, 0.5 + 3e-7, 0.5 + 6e-7]},
+        horizon=2,
+    )
+    bets = StepBets(family)
+    assert bets.outcomes((MOVED, 0.0, 0.0)).names == [(0.0, 0.0), (0.0, 0.5)]
+    mean = np.tile(family.program.at(np.array([[0.4]])).T / 3, (3, 1))
+    bets.add(Batch([(MOVED, 0.0, 0.0, 0.0, 0.5 + 6e-7)], np.ones(1)), mean)
+    np.testing.assert_allclose(bets.terms[0].q, [0.6, 0.4])
+    np.testing.assert_array_equal(bets.terms[0].n, [0.0, 1.0])

@@ -1,5 +1,6 @@
 """The learner `families`: every bound against random points, forecasts by enumeration, and whole runs."""
 
+import dataclasses
 import itertools
 import math
 from functools import cache
@@ -635,3 +636,32 @@ def test_what_cannot_be_read_is_refused(shown, words):
     problem = problem_at(readers(), {"shown": [0, 1, 2, 3], "p": 0.7})
     with pytest.raises(InvalidInput, match="needs a family that knows which state an observation is"):
         richobs.learn(problem, epsilon=0.3, tolerance=0.1)
+
+
+@pytest.mark.parametrize("by_law", [False, True])
+def test_recorded_episodes_are_evidence_and_the_claim_says_so(by_law):
+    family = Family.by_law([[[(0, 1.0, False), (0, 0.0, False)]] * 2], horizon=3) if by_law else coin(horizon=3)
+    truth = {"x": 0.8}
+    if by_law:
+        truth = {"state 0, action 0": [0.8, 0.2], "state 0, action 1": [0.5, 0.5]}
+    problem = problem_at(family, truth)
+    log = problem.env.play(richobs.Uniform(2), 300, np.random.default_rng(7))
+    without = richobs.learn(problem, epsilon=0.3, seed=0)
+    given = dataclasses.replace(problem, recorded=log)
+    outcome = richobs.learn(given, epsilon=0.3, seed=0)
+    assert outcome.episodes == 16 < without.episodes  # those that confirm the policy are always its own
+    assert "the 300 recorded episodes are whole, independent, of this system and not selected" in outcome.claim
+    assert richobs.verify(Certificate.of(outcome, given), given).agrees
+    assert not richobs.verify(Certificate.of(outcome, given), problem).agrees
+    other = dataclasses.replace(problem, recorded=dataclasses.replace(log, rewards=[0.5 + 0 * r for r in log.rewards]))
+    with pytest.raises(BrokenPromise, match=r"reward 0\.5 is"):
+        richobs.learn(other, epsilon=0.3, seed=0)
+
+
+def test_parts_of_a_log_grow_and_are_all_of_it():
+    log = problem_at(coin(), {"x": 0.5}).env.play(richobs.Uniform(2), 50, np.random.default_rng(0))
+    own = searching(coin())
+    own.recorded = log
+    sizes = [part.n for part in own.earlier()]
+    assert sizes == [2, 2, 2, 2, 2, 2, 3, 3, 4, 5, 6, 8, 9]
+    assert np.concatenate([part.rewards[0] for part in own.earlier()]).tolist() == log.rewards[0].tolist()

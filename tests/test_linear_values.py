@@ -271,8 +271,14 @@ def test_a_tolerance_is_claimed_and_checked_and_its_curve_grows():
     assert not check(json.loads(certificate.to_json()), problem, more)[1].agrees
     curve = outcome.tolerance_curve
     assert curve.together
-    assert curve.rows[0].tolerance == 0.004
+    assert [row.tolerance for row in curve.rows[:2]] == [
+        0.002,
+        0.004,
+    ]  # at every level: the claim allows for the smaller
     assert curve.rows[0].epsilon == 0.2
+    uneven = richobs.learn(problem, epsilon=0.2, seed=1, tolerance=(0.0, 0.03), max_episodes=20_000).tolerance_curve
+    assert uneven.rows[1].tolerance == 0.03
+    assert uneven.rows[1].epsilon > uneven.claimed + 0.03  # the first level costs as well
     widths = [row.epsilon for row in curve.rows]
     assert widths == sorted(widths)
     assert widths[-1] == 1
@@ -317,6 +323,57 @@ def test_a_run_that_cannot_reach_epsilon_ends_with_a_sentence(problem, tolerance
     assert outcome.reason.name == reason
     assert re.search(words, outcome.claim)
     assert outcome.epsilon > 0.2
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_levels_that_no_episode_reaches_are_no_error(listed):
+    """Every episode is over after its first step, so that nothing is ever seen at the second level."""
+
+    class Short:
+        horizon, n_actions, reward_range, declared = 2, 2, (0.0, 1.0), Declared(at_once=1_000)
+
+        def play(self, policy, n, rng, levels=None):
+            x = rng.integers(2, size=n)
+            a = policy.actions(0, x, rng)
+            none, over = np.zeros(n, dtype=int), np.ones(n, dtype=bool)
+            return Episodes([x, none], [a, none], [(x == a).astype(float), np.zeros(n)], [~over, over])
+
+    phi = np.eye(4).reshape(2, 2, 4)
+    functions = richobs.Linear(
+        lambda level, x: phi[x],
+        horizon=2,
+        dim=4,
+        n_actions=2,
+        may_end=True,
+        **({"contexts": np.arange(2)} if listed else {"norm": 1.0}),
+    )
+    outcome = richobs.learn(Short(), functions, epsilon=0.2, seed=1, max_episodes=5_000)
+    assert not outcome.guaranteed
+    assert outcome.claim.startswith("No guarantee")
+
+
+def test_rewards_that_have_not_come_yet_do_not_ask_for_millions_of_episodes():
+    class Rare:
+        horizon, n_actions, reward_range, declared = 1, 2, (0.0, 1.0), Declared(at_once=1_000)
+
+        def play(self, policy, n, rng, levels=None):
+            x = np.zeros(n, dtype=int)
+            return Episodes([x], [policy.actions(0, x, rng)], [(rng.random(n) < 0.002).astype(float)])
+
+    outcome = richobs.learn(
+        Rare(), richobs.Linear(np.eye(2)[None], horizon=1), epsilon=0.2, seed=1, max_episodes=20_000
+    )
+    assert outcome.reason.name == "CERTIFIED"
+
+
+def test_a_bound_below_0_is_false_and_not_claimed(monkeypatch):
+    """A policy cannot lose less than nothing: such a bound belongs to the event that delta allows for."""
+    from richobs.learners.linear import search as searching
+
+    exact = searching.certified
+    monkeypatch.setattr(searching, "certified", lambda *given: exact(*given)._replace(total=-0.01))
+    outcome = richobs.learn(linear_problem(horizon=1, dim=2, n_contexts=4), epsilon=0.3, seed=1, max_episodes=3_000)
+    assert not outcome.guaranteed
 
 
 @pytest.mark.parametrize("offset", [1e3, 1e5])

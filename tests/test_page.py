@@ -2,11 +2,14 @@
 
 import re
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from richobs.core import words
 from richobs.show import write_report
+from richobs.show.chart import labels_apart
+from richobs.show.page import _gymnasium_name
 from richobs_lab.certified.events import CandidateTried
 from runs import cut_short, large, stored
 
@@ -360,3 +363,29 @@ class TestCandidates:
         assert "certified" in table.locator("tbody tr").first.inner_text()
         table.locator("input").fill("certified")
         assert table.locator("tbody tr").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("places", "found"),
+    [
+        ([50.0, 50.0], [50.0, 58.0]),
+        ([99.0, 20.0, 98.0], [100.0, 20.0, 92.0]),
+        ([0.0, 1.0, 2.0], [0.0, 8.0, 16.0]),
+        ([], []),
+    ],
+)
+def test_labels_are_apart(places, found):
+    assert labels_apart(places) == found
+
+
+@pytest.mark.parametrize(
+    ("identity", "name"),
+    [
+        ("gym:<TimeLimit<OrderEnforcing<FrozenLakeEnv<FrozenLake-v1>>>>, horizon=6", "FrozenLake-v1 of Gymnasium"),
+        ("Warehouse, horizon=10", ""),
+    ],
+)
+def test_a_gymnasium_environment_is_called_by_its_id(identity, name):
+    stored = SimpleNamespace(certificate=SimpleNamespace(content={"environment": {"identity": identity}}))
+    assert _gymnasium_name(stored) == name
+    assert _gymnasium_name(SimpleNamespace(certificate=None)) == ""

@@ -178,9 +178,8 @@ def test_a_printed_outcome_is_its_claim_and_its_numbers():
         value_hat=0.59375,
     )
     assert str(made) == (
-        "It is good.\n(betting: 0 episodes; V* is at most 0.500001; the policy's value is at least 0.25304, 0.5938 by "
-        "estimate, which lies outside of these bounds: by chance, or because an assumption is false; all surviving "
-        "functions agree that the policy loses at most epsilon)"
+        "It is good.\n(betting: 0 episodes; the policy's value is 0.5938 by estimate, beyond the bounds as the mean of a "
+        "sample may be; all surviving functions agree that the policy loses at most epsilon)"
     )
     bare = dataclasses.replace(made, upper=None, lower=None, value_hat=None, reason=StopReason.BUDGET_SPENT)
     assert str(bare) == "It is good.\n(betting: 0 episodes; the episodes allowed were spent)"

@@ -255,10 +255,10 @@ class Linear(Listed):
             self.contexts = tuple(Codebook(np.asarray(rows)) for rows in lists)
             return
         self.norm = math.nan if norm is None else real_number("Linear: norm", norm)
-        if not 0 < self.norm < math.inf:
+        if not 0 < self.norm < EVERYTHING:
             raise InvalidInput(
                 "Linear without parameters bounds what was not seen: give `contexts`, all observations there can be, or "
-                f"`norm`, the largest length of phi(x, a), a positive number; got norm={norm!r}."
+                f"`norm`, the largest length of phi(x, a), a positive number below {EVERYTHING:g}; got norm={norm!r}."
             )
 
     @property

@@ -339,6 +339,13 @@ class Family(Unlisted):
 
         def published(point: Floats) -> Any:
             with contextlib.closing(made(point)) as one:
+                begins = getattr(one.unwrapped, "initial_state_distrib", None)
+                if begins is not None and not np.allclose(np.asarray(begins, dtype=np.float64), model.start, atol=OFF):
+                    raise InvalidInput(
+                        f"the law of the first state depends on {', '.join(names)}: it is another one at "
+                        f"{dict(zip(names, point.tolist(), strict=True))}. A family knows the law of the first state. Write "
+                        "it for richobs.Family with one more state, which every action leaves for the first one at random."
+                    )
                 return one.unwrapped.P
 
         middle = (low + high) / 2

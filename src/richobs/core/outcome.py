@@ -79,9 +79,9 @@ class InUnits(NamedTuple):
 
 
 class ToleranceRow(NamedTuple):
-    """What the episodes of a run say of its policy if some function of the class is this near Q*."""
+    """What the episodes of a run say of its policy if the truth is this near the class, as its learner measures that."""
 
-    tolerance: float  # the largest of a level
+    tolerance: float  # of every level
     epsilon: float  # how far the policy's value may be below V*
     upper: float  # U with V* <= U
     log_size: float  # of the surviving functions, as a natural logarithm
@@ -109,7 +109,7 @@ class ToleranceCurve(NamedTuple):
         facts += [f"at {number_words(t, up=False)} it is {number_words(e, up=True)}" for t, e, *_ in beyond]
         if self.together:
             return f"{'; '.join(facts)} (all of them at once with probability at least 1 - delta)"
-        return f"{'; '.join(facts)} (each with probability at least 1 - delta, not all of them at once)"
+        return f"{'; '.join(facts)} (each with probability at least 1 - delta)"
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,7 +176,7 @@ class Outcome(InNotebook):
 def estimate_words(value: float, lower: float | None, upper: float | None) -> str:
     """Returns an estimate in words, with a word where it lies outside of the bounds."""
     outside = (lower is not None and value < lower) or (upper is not None and value > upper)
-    told = ", which lies outside of these bounds: by chance, or because an assumption is false" if outside else ""
+    told = ", beyond the bounds as the mean of a sample may be" if outside else ""
     return f"{value:.4g} by estimate{told}"
 
 

@@ -24,6 +24,7 @@ class Doubt(NamedTuple):
     words: str
     above: float = -math.inf  # what the policy seems to earn at the most, where that exceeds U
     missing: float = 0.0  # by how much less than promised the policy seems to earn
+    is_rare: bool = False  # something rare that was not seen yet would explain it
     is_lack: bool = False  # nothing speaks against the claim but that too little was played
 
     @classmethod
@@ -55,9 +56,10 @@ def of_returns(
     mean, error = standard_error(values, counts)
     n = int(counts.sum())
     spread = max(RETURNS_APART * error, RARE * range_of / n)
-    if mean - spread > upper:
+    if mean - min(spread, ERRORS_APART * error) > upper:
         words = f"the policy earned {mean:.4g} on average in {n:,} episodes, and V* should be at most {upper:.4g}"
-        return Doubt(words, above=mean + spread)
+        rare = mean - spread <= upper  # a rare loss that was not seen yet would explain it
+        return Doubt(words, above=mean + (RETURNS_APART * error if rare else spread), is_rare=rare)
     if promised - (mean + spread) > allowed:
         words = f"the policy earned {mean:.4g} on average in {n:,} episodes, and {promised:.4g} was predicted"
         return Doubt(words, missing=promised - mean)

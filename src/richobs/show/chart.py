@@ -20,6 +20,7 @@ Points = Sequence[tuple[float, float]]
 Drawn = list[tuple[float, float]]  # points that are still added to: episodes, natural logarithm
 LOG_10 = math.log(10)
 SCALE = 1000  # the drawing is a square of this size, stretched to what the page has room for
+LABEL = 8.0  # percent of a chart's height that a label takes
 MOST_POINTS = 500
 MOST_IN_ALL = 8000  # points of all curves of one chart together
 MOST_DOTS = 1500
@@ -221,6 +222,16 @@ def step_chart(
     )
 
 
+def labels_apart(places: Sequence[float]) -> list[float]:
+    """Returns heights of labels, in percent, near the given ones and far enough apart to be read."""
+    found, order = list(places), sorted(range(len(places)), key=lambda i: places[i])
+    for before, i in itertools.pairwise(order):
+        found[i] = max(found[i], found[before] + LABEL)
+    for rank, i in enumerate(reversed(order)):
+        found[i] = min(found[i], 100 - rank * LABEL)
+    return found
+
+
 def line_chart(title: str, x_label: str, curves: Sequence[tuple[str, str, Points]], summary: str) -> Chart:
     """Returns a chart of straight lines between points, over the range of these.
 
@@ -237,9 +248,10 @@ def line_chart(title: str, x_label: str, curves: Sequence[tuple[str, str, Points
     def at(x: float, y: float) -> str:
         return f"{SCALE * (x - left) / wide:.1f} {SCALE * (1 - (y - bottom) / high):.1f}"
 
+    places = labels_apart([100 * (points[0][1] - bottom) / high for _, _, points in curves])
     lines = [
-        Line(name, style, "M" + "L".join(at(x, y) for x, y in points), 100 * (points[0][1] - bottom) / high)
-        for name, style, points in curves
+        Line(name, style, "M" + "L".join(at(x, y) for x, y in points), place)
+        for (name, style, points), place in zip(curves, places, strict=True)
     ]
     x_ticks = tuple(Tick(100 * (x - left) / wide, f"{x:.6g}") for x in ticks(left, right))
     y_ticks = tuple(Tick(100 * (y - bottom) / high, f"{y:.6g}") for y in ticks(bottom, top))

@@ -169,7 +169,7 @@ class RunView:
 
     def __init__(self, run: StoredRun, number: int):
         self.run, self.number, self.id = run, number, f"run-{number}"
-        self.name = run.world or words.OWN
+        self.name = run.world or _gymnasium_name(run) or words.OWN
         self.learner = learner(run.settings.learner)
         self.events: list[Event] = [step.event for step in run.steps]
         self.said: list[Said] = [event.said() for event in self.events]
@@ -544,6 +544,13 @@ class Comparison:
                     reasons=_reasons(done),
                 )
             )
+
+
+def _gymnasium_name(run: StoredRun) -> str:
+    """Returns the id of a Gymnasium environment, without its wrappers, from the certificate; "" where there is none."""
+    identity = "" if run.certificate is None else str(run.certificate.content["environment"]["identity"])
+    found = re.match(r"gym:(?:<\w+)*<([\w./:-]+)>+", identity)
+    return f"{found[1]} of Gymnasium" if found else ""
 
 
 def _pictures(content: Mapping[str, Any] | None) -> list[Chart]:

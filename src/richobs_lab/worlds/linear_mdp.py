@@ -15,7 +15,7 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
 
-Kind = Literal["linear", "one-hot", "q-star", "broken"]
+Kind = Literal["linear", "nearly", "one-hot", "q-star", "broken"]
 
 
 class FiniteEnvironment:
@@ -68,18 +68,21 @@ def linear_problem(
     n_actions: int = 3,
     seed: int = 0,
     listed: bool = True,
+    off: float = 0.03,
 ) -> Problem:
     """Returns a random problem with its features.
 
     Args:
-        kind: "linear": laws of rewards and of what is seen next are linear in the features. "one-hot": a feature for each
-            context and action, so that everything is. "q-star": Q* is linear, other means are not. "broken": nothing is.
+        kind: "linear": laws of rewards and of what is seen next are linear in the features. "nearly": they are but for a
+            share `off`. "one-hot": a feature for each context and action, so that everything is. "q-star": Q* is linear,
+            other means are not. "broken": nothing is.
         horizon: H.
         dim: d; not with "one-hot".
         n_contexts: X.
         n_actions: K.
         seed: of everything.
         listed: whether the learner knows all contexts, or only that features are no longer than 1.
+        off: with "nearly"; see `nearly_tolerance`.
     """
     rng = keyed_generator(seed, "linear", kind, horizon, dim)
     X, K, H = n_contexts, n_actions, horizon
@@ -87,10 +90,13 @@ def linear_problem(
     phi = [rng.dirichlet(np.full(dim, 0.5), size=(X, K)) for _ in range(H)]
     if kind == "one-hot":
         phi = [np.eye(X * K).reshape(X, K, X * K)] * H
-    if kind == "linear":
+    if kind in ("linear", "nearly"):
         rewards = [p @ rng.uniform(size=dim) for p in phi]
         moves = [p @ rng.dirichlet(np.full(X, 0.5), size=dim) for p in phi]
-    else:
+    if kind == "nearly":
+        rewards = [(1 - off) * law + off * rng.integers(2, size=(X, K)) for law in rewards]
+        moves = [(1 - off) * law + off * np.eye(X)[rng.integers(X, size=(X, K))] for law in moves]
+    elif kind != "linear":
         rewards = [rng.uniform(size=(X, K)) for _ in range(H)]
         moves = [rng.dirichlet(np.full(X, 0.5), size=(X, K)) for _ in range(H)]
     if kind == "q-star":
@@ -103,6 +109,15 @@ def linear_problem(
     unlisted = {"horizon": H, "dim": phi[0].shape[2], "n_actions": K, "norm": 1.0}
     functions = Linear(phi) if listed else Linear(_Lookup(phi), **unlisted)
     return Problem(env, functions, truth=Truth(env.value(None), world=None, exact_value=env.value))
+
+
+def nearly_tolerance(horizon: int, off: float = 0.03) -> tuple[float, ...]:
+    """Returns per level how far a mean can be from linear where a share `off` of each law is not.
+
+    Constants are linear in the features, so that a function whose range is w wide has a mean within off w/2 of linear.
+    Rewards and values from a level on lie in a range of (H - h)/H.
+    """
+    return tuple(off * (horizon - h) / horizon / 2 for h in range(horizon))
 
 
 class _Lookup:

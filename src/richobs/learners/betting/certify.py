@@ -21,7 +21,7 @@ from richobs.core.types import Floats, Ints, Member, Observations
 from richobs.core.words import number_words
 from richobs.learners.betting.candidate import Accounts, Candidate, lost_sums
 from richobs.learners.betting.events import PHASE, AgreementTested, ClaimClosed
-from richobs.learners.betting.values import Ranges, distinct, top_values
+from richobs.learners.betting.values import Ranges, distinct, samples_of, top_values
 from richobs.learners.doubt import ERRORS_APART, FALSE_ALARM, LEAST, RARE, RETURNS_APART, WON, Doubt, of_returns
 from richobs.stats import bets
 from richobs.stats.shares import Series, Share, Supposed
@@ -311,6 +311,37 @@ def _seen(search: "BettingSearch", candidate: Candidate, level: int) -> str:
     return f"at level {level}, {where}, {predicted:.4g} was predicted on average and {seen:.4g} was seen"
 
 
+def strangest(search: "BettingSearch") -> str:
+    """Returns, in words, where what was played differs most from what the function that was played last predicts."""
+    if search.current is None or not search.kept.batches:
+        return ""
+    f, ranges, K = search.current.policy.f, search.ranges, search.functions.n_actions
+    steps = [samples_of(played) for _, played in search.kept.batches]
+    worst, words = 0.0, ""
+    for h, parts in enumerate(zip(*steps, strict=True)):
+        x, actions, y = (np.concatenate([part[i] for part in parts]) for i in range(3))  # rewards, and what follows
+        if not len(x):
+            continue
+        goes_on = np.concatenate([part.goes_on for part in parts])
+        if goes_on.any():
+            y[goes_on] += f.values(h + 1, np.concatenate([part.next_x[part.goes_on] for part in parts])).max(axis=1)
+        predicted = f.values(h, x)[np.arange(len(x)), actions]
+        _, first, cell = np.unique(distinct(x)[1] * K + actions, return_index=True, return_inverse=True)
+        n = np.bincount(cell)
+        mean, squares = (np.bincount(cell, weights=(y - predicted) ** k) / n for k in (1, 2))
+        score = n * mean**2 / (squares - mean**2 + float(ranges.width[h]) ** 2 / (4 * n))
+        top = int(score.argmax())
+        if score[top] > worst:
+            worst, at, a = float(score[top]), first[top], actions[first[top]]
+            shown = np.array2string(np.asarray(x[at]), threshold=8)
+            words = (
+                f" What differs most is at level {h}, observation {shown}, action {a}: {predicted[at]:.4g} was predicted "
+                f"by the function that was played last, and {predicted[at] + mean[top]:.4g} was seen on average, "
+                f"{n[top]:,} times."
+            )
+    return words
+
+
 def check_alarm(search: "BettingSearch", candidate: Candidate, doubt: Doubt) -> None:
     """Raises `BrokenPromise` where the policy surely earns more than U, but for a tenth of delta [C].
 
@@ -339,10 +370,12 @@ def widened(search: "BettingSearch", candidate: Candidate, claim: Closed, doubt:
 
     Where too little was played it says of V* what is always true.
     """
-    own, ranges = candidate.accounts, search.ranges
+    own, ranges, before = candidate.accounts, search.ranges, search.upper
     search.raised = max(search.upper, min(max(search.upper + doubt.missing, doubt.above), ranges.most))
     lower = ranges.least if own is None else own.look(SMALLEST_BET * search.epsilon, ranges)
     gap = max(claim.gap, search.upper - lower)
+    if doubt.is_rare:
+        gap = min(gap, max(search.epsilon, claim.gap) + search.upper - before)
     return Closed(candidate.member, "nothing" if doubt.is_lack else "doubted", gap, own, None, doubt.words)
 
 

@@ -193,7 +193,9 @@ class Betting(Learner):
         shown = not tops or upper == float(problem.env.reward_range[1])  # which always holds
         stated = known and lower in best and (shown or upper <= min(tops)) and upper >= lower
         if by == "doubted":
-            stated = known and lower in best and upper >= lower and result["epsilon"] >= upper - lower
+            stated = (
+                known and lower in best and upper >= lower and result["epsilon"] >= min(upper - lower, settings.epsilon)
+            )
         if by == "interval":
             stated = stated and upper - lower <= settings.epsilon
         if by in ("worth it", "not worth it"):

@@ -50,6 +50,7 @@ from richobs.learners.betting.certify import (
     promise_bets,
     promise_of,
     promised,
+    strangest,
     widened,
 )
 from richobs.learners.betting.events import (
@@ -501,16 +502,20 @@ def _replayed(search: BettingSearch, eta: tuple[float, ...]) -> BettingSearch | 
 
 @contextlib.contextmanager
 def _hinting(search: BettingSearch) -> Iterator[None]:
-    """Adds the least tolerance of the ladder that leaves a function to an error that none is left: a hint, not a claim."""
+    """Adds to an error that no function is left where that is seen best, and the least tolerance that leaves one.
+
+    The least of the ladder, which is a hint and not a claim.
+    """
     try:
         yield
     except BrokenPromise as broken:
         rungs = [] if _why_not(search) else _rungs(search)[1:]
         least = next((eta[0] for eta in rungs if _replayed(search, eta) is not None), None)
-        if least is None:
-            raise
-        hint = f"with a tolerance of {number_words(least, up=True)} these episodes would leave a function"
-        raise BrokenPromise(f"{broken} A hint, not a claim: {hint}.") from None
+        said = f"{broken}{strangest(search)}"
+        if least is not None:
+            hint = f"with a tolerance of {number_words(least, up=True)} these episodes would leave a function"
+            said = f"{said} A hint, not a claim: {hint}."
+        raise BrokenPromise(said) from None
 
 
 def _tolerance_curve(search: BettingSearch, found: Closed, answer: Outcome) -> ToleranceCurve:

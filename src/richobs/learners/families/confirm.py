@@ -1,7 +1,7 @@
 """What searches in families share: policies that are played, and a claim that the policy's own episodes confirm [F5]."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ SMALLEST_MEAN = 1e-3  # of the range of totals: means below it are not told from
 class Confirming(Search):
     """A search that plays policies `[H, O]` of a family, and bounds what the claimed one earns."""
 
+    recorded: Episodes | None = None  # that were played before the run
     watch: Watch = field(init=False)  # that episodes are independent and of one law
     rounds: int = 0
     shown_at: int | None = None  # episodes after which a policy was covered for the first time
@@ -72,6 +73,22 @@ class Confirming(Search):
             halves = self.looks.next().split(0.5, 0.5)
             self.lower, self.earns_at_most = earned(played.returns, self.reward_range, *halves)
         return played
+
+    def earlier(self) -> Iterator[Episodes]:
+        """Yields the recorded episodes in their order, in parts that grow: a forecast is fixed before each of them."""
+        first, n = 0, 0 if self.recorded is None else self.recorded.n
+        while self.recorded is not None and first < n:
+            last = min(n, first + max(self.tuning.batch, first // 4))
+            yield self.recorded.part(first, last)
+            first = last
+
+    @property
+    def recorded_words(self) -> list[str]:
+        """What a claim assumes of recorded episodes, in words that can follow "that"."""
+        if self.recorded is None:
+            return []
+        log = f"the {self.recorded.n:,} recorded episodes"
+        return [f"{log} are whole, independent, of this system and not selected by what came of them"]
 
     def is_confirmed(self, actions: Ints) -> bool:
         """Returns whether a policy was played often enough for a claim."""

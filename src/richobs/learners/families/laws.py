@@ -228,6 +228,8 @@ class LawSearch(Confirming):
 
 def run_laws(search: LawSearch) -> Outcome:
     """Plays and plans until the loss is at most epsilon and the policy's own episodes confirm it."""
+    for played in search.earlier():
+        search.count(read_steps(search.family.arrays, search._rewards, played))
     while True:
         planned = search.planned = search.plan()
         shown = search.gap(planned) <= search.epsilon
@@ -319,7 +321,7 @@ def law_outcome(search: LawSearch, actions: Ints, certified: bool) -> Outcome:
     words = claim_words(
         search.delta,
         claimed,
-        [f"the real system has the outcomes that are listed, and {groups}"],
+        [f"the real system has the outcomes that are listed, and {groups}", *search.recorded_words],
         sampling=search.engine.ledger.assumes,
         lower=search.lower,
         upper=search.upper,

@@ -69,6 +69,7 @@ class Families(Learner):
         reads_episodes=True,
         looks_at_episodes=True,
         takes_tolerance=True,
+        reads_recorded=True,
         purposes={"play": "tells parameters apart", "confirm": "what the claimed policy earns"},
     )
 
@@ -112,11 +113,11 @@ class Families(Learner):
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches until a policy is certified, or the episodes are spent."""
         if isinstance(problem.functions, UnknownLaws):
-            return run_laws(LawSearch.of(self, problem, engine, settings, notify))
+            return run_laws(LawSearch.of(self, problem, engine, settings, notify, recorded=problem.recorded))
         alpha = total_variation(settings)
         if alpha and (least := least_loss(problem, alpha)) > settings.epsilon:
             notify(Progress(ToleranceIsLarge(phase=PHASE, least=least, epsilon=settings.epsilon), engine.ledger.total))
-        search = FamilySearch.of(self, problem, engine, settings, notify, alpha=alpha)
+        search = FamilySearch.of(self, problem, engine, settings, notify, alpha=alpha, recorded=problem.recorded)
         return outcome(search, *run(search))
 
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:

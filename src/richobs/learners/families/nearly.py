@@ -32,6 +32,7 @@ class Outcomes(NamedTuple):
     ]  # [O] (next state, or ENDED; reward); at the last level 0 in the place of the first
     key: Ints  # [B, N] the number of each outcome; O where it is none
     events: Ints  # [B, N]
+    last: list[float]  # [O] rewards up to this one count as that of the name: they cannot be told apart
 
 
 class Term(NamedTuple):
@@ -129,12 +130,9 @@ class StepBets:
         return [(row, places, counts) for row, (places, counts) in found.items()]
 
     def _place(self, step: tuple[float, ...]) -> int:
-        names = self.outcomes(step[:3]).names
+        names, _, _, last = self.outcomes(step[:3])
         same = [i for i, (to, _) in enumerate(names) if to == step[3]]
-        place = min(same, key=lambda i: abs(names[i][1] - step[4]), default=-1)
-        if place < 0 or abs(names[place][1] - step[4]) > 4 * REWARD_TOLERANCE * max(1.0, abs(step[4])):
-            raise AssertionError("some structure holds it possible")
-        return place
+        return min(same, key=lambda i: max(names[i][1] - step[4], step[4] - last[i], 0.0))  # some structure has it
 
     def outcomes(self, row: Row) -> Outcomes:
         """Returns what may come of a row.
@@ -152,7 +150,7 @@ class StepBets:
         events = (family.paid if last else family.events)[at]
         every = np.unique(reward[real])
         group = np.cumsum(np.append(0, np.diff(every) > 4 * REWARD_TOLERANCE * np.maximum(1.0, np.abs(every[1:]))))
-        first = every[np.append(True, np.diff(group) > 0)]
+        first, final = (every[np.append(*ends)] for ends in ((True, np.diff(group) > 0), (np.diff(group) > 0, True)))
         pay = group[np.minimum(np.searchsorted(every, reward), len(every) - 1)]
         pairs = np.stack([to[real], pay[real].astype(np.float64)], axis=1)
         names, place = np.unique(pairs, axis=0, return_inverse=True)
@@ -167,7 +165,8 @@ class StepBets:
                         "apart. With a tolerance they must be equal, or further apart."
                     )
                 key[b, n] = len(names)
-        found = Outcomes([(float(x), float(first[int(g)])) for x, g in names], key, events)
+        listed = [(float(x), float(first[int(g)])) for x, g in names]
+        found = Outcomes(listed, key, events, [float(final[int(g)]) for _, g in names])
         self._outcomes[row] = found
         return found
 

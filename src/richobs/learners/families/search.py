@@ -17,6 +17,7 @@ import numpy as np
 
 from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor
+from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, EpisodeLimit
 from richobs.core.events import Event, Progress
 from richobs.core.outcome import LOWER, Outcome, StopReason, ToleranceCurve, ToleranceRow, claim_words
@@ -128,6 +129,8 @@ class FamilySearch(Confirming):
 def run(search: FamilySearch) -> tuple[Chosen, bool]:
     """Plays and plans until a policy is certified and confirmed; returns it, and whether it is."""
     nodes = place_nodes(search)
+    for played in search.earlier():
+        nodes = weigh(search, nodes, played)
     while True:
         chosen = look(search)
         try:
@@ -451,12 +454,7 @@ def play(search: FamilySearch, nodes: Nodes, why: str, actions: Ints, n: int) ->
     claimed = search.chosen is not None and actions is search.chosen.actions
     confirms = claimed and n == CONFIRM and (search.covered is not None or search.gave_up)
     played = search.play(actions, n, confirms)
-    seen = search.seen
-    try:
-        seen.absorb(seen.read(played), nodes)
-    except BrokenPromise as broken:
-        raise BrokenPromise(f"the real system is none of the family's simulators: {broken}") from None
-    nodes = place_nodes(search)
+    nodes, seen = weigh(search, nodes, played), search.seen
     fit = max(search.fits, key=lambda one: one.log_likelihood)
     search.tell(
         ThetaWeighed(
@@ -471,6 +469,15 @@ def play(search: FamilySearch, nodes: Nodes, why: str, actions: Ints, n: int) ->
         )
     )
     return nodes
+
+
+def weigh(search: FamilySearch, nodes: Nodes, played: Episodes) -> Nodes:
+    """Weighs episodes by the forecast that was fixed before; returns the forecast of the next ones."""
+    try:
+        search.seen.absorb(search.seen.read(played), nodes)
+    except BrokenPromise as broken:
+        raise BrokenPromise(f"the real system is none of the family's simulators: {broken}") from None
+    return place_nodes(search)
 
 
 def widths(search: FamilySearch, fit: Fit) -> Floats:
@@ -604,7 +611,7 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
     words = partial(
         claim_words,
         search.delta,
-        assumptions=[assumption(family, search.alpha)],
+        assumptions=[assumption(family, search.alpha), *search.recorded_words],
         sampling=search.engine.ledger.assumes,
         reward_range=search.reward_range,
         reason=reason,

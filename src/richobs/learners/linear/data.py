@@ -37,7 +37,7 @@ class Level:
     def answers(self, after: Floats | None, rewards: bool) -> Floats:
         """Returns `[m]` y: the reward, if wanted, plus a function `[X']` of what was seen next, 0 where nothing was."""
         y = self.r.copy() if rewards else np.zeros(len(self.x))
-        if after is not None:
+        if after is not None and len(after):
             y += np.where(self.next >= 0, after[self.next], 0.0)
         return y
 
@@ -77,7 +77,9 @@ class Features:
         for level, book in enumerate(functions.contexts):
             phi = functions.phi(level, book.rows)
             largest = np.abs(phi).max(axis=(0, 1))
-            phi = phi / np.where(largest > 0, largest, 1.0)  # tiny ones have squares that float64 loses
+            phi = phi / np.ldexp(
+                1.0, np.frexp(largest)[1]
+            )  # without rounding; tiny ones have squares that float64 loses
             try:
                 kept, basis = orthonormal(phi.reshape(-1, functions.dim))
             except InvalidInput as lost:

@@ -42,7 +42,9 @@ def surprise(
         chance: probability with which a linear mean gives any at all.
         zeta: how far means may be from linear.
     """
-    taken = level.taken
+    taken = level.taken / np.maximum(
+        np.abs(level.taken).max(axis=0, initial=0.0), 1e-300
+    )  # least squares drop tiny ones
     rest = directions - taken @ np.linalg.lstsq(taken, directions, rcond=None)[0]
     length = np.sqrt((rest**2).sum(axis=0))
     kept = np.flatnonzero(length > SMALL * np.sqrt((directions**2).sum(axis=0)))

@@ -28,7 +28,12 @@ class Plan(NamedTuple):
     spread: list[Floats]  # [d, d] covariance of w, times the number of episodes
     inverse: list[Floats]  # [d, d] of A, with ridge
     tables: list[Floats]  # [X, K] values at the contexts of the data
-    variance: float  # of what an episode adds up to beyond its plan
+    noise: list[float]  # mean square of what was beyond the plan
+
+    @property
+    def greedy(self) -> "Aim":
+        """The policy of a plan without bonus."""
+        return Aim(self.w, [np.zeros_like(spread) for spread in self.spread])
 
 
 def planned(
@@ -52,17 +57,14 @@ def planned(
     blank: Floats = np.zeros(0)
     w, extra, spread, inverses, tables = ([blank] * H for _ in range(5))
     after: Floats | None = None
-    total = 0.0
+    noise = [0.0] * H
     for h in reversed(range(H)):
         level = data.levels[h]
         taken, y = level.taken, level.answers(after, given is None)
-        gram = taken.T @ taken
-        ridge = RIDGE * max(float(np.trace(gram)) / len(gram), 1e-12)
-        inverse = np.asarray(np.linalg.inv(gram + ridge * np.eye(len(gram))), dtype=np.float64)
-        inverses[h] = inverse
+        inverses[h] = inverse = _inverse(taken.T @ taken)
         w[h] = inverse @ (taken.T @ y)
         error = y - taken @ w[h]
-        total += float((error**2).mean()) if len(error) else 0.0
+        noise[h] = float((error**2).mean()) if len(error) else 0.0
         spread[h] = inverse @ ((taken * error[:, None] ** 2).T @ taken) @ inverse * data.n
         extra[h] = bonus**2 * spread[h] / data.n * (1 + (data.n / ahead if ahead else 0.0))
         q = level.phi @ w[h] + np.sqrt(quadratic(level.phi, extra[h]))
@@ -70,7 +72,7 @@ def planned(
         after = tables[h].max(axis=1)
         if cut is not None:
             after = np.clip(after, *cut[h])
-    return Plan(w, extra, spread, inverses, tables, total)
+    return Plan(w, extra, spread, inverses, tables, noise)
 
 
 def moves(data: Data, plan: Plan) -> list[Floats]:
@@ -98,22 +100,78 @@ def planned_value(data: Data, law: Sequence[Floats], given: Sequence[Floats]) ->
     return float(best[data.levels[0].x].mean())
 
 
+class Aim(NamedTuple):
+    """A policy as a plan has it: at each level it maximises phi.w + |phi|_square^2."""
+
+    w: list[Floats]  # [d]
+    square: list[Floats]  # [d, d]
+
+
+def uncertain(data: Data, law: Sequence[Floats], square: Sequence[Floats]) -> Aim:
+    """Returns the policy along which |phi|^2 adds up to most, by the law of `moves`."""
+    w = [np.zeros(level.phi.shape[2]) for level in data.levels]
+    best = quadratic(data.levels[-1].phi, square[-1]).max(axis=1)
+    for h in reversed(range(len(law))):
+        w[h] = law[h] @ best
+        best = (quadratic(data.levels[h].phi, square[h]) + data.levels[h].phi @ w[h]).max(axis=1)
+    return Aim(w, list(square))
+
+
+def design(data: Data, plan: Plan, law: Sequence[Floats], steps: int) -> list[Aim]:
+    """Returns policies to play as often as the greedy and the random one: Frank-Wolfe towards a G-optimal design.
+
+    Each is the most uncertain one, in the mixture of all before it, by the law of `moves`.
+    """
+    H = len(data.levels)
+    sums = [a + b for a, b in zip(_seen(data, law, plan.greedy), _seen(data, law, None), strict=True)]
+    found: list[Aim] = []
+    for _ in range(steps):
+        square = [plan.noise[h] * _inverse(sums[h]) for h in range(H)]
+        found.append(uncertain(data, law, square))
+        sums = [a + b for a, b in zip(sums, _seen(data, law, found[-1]), strict=True)]
+    return found
+
+
+def _seen(data: Data, law: Sequence[Floats], aim: Aim | None) -> list[Floats]:
+    """Returns per level `[d, d]` the mean of phi phi' under a policy, by the law of `moves`; None: the random one."""
+    first = data.levels[0]
+    p, result = np.bincount(first.x, minlength=len(first.phi)) / len(first.x), []
+    for h, level in enumerate(data.levels):
+        X, K, d = level.phi.shape
+        if aim is None:
+            rows, mass = level.phi.reshape(-1, d), np.repeat(p / K, K)
+        else:
+            chosen = (level.phi @ aim.w[h] + quadratic(level.phi, aim.square[h])).argmax(axis=1)
+            rows, mass = level.phi[np.arange(X), chosen], p
+        result.append((rows * mass[:, None]).T @ rows)
+        if h < len(law):
+            p = np.maximum((mass @ rows) @ law[h], 0.0)
+            p = p / max(p.sum(), 1e-12)
+    return result
+
+
+def _inverse(gram: Floats) -> Floats:
+    """Returns the inverse with a ridge."""
+    ridge = RIDGE * max(float(np.trace(gram)) / len(gram), 1e-12)
+    return np.asarray(np.linalg.inv(gram + ridge * np.eye(len(gram))), dtype=np.float64)
+
+
 class Planned:
     """The policy of a plan; it knows which one it is, so that a record of its episodes can be compared."""
 
-    def __init__(self, features: Features, w: Sequence[Floats], bonus: Sequence[Floats]):
+    def __init__(self, features: Features, aim: Aim):
         """Takes the plan."""
-        self.features, self.w, self.bonus = features, w, bonus
-        self.member = int(hashlib.sha256(b"".join(a.tobytes() for a in (*w, *bonus))).hexdigest()[:15], 16)
+        self.features, self.w, self.square = features, aim.w, aim.square
+        self.member = int(hashlib.sha256(b"".join(a.tobytes() for a in (*aim.w, *aim.square))).hexdigest()[:15], 16)
         tables = features.tables
         self.actions_of: list[Ints] | None = None
         if tables is not None:
             self.actions_of = [greedy_actions(self._scores(h, phi)) for h, phi in enumerate(tables)]
-        greedy = tables is None and not any(matrix.any() for matrix in bonus)
+        greedy = tables is None and not any(matrix.any() for matrix in aim.square)
         self._handed_over = self.learned() if greedy else None  # what is certified is what is played, ties included
 
     def _scores(self, level: int, phi: Floats) -> Floats:
-        return phi @ self.w[level] + np.sqrt(quadratic(phi, self.bonus[level]))
+        return phi @ self.w[level] + quadratic(phi, self.square[level])
 
     def actions(self, level: int, x: Observations, rng: np.random.Generator, /) -> Ints:
         """Returns `[n]` the plan's actions."""
@@ -125,7 +183,7 @@ class Planned:
         return greedy_actions(self._scores(level, phi))
 
     def learned(self) -> LearnedPolicy:
-        """Returns the policy as a run hands it over; without the bonus."""
+        """Returns the policy as a run hands it over; of a greedy plan."""
         functions, features = self.features.functions, self.features
         if self.actions_of is not None and functions.contexts is not None:
             books = [None if book.is_plain else book for book in functions.contexts]

@@ -40,35 +40,36 @@ from richobs.learners.linear.fits import (
     visits_of,
 )
 from richobs.learners.linear.linearity import check_linear
-from richobs.learners.linear.planning import Plan, Planned, moves, planned, planned_value
+from richobs.learners.linear.planning import Plan, Planned, design, moves, planned, planned_value, uncertain
 from richobs.learners.tolerance import PATIENCE, Patience
 from richobs.stats.bets import death, lower_bound_of_mean
 from richobs.stats.shares import Share
 
 LINEAR = (
-    "given all that was seen and done before, the mean of the reward plus a function of what is seen next is linear in the "
-    "features, for the functions that the run froze (every linear MDP has this)"
+    "given all that was seen and done before, the mean of the reward plus the value of what is seen next is linear in the "
+    "features, and so is the mean of what is left over there, for the values and left-over functions that the run froze "
+    "(every linear MDP has this)"
 )
 NEARLY_LINEAR = LINEAR.replace("is linear in the", "is within {zeta} of a linear function of the")
 LOSS = "V* - V(policy) is at most"
 FINAL, WIDER, AGAIN = 0.5, 0.1, 0.4  # of delta: the first attempt at epsilon, those at 2, 4, ... epsilon, further ones
 GAP, EACH = 0.9, 0.05  # of an attempt's share: the bound on the loss; W, and the upper bound of V(pi)
 WIDEST = 0.25  # of the range of totals: no attempt is made for a wider bound
-MIX = (("best", 0.4), ("optimistic", 0.3), ("random", 0.3))  # of the episodes of B and C
+DESIGN = 4  # policies of B and C beside the greedy and the random one, each played as often
 SECOND = 0.35  # episodes of C for each one of B
 EXPLORED = 0.8  # episodes to freeze from for each one of B
-STANDARD_ERRORS = 2.0  # of an optimistic plan
 LEFT_OVER_ERRORS = 1.0  # that F adds
 PER_FEATURE = 8  # episodes of B for each feature, at least
 CORRECTION, STEP = 0.3, 1.7  # power of what an attempt gave over its target that corrects predictions; the most of it
 SAFETY = 1.1  # by which the predicted bound of an attempt at epsilon stays below it
+LEAST_DEVIATION = 0.05  # of the target: a larger lambda would gain nothing, and ask for more episodes of P
 OWN_BET = 0.5  # of one episode of P, at the most
 CAUTION = 3.0  # by how much a predicted bound grows with the root of features over episodes
 SOME = 512  # contexts and actions whose bets are looked at
 ROUNDS = 12  # of the search for lambda and the number of episodes
 LEAST_CHANCE = 0.25  # of the target, or of what a tolerance costs: an attempt is not made for less chance
 LONG, LONGEST = 8, 32  # times the episodes of the last improvement after which a run ends: with a bound, without one
-MOST = 2**26  # episodes of B: no attempt is made with more
+MOST = 2**26  # episodes of a phase: no attempt is made with more
 RUNGS = 10  # powers of two of the range of totals in a tolerance curve
 
 
@@ -200,7 +201,7 @@ def run(search: LinearSearch) -> None:
         while search.best is None or search.best.bound.total > search.epsilon:
             plan, sizes = _sized(search)
             n = search.data().n
-            if sizes.first > MOST and n > MOST // 1_000:
+            if max(sizes.first, sizes.earned, sizes.second) > MOST and n > MOST // 1_000:
                 search.ended = StopReason.STALLED
                 return
             if n < EXPLORED * sizes.first:
@@ -225,17 +226,18 @@ def _gives_up(search: LinearSearch, sizes: Sizes) -> bool:
 
 
 def _explore(search: LinearSearch, known: tuple[Plan, Sizes] | None) -> None:
-    """Plays a batch of the greedy, the optimistic or the random policy, in turn."""
+    """Plays a batch of the greedy policy, of one that goes where least is known, or of the random one, in turn."""
     policy: Policy = Uniform(search.features.n_actions)
     name, n, needed = "random", search.tuning.start, 0
     if known is not None:
-        name = ("greedy", "optimistic", "random")[search.batches % 3]
+        name = ("greedy", "curious", "random")[search.batches % 3]
         plan, sizes = known
         n, needed = max(search.tuning.start, int(search.tuning.growth * search.data().n)), sizes.first
         if name == "greedy":
-            policy = Planned(search.features, plan.w, plan.bonus)
-        elif name == "optimistic":
-            policy = _optimistic(search)
+            policy = Planned(search.features, plan.greedy)
+        elif name == "curious":
+            square = [noise * inverse for noise, inverse in zip(plan.noise, plan.inverse, strict=True)]
+            policy = Planned(search.features, uncertain(search.data(), moves(search.data(), plan), square))
         search.batches += 1
     played = search.play(policy, n, "exploration")
     search.seen.append(played)
@@ -250,11 +252,6 @@ def _explore(search: LinearSearch, known: tuple[Plan, Sizes] | None) -> None:
             needed=math.ceil(EXPLORED * needed),
         )
     )
-
-
-def _optimistic(search: LinearSearch) -> Planned:
-    plan = planned(search.data(), bonus=STANDARD_ERRORS, cut=search.cut)
-    return Planned(search.features, plan.w, plan.bonus)
 
 
 def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
@@ -291,13 +288,13 @@ def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
         grown = [_grown(rate * data.n / n * bet, most) for bet, most in bets]
         given = [gap + scale * more * error for gap, more, error in zip(gaps, grown, errors, strict=True)]
         along = max((planned_value(data, law, given) - floor) / scale, 1e-12)
-        ratio = min(max(math.sqrt(plan.variance / along), 0.05), 2.0)
-        needed = 1.1 * (along + plan.variance / ratio)
+        ratio = min(max(math.sqrt(math.fsum(plan.noise) / along), 0.05), 2.0)
+        needed = 1.1 * (along + math.fsum(plan.noise) / ratio)
         z = math.sqrt(sum(features.dim(h) for h in range(H)) / n)
         caution = search.caution * 0.95 * (1 + CAUTION * z)
         n = max(least, 2 * math.log(1 / d) * needed * (caution / target) ** 2)
         n = min(n, 1e15)
-        rate = math.sqrt(2 * math.log(1 / d) * n / needed)
+        rate = min(math.sqrt(2 * math.log(1 / d) * n / needed), math.log(1 / d) / (LEAST_DEVIATION * target))
     first = math.ceil(n)
     own = max(2, math.ceil(ratio * n), math.ceil(rate * search.span / OWN_BET))
     second = max(least, math.ceil(SECOND * n))
@@ -316,23 +313,24 @@ def _bets(search: LinearSearch, data: Data, plan: Plan, h: int) -> tuple[Floats,
 
 
 def _grown(bets: Floats, most: float) -> float:
-    """Returns how much larger than a variance the weights of samples are, on average."""
+    """Returns how much larger than a variance the weights of samples are, on average; 1 where nothing was seen."""
+    if not len(bets):
+        return 1.0
     return float(np.where(bets <= LARGEST_BET, np.minimum(growth(np.minimum(bets, LARGEST_BET)), most), most).mean())
 
 
-def _mixed(search: LinearSearch, policies: dict[str, Policy], n: int, purpose: str) -> Data:
-    """Plays n episodes of policies that were fixed before, each its part."""
-    counts = [max(1, round(part * n)) for _, part in MIX]
-    parts = [search.play(policies[name], count, purpose) for (name, _), count in zip(MIX, counts, strict=True)]
-    return joined(parts, search.known)
+def _mixed(search: LinearSearch, policies: list[Policy], n: int, purpose: str) -> Data:
+    """Plays n episodes of policies that were fixed before, each as often."""
+    return joined([search.play(policy, math.ceil(n / len(policies)), purpose) for policy in policies], search.known)
 
 
 def _attempt(search: LinearSearch, plan: Plan, sizes: Sizes) -> None:
     """Freezes V and pi, verifies V [L1], freezes F, verifies it [L2], and keeps the bound if it is the best one."""
     features, H = search.features, search.features.horizon
     before, share = search.data(), search.share.part(search.next_share)
-    pi = Planned(features, plan.w, plan.bonus)  # the greedy plan has no bonus
-    policies: dict[str, Policy] = {"best": pi, "optimistic": _optimistic(search), "random": Uniform(features.n_actions)}
+    pi = Planned(features, plan.greedy)
+    aims = design(before, plan, moves(before, plan), DESIGN)
+    policies: list[Policy] = [pi, Uniform(features.n_actions), *(Planned(features, aim) for aim in aims)]
     frozen = Frozen(list(plan.w), search.cut, sizes.rate, zeta=search.zeta)
     first = _mixed(search, policies, sizes.first, "B")
     own = search.play(pi, sizes.earned, "P")
@@ -411,7 +409,9 @@ def _bounded(
     fits = _fits(search, frozen, second, before, rest=True)
     mean = fitted_mean(left, float(past.mean()), ends, frozen.rate)
     bound = certified(frozen, fits, earned, mean, search.contexts, d, search.span)
-    total = min(bound.total, search.span)
+    total = (
+        min(bound.total, search.span) if bound.total >= 0 else search.span
+    )  # no loss is below 0: that bound is false
     unit = (own.returns - least) / search.span
     smallest = min(0.05, search.epsilon / search.span / 4)
     lower = least + search.span * lower_bound_of_mean(unit, smallest, death(low))
@@ -486,7 +486,7 @@ def outcome(search: LinearSearch) -> Outcome:
     if best is None or best.bound.total >= search.span:
         plan = planned(search.data(), cut=search.cut)
         return Outcome(
-            policy=Planned(search.features, plan.w, plan.bonus).learned(),
+            policy=Planned(search.features, plan.greedy).learned(),
             claim=f"No guarantee: {_why_no_bound(search)}.",
             learner="linear",
             epsilon=search.span,
@@ -604,15 +604,18 @@ def _sums(fits: tuple[Fit, ...], zeta: tuple[float, ...]) -> list[list[Any]]:
 
 def tolerance_curve(search: LinearSearch, best: Attempt, answer: Outcome) -> ToleranceCurve:
     """Returns what the same phases say of the policy if means are farther from linear [T]: the events are the same ones."""
-    H, own = search.features.horizon, best.frozen.zeta or (0.0,) * search.features.horizon
+    H, own = search.features.horizon, best.frozen.zeta or (0.0,)
     wider = [search.span * 2.0**-k for k in range(RUNGS, 0, -1)]
-    rows = []
-    for zeta in [own, *([max(rung, at) for at in own] for rung in wider if rung > max(own))]:
+    rows = [
+        ToleranceRow(min(own), answer.epsilon, best.upper, math.inf)
+    ]  # what is claimed allows for that at every level
+    for zeta in [max(own), *(rung for rung in wider if rung > max(own))]:
         bound = certified(
-            best.frozen, best.second, best.earned, best.start, search.contexts, best.share, search.span, list(zeta)
+            best.frozen, best.second, best.earned, best.start, search.contexts, best.share, search.span, [zeta] * H
         )
-        total = min(bound.total, search.span)
-        upper = min(search.reward_range[1], best.upper + max(0.0, total - best.bound.total))
-        rows.append(ToleranceRow(max(zeta), max(answer.epsilon, total), upper, math.inf))
-    assert len(own) == H, "one of each level"
+        total = max(best.bound.total, min(bound.total, search.span))
+        upper = min(search.reward_range[1], best.upper + total - best.bound.total)
+        rows.append(ToleranceRow(zeta, max(answer.epsilon, total), upper, math.inf))
+    if len(set(own)) == 1:
+        del rows[0]  # the same as the next one
     return ToleranceCurve(tuple(rows), answer.epsilon, together=True)

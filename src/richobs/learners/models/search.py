@@ -244,7 +244,9 @@ def doubted(search: ModelSearch, best: Judged) -> Doubt | None:
     promised = float(search.regrets.values(best.member)[search.living.leader])
     allowed = max(search.epsilon, search.gap(best)) / 2
     upper = search.upper
-    return of_returns(values, counts, upper=upper, promised=promised, allowed=allowed, range_of=float(high - low))
+    found = of_returns(values, counts, upper=upper, promised=promised, allowed=allowed, range_of=float(high - low))
+    # Models say how rare things are, and the likelihood tests that.
+    return None if found is None or found.is_rare else found
 
 
 def _play(search: ModelSearch, best: Judged, tested: bool = False) -> None:
