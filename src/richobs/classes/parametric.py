@@ -326,8 +326,9 @@ class Family(Unlisted):
         """
         import gymnasium
 
-        known = dict(fixed or {}) | {name: value for name, value in theta.items() if isinstance(value, str | float | int)}
+        known = {name: value for name, value in theta.items() if isinstance(value, str | float | int)}
         theta = {name: ends for name, ends in theta.items() if name not in known}
+        known = {**(fixed or {}), **known}
         names, low, high, lists = _read_box(theta)
         if name := next(iter(lists), None):
             raise InvalidInput(f"{name} is a list. Unknown: {name}=(low, high). Known: fixed={{{name!r}: ...}}.")
