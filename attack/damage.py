@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from attack.victims import Files, Victim
-from richobs.core.packing import fold, unfold
+from richobs.core.files import fold, unfold
 from richobs.runs import store
 from richobs.runs.certificate import Certificate
 from richobs.runs.store import CERTIFICATE, CONFIG, DATABASE, POLICY, RECORDED, REPORT, VERIFICATION

@@ -18,7 +18,7 @@ import numpy as np
 
 from attack.damage import Alter, Case, database_changed, put_texts, texts
 from attack.victims import Files, Victim
-from richobs.core.packing import pack
+from richobs.core.files import pack
 from richobs.runs.store import CERTIFICATE, CONFIG, DATABASE, LOCK, POLICY, RECORDED, VERIFICATION
 
 MARKER = "code-was-run"  # a file beside the run's folder, which only hostile code writes

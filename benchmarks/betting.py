@@ -27,7 +27,7 @@ from typing import NamedTuple
 import richobs
 from measure import publish, write
 from richobs.core.settings import Settings
-from richobs.learners.similar import Measured, write_measured
+from richobs.learners.base import Measured, write_measured
 from richobs.runs.session import run
 
 DELTA = 0.05

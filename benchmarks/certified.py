@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 
 import richobs
 from measure import publish
-from richobs.learners.similar import MEASURED, measured, write_measured
+from richobs.learners.base import MEASURED, measured, write_measured
 
 DELTA = 0.05
 ROOT = Path(__file__).parents[1]

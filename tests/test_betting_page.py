@@ -13,6 +13,7 @@ import richobs
 from richobs.core.events import ChartKind, Progress
 from richobs.core.settings import Settings
 from richobs.learners import learner
+from richobs.learners.base import Measured, measured, read_measured, write_measured
 from richobs.learners.betting.events import (
     AgreementTested,
     AverageRefuted,
@@ -20,13 +21,12 @@ from richobs.learners.betting.events import (
     CandidateDrawn,
     ClaimClosed,
 )
-from richobs.learners.similar import Measured, measured, read_measured, write_measured
 from richobs.show import page, write_report
-from richobs.show.candidates import Candidates
 from richobs.show.chart import log_chart, log_ticks, series
 from richobs.show.page import RunView
 from richobs.show.summary import summary
 from richobs.show.terminal import Watch
+from richobs.show.tree import Candidates
 from runs import cut_short, stored
 
 PHASE = {"phase": "betting", "log_size_before": 9.0, "log_size_after": 9.0}

@@ -514,10 +514,10 @@ class TestBudget:
         assert "more work than the budget of 5 allows: it plays" in " ".join(capsys.readouterr().err.split())
         assert main(["verify", str(tmp_path), "--budget", "0"]) == 2
         assert main(["verify", str(tmp_path), "--quiet"]) == 0
-        monkeypatch.setattr("richobs.cli.checking.is_interactive", lambda: True)
+        monkeypatch.setattr("richobs.cli.stored.is_interactive", lambda: True)
         monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
         for reply, status in ((True, 0), (False, 2)):
-            monkeypatch.setattr("richobs.cli.checking.Confirm.ask", lambda *_, reply=reply, **__: reply)
+            monkeypatch.setattr("richobs.cli.stored.Confirm.ask", lambda *_, reply=reply, **__: reply)
             assert main(["verify", str(tmp_path), "--budget", "5", "--quiet"]) == status
 
 

@@ -16,7 +16,7 @@ import richobs
 from richobs.cli import main
 from richobs.cli.main import COMMANDS, in_order
 from richobs.core.events import Progress
-from richobs.core.locks import held
+from richobs.core.files import held
 from richobs.learners import LEARNERS
 from richobs.runs import session
 from richobs.runs.certificate import Certificate

@@ -1,5 +1,10 @@
 """The commonest first mistakes get the hint that they need."""
 
+import dataclasses
+import inspect
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -95,3 +100,42 @@ def test_replays_may_round_a_reward_in_two_ways():
             return 0, 0.3 if self.played % 2 else 0.1 + 0.2, True, False, {}
 
     assert richobs.Model.by_replay(Rounding(), 1).reward.ravel()[0] == pytest.approx(0.3)
+
+
+def test_answers_show_themselves_in_a_notebook():
+    problem = richobs.make("lock/3")
+    outcome = richobs.learn(problem)
+    assert repr(outcome) == outcome.claim
+    for shown in (outcome, richobs.Certificate.of(outcome, problem)):
+        html = shown._repr_html_()
+        assert html.count("<br>(1) the policy earns at least 0.") == 1
+        assert html.count("<svg") == 1
+        assert f'<td style="text-align:left">{outcome.episodes}</td>' in html
+    assert "worst case" in richobs.plan(problem)._repr_html_()
+    nothing = richobs.learn(problem, learner="pcid")  # claims nothing
+    assert "<svg" not in nothing._repr_html_()
+
+
+def test_signatures_fit_on_a_screen():
+    for name in richobs.__all__:
+        thing = getattr(richobs, name)
+        methods = [m for m in vars(thing).values() if inspect.isfunction(m)] if isinstance(thing, type) else []
+        for called in [thing, *methods]:
+            if inspect.isfunction(called) or dataclasses.is_dataclass(called):
+                assert len(str(inspect.signature(called))) < 1000, called
+
+
+def test_workers_say_at_once_that_they_cannot_import_from_a_notebook():
+    script = """
+import numpy as np, richobs
+class Env:
+    horizon, n_actions, reward_range, declared = 1, 2, (0.0, 1.0), richobs.Declared(replayable=True)
+    def play(self, policy, n, rng, levels=None):
+        x = np.zeros(n, int)
+        a = np.asarray(policy.actions(0, x, rng))
+        return richobs.Episodes((x,), (a,), ((rng.random(n) < np.array([0.3, 0.6])[a]).astype(float),))
+print(richobs.learn(Env(), richobs.Tables([np.array([[[0.3, 0.6]], [[0.6, 0.3]]])]), workers=2).episodes)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "workers cannot import Env from a notebook or a console (write it to a file" in done.stderr
+    assert int(done.stdout) > 0

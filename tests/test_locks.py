@@ -8,15 +8,15 @@ import sys
 import pytest
 
 import richobs
-from richobs.core import locks
+from richobs.core import files as locks
 from richobs.core.errors import InvalidFile, StoreError
-from richobs.core.locks import held, is_held
+from richobs.core.files import held, is_held
 
 SECOND = """
 import sys
 from pathlib import Path
 from richobs.core.errors import StoreError
-from richobs.core import locks
+from richobs.core import files as locks
 locks.WAIT = 0
 try:
     with locks.held(Path(sys.argv[1])):

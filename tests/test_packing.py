@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.files import NESTED, parse_json
-from richobs.core.packing import LARGEST_HEAD, MOST_ARRAYS, SIZES, fold, pack, unfold, unpack
+from richobs.core.files import LARGEST_HEAD, MOST_ARRAYS, NESTED, SIZES, fold, pack, parse_json, unfold, unpack
 
 
 def forged(content, arrays=b"", *, head_size=None, size=None):

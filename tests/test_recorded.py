@@ -12,7 +12,7 @@ from richobs.core.errors import BrokenPromise, InvalidFile, InvalidInput
 from richobs.core.events import nobody
 from richobs.core.ledger import Ledger
 from richobs.core.policies import Explore, Greedy, Uniform
-from richobs.core.recorded import episodes_digest
+from richobs.core.problem import episodes_digest
 from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
 from richobs.learners.betting import Tuning

@@ -23,12 +23,10 @@ import pytest
 import richobs
 import to_be_killed
 from richobs.classes import Callables, Layered, LevelClass, TableLevel
-from richobs.core import locks
+from richobs.core import files as locks
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
-from richobs.core.files import write_atomically
+from richobs.core.files import fold, held, pack, write_atomically
 from richobs.core.ledger import Ledger
-from richobs.core.locks import held
-from richobs.core.packing import fold, pack
 from richobs.core.policies import never_takes
 from richobs.core.queries import Query
 from richobs.core.settings import Settings

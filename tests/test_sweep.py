@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from richobs import sweeping
+from richobs import learning as sweeping
 from richobs.cli import main
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.settings import Settings

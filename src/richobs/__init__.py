@@ -32,12 +32,11 @@ from richobs.judging.compare import compare, compare_returns
 from richobs.judging.select import select
 from richobs.judging.value import PolicyReport, Verdict, certify_policy
 from richobs.learners import LEARNERS, Learner
-from richobs.learning import learn, plan
+from richobs.learning import learn, plan, sweep
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.store import StoredRun
 from richobs.runs.verify import verify
 from richobs.show.tensorboard import TensorBoard
-from richobs.sweeping import sweep
 from richobs.worlds import WORLDS, make
 from richobs.worlds.gymnasium_in import from_gymnasium
 from richobs.worlds.gymnasium_out import register_all as _register_all

@@ -1,5 +1,7 @@
 """Decoders: which coordinate of a vector means the first live state, which the second, and what is live there."""
 
+from __future__ import annotations
+
 from functools import cached_property
 from typing import Any, Self
 

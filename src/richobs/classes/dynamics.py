@@ -5,6 +5,8 @@ Observations that are random in a hidden state are written as one state for each
 `Model.of_process` does. Shapes: S states, K actions, B outcomes of a state and action at most, H levels.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,7 +98,7 @@ class Model:
         *,
         observations: NDArray[Any] | None = None,
         level_of: Ints | None = None,
-    ) -> "Model":
+    ) -> Model:
         """Returns the model whose state s and action a have the outcomes `outcomes[s][a]`, as Gymnasium's toy-text has them.
 
         Args:
@@ -140,7 +142,7 @@ class Model:
         start: ArrayLike | None = None,
         done: ArrayLike | None = None,
         observations: NDArray[Any] | None = None,
-    ) -> "Model":
+    ) -> Model:
         """Returns the model of dense arrays.
 
         Args:
@@ -159,7 +161,7 @@ class Model:
         return cls(horizon, first, probability, to, reward, ends, observations)
 
     @classmethod
-    def of_process(cls, process: TabularProcess) -> "Model":
+    def of_process(cls, process: TabularProcess) -> Model:
         """Returns the model of a process that is written down: one state per level and possible (state, observation)."""
         pairs = [np.argwhere(seen) for seen in process.seen]
         first = np.concatenate([[0], np.cumsum([len(p) for p in pairs])])
@@ -202,7 +204,7 @@ class Model:
         return cls(process.horizon, start, probability, to, reward, ends, shown, level_of)
 
     @classmethod
-    def of_gymnasium(cls, env: Any, horizon: int, *, start: ArrayLike | None = None) -> "Model":
+    def of_gymnasium(cls, env: Any, horizon: int, *, start: ArrayLike | None = None) -> Model:
         """Returns the model that a Gymnasium toy-text environment publishes: FrozenLake, CliffWalking, Taxi.
 
         The environment is played for about a thousand steps, and what it does is compared with what it publishes (see
@@ -247,7 +249,7 @@ class Model:
         markov: bool = False,
         observation: Callable[[Any], ArrayLike] | None = None,
         budget: int = BUDGET,
-    ) -> "Model":
+    ) -> Model:
         """Returns the model of a deterministic Gymnasium environment, found by resetting it and replaying actions.
 
         Every action sequence is played `PLAYS` times with different seeds, and must show and pay the same each time. A

@@ -3,6 +3,8 @@
 Shapes: H levels, n observations, X observations of a level that are listed, K actions.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 
@@ -120,7 +122,7 @@ class LearnedPolicy(Greedy):
         write_parts(file, FORMAT, self._parts())
 
     @classmethod
-    def load(cls, file: str | os.PathLike[str], /) -> "LearnedPolicy":
+    def load(cls, file: str | os.PathLike[str], /) -> LearnedPolicy:
         """Returns the policy that `save` wrote.
 
         Raises:
@@ -140,7 +142,7 @@ class LearnedPolicy(Greedy):
     @refuse_unusable
     def from_table(
         cls, codebooks: Sequence[Codebook | None], actions: Sequence[ArrayLike], *, n_actions: int | None = None
-    ) -> "LearnedPolicy":
+    ) -> LearnedPolicy:
         """Returns the policy that looks the observation up and plays the action listed for it.
 
         Args:
@@ -166,7 +168,7 @@ class LearnedPolicy(Greedy):
 
     @classmethod
     @refuse_unusable
-    def open_loop(cls, path: Sequence[int], n_actions: int) -> "LearnedPolicy":
+    def open_loop(cls, path: Sequence[int], n_actions: int) -> LearnedPolicy:
         """Returns the policy that plays one action sequence whatever it sees.
 
         Args:

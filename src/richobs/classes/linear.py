@@ -3,6 +3,8 @@
 Shapes: N functions, n observations, K actions, d features.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
@@ -138,7 +140,7 @@ class LinearLevel(LevelClass):
             raise InvalidInput(f"a feature at level {self.level} is not a finite number.")
         return phi
 
-    def singleton(self, member: int, /) -> "LinearLevel":
+    def singleton(self, member: int, /) -> LinearLevel:
         """Returns the class that holds one of these functions."""
         one = self.parameters[checked_members(np.array([member]), self.size)]
         return LinearLevel(self.features, one, n_actions=self.n_actions, level=self.level, value_range=self.value_range)

@@ -6,6 +6,8 @@ any cell of the box. Every different probability is one *event*. Shapes: d param
 outcomes of a state and action at most, E events, P points, C cells.
 """
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import json
@@ -290,7 +292,7 @@ class Family(Unlisted):
     @classmethod
     def of_gymnasium(
         cls, env: Any, *, horizon: int, fixed: Mapping[str, Any] | None = None, **theta: tuple[float, float]
-    ) -> "Family":
+    ) -> Family:
         """Returns the family of a Gymnasium toy-text environment whose outcomes `P` depend on keyword arguments.
 
         Probabilities must be affine in the arguments: they are computed from d + 1 environments and compared with
@@ -341,7 +343,7 @@ class Family(Unlisted):
         start: int | ArrayLike = 0,
         reward_range: tuple[float, float] | None = None,
         observations: NDArray[Any] | None = None,
-    ) -> "Any":
+    ) -> Any:
         """Returns a family in which outcomes are listed and nothing is known of how likely they are.
 
         Args:
@@ -379,7 +381,7 @@ class Family(Unlisted):
         write_parts(file, FORMAT, [("family", self._to_arrays())])
 
     @classmethod
-    def load(cls, file: str | os.PathLike[str], /) -> "Any":
+    def load(cls, file: str | os.PathLike[str], /) -> Any:
         """Returns the family that `save` wrote, also one of `by_law`.
 
         Raises:

@@ -1,5 +1,7 @@
 """Prototypes: functions on vectors that look up the nearest of a few centres in a table."""
 
+from __future__ import annotations
+
 from typing import Self
 
 import numpy as np
@@ -72,7 +74,7 @@ class Prototypes(LevelClass):
         top = self.tables.max(axis=2)
         return top.min(axis=1), top.max(axis=1)
 
-    def singleton(self, member: int, /) -> "Prototypes":
+    def singleton(self, member: int, /) -> Prototypes:
         """Returns the class that holds one of these functions, with its one set of centres."""
         one = checked_members(np.array([member]), self.size)
         return Prototypes(self.centres[self.which[one]], np.zeros(1, dtype=np.int64), self.tables[one])

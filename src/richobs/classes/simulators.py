@@ -16,6 +16,8 @@ Values are in the units of the rewards. After the end of an episode nothing more
 Shapes: N models, X observations, K actions, H levels.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -96,7 +98,7 @@ class Simulators(Listed):
         *,
         single_precision: bool = False,
         progress: Told | None = None,
-    ) -> "Simulators":
+    ) -> Simulators:
         """Returns the class of the models `make(theta)` for all thetas; `place[i]` is the member of `thetas[i]`.
 
         Args:
@@ -120,7 +122,7 @@ class Simulators(Listed):
         observations: NDArray[Any] | None = None,
         single_precision: bool = False,
         progress: Told | None = None,
-    ) -> "Simulators":
+    ) -> Simulators:
         """Returns the class of many models given as dense arrays.
 
         Args:
@@ -169,7 +171,7 @@ class Simulators(Listed):
         observations: NDArray[Any] | None = None,
         single_precision: bool = False,
         progress: Told | None = None,
-    ) -> "Simulators":
+    ) -> Simulators:
         """Returns the class of many models given by their outcomes, B for each state and action at most.
 
         Args:
@@ -255,7 +257,7 @@ class Simulators(Listed):
         write_parts(file, FORMAT, [("models", {**self.models.to_arrays(), **more})])
 
     @classmethod
-    def load(cls, file: str | os.PathLike[str], /) -> "Simulators":
+    def load(cls, file: str | os.PathLike[str], /) -> Simulators:
         """Returns the class that `save` wrote; it plans again.
 
         Raises:

@@ -1,5 +1,7 @@
 """Tables: functions on finitely many observations, listed value by value, and constants, which ignore the observation."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
@@ -90,7 +92,7 @@ class TableLevel(LevelClass):
         top = self.tables.max(axis=2)
         return top.min(axis=1).astype(np.float64), top.max(axis=1).astype(np.float64)
 
-    def singleton(self, member: int, /) -> "TableLevel":
+    def singleton(self, member: int, /) -> TableLevel:
         """Returns the class that holds one of these tables."""
         one = checked_members(np.array([member]), self.size)
         return TableLevel(self.tables[one], self.codebook, value_range=self.value_range)
@@ -150,7 +152,7 @@ class Constants(LevelClass):
         """Returns (): no coordinate is looked at."""
         return ()
 
-    def singleton(self, member: int, /) -> "Constants":
+    def singleton(self, member: int, /) -> Constants:
         """Returns the class that holds one of these functions."""
         return Constants(self.table[checked_members(np.array([member]), self.size)])
 

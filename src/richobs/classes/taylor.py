@@ -6,6 +6,8 @@ ROUNDING times the size of its result to r. docs/models.md, [F2], has the proofs
 products z_i z_j with i <= j, and any shape [...] of functions.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,13 +41,13 @@ class Taylor:
     ball: bool = False  # whether z lies in a ball; else in a box
 
     @classmethod
-    def constant(cls, value: ArrayLike, d: int, ball: bool = False) -> "Taylor":
+    def constant(cls, value: ArrayLike, d: int, ball: bool = False) -> Taylor:
         """Returns constant functions `[...]` of d coordinates."""
         c = np.asarray(value, dtype=np.float64)
         return cls(c, np.zeros((d, *c.shape)), np.zeros((len(pairs(d)), *c.shape)), np.zeros(c.shape), ball)
 
     @classmethod
-    def cells(cls, centre: Floats, width: Floats) -> "Taylor":
+    def cells(cls, centre: Floats, width: Floats) -> Taylor:
         """Returns the d parameters `[d, C]` on C cells, each centre +- width, `[d, C]`."""
         d, n = centre.shape
         flat = cls.constant(centre, d)
@@ -54,13 +56,13 @@ class Taylor:
         return cls(flat.c, slope, flat.m, ROUNDING * (np.abs(centre) + width))
 
     @classmethod
-    def ellipsoid(cls, centre: Floats, axes: Floats) -> "Taylor":
+    def ellipsoid(cls, centre: Floats, axes: Floats) -> Taylor:
         """Returns the d parameters `[d, 1]` on the ellipsoid {centre + axes z : |z| <= 1}, axes `[d, d]`."""
         flat = cls.constant(centre[:, None], len(centre), ball=True)
         size = np.abs(centre) + np.abs(axes).sum(axis=1)
         return cls(flat.c, axes.T[:, :, None].copy(), flat.m, ROUNDING * size[:, None], True)
 
-    def __getitem__(self, index: Ints | int | slice) -> "Taylor":
+    def __getitem__(self, index: Ints | int | slice) -> Taylor:
         """Returns some of the functions, chosen along the first axis of [...]."""
         return Taylor(self.c[index], self.g[:, index], self.m[:, index], self.r[index], self.ball)
 
@@ -97,19 +99,19 @@ class Taylor:
             top = np.where(inside, -(g * g) / (4 * square), g + square)
         return self.c + top.sum(axis=0) + rest + self.r
 
-    def __neg__(self) -> "Taylor":
+    def __neg__(self) -> Taylor:
         return Taylor(-self.c, -self.g, -self.m, self.r, self.ball)
 
-    def __add__(self, other: "Taylor | float") -> "Taylor":
+    def __add__(self, other: Taylor | float) -> Taylor:
         if not isinstance(other, Taylor):
             return _safe(self.c + other, self.g, self.m, self.r, self.ball, self.size)
         sum_ = (self.c + other.c, self.g + other.g, self.m + other.m, self.r + other.r)
         return _safe(*sum_, self.ball, self.size + other.size)
 
-    def __sub__(self, other: "Taylor | float") -> "Taylor":
+    def __sub__(self, other: Taylor | float) -> Taylor:
         return self + (-other)
 
-    def __mul__(self, other: "Taylor | float") -> "Taylor":
+    def __mul__(self, other: Taylor | float) -> Taylor:
         if not isinstance(other, Taylor):
             times = (other * self.c, other * self.g, other * self.m, abs(other) * self.r)
             return _safe(*times, self.ball, abs(other) * self.size)
@@ -122,7 +124,7 @@ class Taylor:
             size = f.size * h.size
         return _safe(c, g, m, dropped + rest, self.ball, size)
 
-    def of(self, value: Floats, first: Floats, second: Floats, third: Floats, more: float = 0.0) -> "Taylor":
+    def of(self, value: Floats, first: Floats, second: Floats, third: Floats, more: float = 0.0) -> Taylor:
         """Returns phi(f) for a function phi of one number.
 
         Args:
@@ -141,12 +143,12 @@ class Taylor:
         m = first * self.m + second / 2 * products(self.g, self.g)
         return _safe(value, first * self.g, m, rest, self.ball, whole)
 
-    def hull(self, low: Floats, high: Floats) -> "Taylor":
+    def hull(self, low: Floats, high: Floats) -> Taylor:
         """Returns functions of which only ranges are known, in the place of these."""
         c, r = (low + high) / 2, (high - low) / 2
         return _safe(c, np.zeros_like(self.g), np.zeros_like(self.m), r, self.ball, np.abs(low) + np.abs(high))
 
-    def where(self, chosen: np.ndarray, other: "Taylor") -> "Taylor":
+    def where(self, chosen: np.ndarray, other: Taylor) -> Taylor:
         """Returns these functions where `chosen` `[...]`, and others elsewhere."""
         c, r = np.where(chosen, self.c, other.c), np.where(chosen, self.r, other.r)
         return Taylor(c, np.where(chosen, self.g, other.g), np.where(chosen, self.m, other.m), r, self.ball)

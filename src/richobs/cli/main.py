@@ -28,13 +28,13 @@ HINT = "A world is given as `lock --horizon 10` or as `lock/10`. `--version` pri
 COMMANDS = Registry(
     "richobs.commands",
     {
-        "plan": "richobs.cli.plan:PlanCommand",
+        "plan": "richobs.cli.listing:PlanCommand",
         "learn": "richobs.cli.learn:LearnCommand",
         "resume": "richobs.cli.learn:ResumeCommand",
         "sweep": "richobs.cli.sweep:SweepCommand",
         "show": "richobs.cli.stored:ShowCommand",
         "report": "richobs.cli.stored:ReportCommand",
-        "verify": "richobs.cli.checking:VerifyCommand",
+        "verify": "richobs.cli.stored:VerifyCommand",
         "value": "richobs.cli.judging:ValueCommand",
         "compare": "richobs.cli.judging:CompareCommand",
         "worlds": "richobs.cli.listing:WorldsCommand",

@@ -19,10 +19,10 @@ from richobs.cli.options import WorkOptions, option_name
 from richobs.cli.printing import Trimmed, widened
 from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings, field_docs
+from richobs.learning import sweep_cells
 from richobs.runs.sweep import FIXED, MAX_RUNS, RESULTS, plan_cells, seed_list
 from richobs.show.summary import plain_console
 from richobs.show.sweep import PAGE, sweep_plain, sweep_table, sweep_watched
-from richobs.sweeping import sweep_cells
 from richobs.worlds.registry import WORLDS, config_class
 
 LONGEST = 120  # characters of a folder's name

@@ -1,26 +1,42 @@
-"""Files that are either whole or not there, and content from anybody that cannot take more memory than it declares."""
+"""Files that are either whole or not there, content from anybody that cannot take more memory than it declares, and locks.
+
+A packed body (`pack`) begins with two numbers: how many bytes of JSON follow, and how many bytes of arrays after them, once
+expanded. Both are checked before anything is expanded. The JSON is `[head, [[dtype, shape], ...]]`.
+
+One process at a time holds a lock (`held`): of a file whose content nobody reads, so a stranger's file cannot do harm. The
+lock belongs to the open file (`flock`; on Windows a locked byte), not to the process as locks of `fcntl` do: those end as
+soon as the process closes *any* descriptor of the file, which a copy of the folder from a callback does. It ends when its
+holder ends, also where that is killed: forked children close what they inherit, and started programs do not inherit it.
+"""
 
 import contextlib
 import json
 import math
 import os
+import re
 import sqlite3
 import stat
+import struct
 import sys
 import tempfile
 import time
+import weakref
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
 
-from richobs.core.errors import InvalidFile, RichObsError
+from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 
-if sys.platform != "win32":
+if sys.platform == "win32":
+    import msvcrt
+else:
     import fcntl
 
 ARRAY = ".npy"  # how the name of an array ends in an archive
@@ -32,6 +48,15 @@ MOST_DIGITS = 300  # of a whole number of JSON: any such number fits a float
 MOST_VALUES = 2_000_000  # of JSON: a value takes up to 200 bytes of memory, and two bytes of a file
 DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError)  # leads to these
 ABANDONED = 3600  # seconds without a change after which a file counts as left behind, where locks are not known
+WAIT = 2.0  # seconds: who looks whether a lock is held, holds it for an instant
+PAUSE = 0.01  # seconds between two attempts
+SIZES = struct.Struct(">IQ")  # bytes of JSON and of arrays
+LARGEST_HEAD = 16 * 2**20  # bytes of JSON
+MOST_ARRAYS = 2**17
+MOST_AXES = 32
+KIND = re.compile(r"[<>|]([biufcSU]\d{1,9}|[mM]8(\[\w{1,12}\])?)")  # numbers, bits, characters, dates
+Arrays = list[np.ndarray[Any, Any]]
+FAR = 2**30  # the byte that is locked on Windows: nobody can read a locked byte, and no file is so long
 
 
 def expanded_limit(size: int) -> int:
@@ -289,3 +314,198 @@ def _declared_bytes(stream: IO[bytes]) -> int:
     if dtype.hasobject or not dtype.itemsize:
         raise InvalidFile(f"an array holds {dtype}, not numbers or text")
     return stream.tell() + math.prod(shape) * np.dtype(dtype).itemsize
+
+
+_held_here: "weakref.WeakSet[FileIO]" = weakref.WeakSet()
+
+
+@contextlib.contextmanager
+def held(file: Path) -> Iterator[None]:
+    """Holds the lock of a file, which is made where it is not there.
+
+    Raises:
+        StoreError: another process, or another part of this one, holds it, or it cannot be opened or locked.
+        InvalidFile: a link, a folder or a pipe stands in its place.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            stream = stack.enter_context(_opened(file, os.O_RDWR | os.O_CREAT))
+            _held_here.add(stream)
+            until = time.monotonic() + WAIT
+            while not _take(stream, shared=False):
+                if time.monotonic() > until:
+                    raise StoreError(
+                        f"another process is running in {file.parent}. Wait for it, or choose another folder."
+                    )
+                time.sleep(PAUSE)
+        except OSError as error:
+            raise StoreError(
+                f"the folder {file.parent} cannot be written or locked ({error}). Choose one that you may write, on a disk "
+                "that has locks."
+            ) from error
+        try:
+            yield
+        finally:
+            if sys.platform != "win32" and not stream.closed:  # a child, forked a moment ago, may have it open too
+                fcntl.flock(stream.fileno(), fcntl.LOCK_UN)
+
+
+def is_held(file: Path) -> bool:
+    """Whether somebody holds the lock of a file.
+
+    Raises:
+        InvalidFile: a link, a folder or a pipe stands in its place, or it cannot be opened.
+    """
+    try:
+        with _opened(file, os.O_RDONLY) as stream:
+            try:
+                return not _take(stream, shared=True)
+            except OSError:  # no locks are known here, so nobody holds one
+                return False
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise InvalidFile(
+            f"{file} cannot be opened ({error}), so whether a process is running there cannot be known."
+        ) from error
+
+
+def _opened(file: Path, flags: int) -> FileIO:
+    """Opens a file that is no link, pipe, device or folder; whoever is started does not inherit it."""
+    is_there(file)
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    writes = flags & os.O_RDWR
+    return FileIO(os.open(file, flags, 0o666), "r+b" if writes else "rb")
+
+
+def _take(stream: FileIO, *, shared: bool) -> bool:
+    """Takes the lock of an open file at once, and returns whether that was possible; closing the file gives it back."""
+    if sys.platform == "win32":
+        try:
+            stream.seek(FAR)
+            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+    try:
+        fcntl.flock(stream.fileno(), (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _let_go_in_child() -> None:
+    """Closes what a fork inherited: it would hold the lock for as long as it lives, also where its parent is killed."""
+    for stream in list(_held_here):
+        stream.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_child)
+
+
+def pack(head: Any, arrays: Sequence[np.ndarray[Any, Any]]) -> bytes:
+    """Returns plain values and arrays as bytes.
+
+    Raises:
+        InvalidInput: an array holds something other than numbers, bits or characters, or there are too many.
+    """
+    plain = [np.asarray(a, order="C") for a in arrays]
+    for a in plain:
+        if not KIND.fullmatch(a.dtype.str) or a.dtype.names or not a.dtype.itemsize:
+            raise InvalidInput(f"a run can keep arrays of numbers, bits or characters; got one of dtype {a.dtype}.")
+    line = json.dumps([head, [(a.dtype.str, a.shape) for a in plain]], separators=(",", ":")).encode()
+    if len(plain) > MOST_ARRAYS or len(line) > LARGEST_HEAD:
+        raise InvalidInput(
+            f"a run can keep {MOST_ARRAYS:,} arrays and {LARGEST_HEAD:,} bytes of plain values at once; got {len(plain):,} "
+            f"arrays and {len(line):,} bytes. Use fewer levels or actions."
+        )
+    content = b"".join([line, *(a.tobytes() for a in plain)])
+    sizes = SIZES.pack(len(line), len(content) - len(line))
+    body = sizes + zlib.compress(content, 1)
+    if len(content) > expanded_limit(len(body)):  # it would be refused by `unpack`
+        body = sizes + zlib.compress(content, 0)
+    return body
+
+
+def unpack(body: bytes) -> tuple[Any, Arrays]:
+    """Returns what `pack` was given.
+
+    Raises:
+        InvalidFile: the body declares too much, or something that `pack` does not write, or expands to something else.
+    """
+    if len(body) < SIZES.size:
+        raise InvalidFile(f"a packed body has {len(body)} bytes, too few to declare its size.")
+    head_size, size = SIZES.unpack_from(body)
+    allowed = expanded_limit(len(body))
+    if head_size > LARGEST_HEAD or head_size + size > allowed:
+        raise InvalidFile(
+            f"a packed body of {len(body):,} bytes declares {head_size:,} bytes of plain values and {size:,} of arrays; "
+            f"{LARGEST_HEAD:,} and {allowed:,} are allowed."
+        )
+    try:
+        content = memoryview(_expanded(memoryview(body)[SIZES.size :], head_size + size))
+        head, described = parse_json(bytes(content[:head_size]))
+        if len(described) > MOST_ARRAYS:
+            raise InvalidFile(f"a packed body has {len(described):,} arrays; {MOST_ARRAYS:,} are allowed.")
+        layout = [_declared(kind, shape) for kind, shape in described]
+        if sum(nbytes for *_, nbytes in layout) != size:
+            raise InvalidFile(f"a packed body declares {size:,} bytes of arrays, and lists others.")
+        arrays, place = [], head_size
+        for kind, shape, nbytes in layout:
+            arrays.append(np.frombuffer(content[place : place + nbytes], kind).reshape(shape).copy())
+            place += nbytes
+    except (ValueError, TypeError, OverflowError, zlib.error) as error:
+        raise InvalidFile(f"a packed body is damaged: {error}.") from error
+    return head, arrays
+
+
+def _declared(kind: Any, shape: Any) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """Returns dtype, shape and bytes of an array that a head describes."""
+    if not isinstance(kind, str) or not KIND.fullmatch(kind):
+        raise InvalidFile(
+            f"a packed array has dtype {str(kind)[:40]!r}, which is not one of numbers, bits or characters."
+        )
+    dtype = np.dtype(kind)
+    fits = isinstance(shape, list) and len(shape) <= MOST_AXES and all(type(d) is int and d >= 0 for d in shape)
+    if not fits or not dtype.itemsize:
+        raise InvalidFile(
+            f"a packed array of dtype {dtype} has shape {str(shape)[:80]}, which is not the shape of one."
+        )
+    return dtype, tuple(shape), math.prod(shape) * dtype.itemsize
+
+
+def _expanded(compressed: memoryview, size: int) -> bytes:
+    """Returns what some bytes expand to, which is `size` bytes; never holds more than one byte more."""
+    stream = zlib.decompressobj()
+    data = stream.decompress(compressed, size + 1)
+    if len(data) != size or not stream.eof or stream.unused_data or stream.unconsumed_tail:
+        raise InvalidFile(f"a packed body declares {size:,} bytes and does not expand to exactly that.")
+    return data
+
+
+def fold(text: str, before: str) -> bytes:
+    """Returns what is new in a text that resembles the one before it, as bytes."""
+    stream = zlib.compressobj(6, zdict=before.encode())
+    return stream.compress(text.encode()) + stream.flush()
+
+
+def unfold(body: bytes, before: str, longest: int) -> str:
+    """Returns the text that `fold` was given.
+
+    Args:
+        body: what `fold` returned.
+        before: the text before it.
+        longest: bytes that the text may have.
+
+    Raises:
+        InvalidFile: it does not follow that text, or is longer.
+    """
+    stream = zlib.decompressobj(zdict=before.encode())
+    try:
+        text = stream.decompress(body, longest + 1)
+        if len(text) <= longest and stream.eof and not stream.unused_data:
+            return text.decode()
+    except (TypeError, ValueError, zlib.error) as error:
+        raise InvalidFile(f"a folded text is damaged: {error}.") from error
+    raise InvalidFile(f"a folded text is damaged: it has more than {longest:,} bytes, or does not end.")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from richobs.core.environment import Environment, declared_by
 from richobs.core.events import Event
 from richobs.core.ledger import Ledger
+from richobs.core.notebook import InNotebook
 from richobs.core.policies import SavablePolicy
 from richobs.core.settings import Settings
 from richobs.core.types import Path
@@ -111,10 +112,11 @@ class ToleranceCurve(NamedTuple):
         return f"{'; '.join(facts)} (each with probability at least 1 - delta, not all of them at once)"
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(InNotebook):
     """The answer of a run."""
 
+    view = "outcome"
     policy: SavablePolicy
     claim: str  # what is guaranteed, in words; or that nothing is
     learner: str  # who learned
@@ -128,18 +130,19 @@ class Outcome:
     lower: float | None = None  # W with V(policy) >= W
     log_size: float | None = None  # of the surviving functions, as a natural logarithm
     rounds: int = 0  # candidates tried
-    claims: tuple[Claim, ...] = field(default=(), repr=False)  # what U and W rest on
+    claims: tuple[Claim, ...] = ()  # what U and W rest on
     remarks: tuple[str, ...] = ()  # what the search struggled with, in words
-    constants: Any = field(default=None, repr=False)  # a dataclass: the numbers that the learner began with
-    wording: Wording | None = field(default=None, repr=False)  # makes `claim` of other numbers; None: it holds none
+    constants: Any = None  # a dataclass: the numbers that the learner began with
+    wording: Wording | None = None  # makes `claim` of other numbers; None: it holds none
     theta: dict[str, tuple[float, float, float]] | None = None  # of a family: name -> low, high, most likely
-    replay: Callable[[], ToleranceCurve] | None = field(default=None, repr=False, compare=False)  # makes the curve
+    replay: Callable[[], ToleranceCurve] | None = field(default=None, compare=False)  # makes the curve
     # What the run adds to the learner's answer:
-    settings: Settings = field(default_factory=Settings, repr=False)
-    ledger: Ledger = field(default_factory=Ledger, repr=False)
-    trace: tuple[Event, ...] = field(default=(), repr=False)  # everything that happened, in order
-    in_units: InUnits | None = field(default=None, repr=False)  # where rewards were rescaled for the learner
-    fingerprint: str | None = field(default=None, repr=False)  # of the class, by its values, where it is Python code
+    settings: Settings = field(default_factory=Settings)
+    ledger: Ledger = field(default_factory=Ledger)
+    trace: tuple[Event, ...] = ()  # everything that happened, in order
+    in_units: InUnits | None = None  # where rewards were rescaled for the learner
+    fingerprint: str | None = None  # of the class, by its values, where it is Python code
+    reward_range: tuple[float, float] | None = None  # of totals
     rounding: float = 0.0  # largest of moments, or logarithms of wealth, on a device; bounds allow for it
 
     @property
@@ -157,6 +160,9 @@ class Outcome:
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out what only this process can use: the run's episodes."""
         return {**self.__dict__, "replay": None}
+
+    def __repr__(self) -> str:
+        return self.claim
 
     def __str__(self) -> str:
         """The claim, and below it the numbers of the run in one line."""

@@ -4,6 +4,8 @@ The model of [KAL16] Section 2.1 as arrays, and its exact dynamic programming. S
 X observations, K actions, R points in the support of a reward. Levels count from 0 to H-1.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,23 +42,23 @@ class Rewards:
     probs: Floats  # [S, X, K, R] their probabilities
 
     @classmethod
-    def finite(cls, values: ArrayLike, probs: ArrayLike) -> "Rewards":
+    def finite(cls, values: ArrayLike, probs: ArrayLike) -> Rewards:
         """Returns rewards on any finite support, both arguments broadcasting against `[S, X, K, R]`."""
         return cls(real_array(values), real_array(probs))
 
     @classmethod
-    def deterministic(cls, value: ArrayLike) -> "Rewards":
+    def deterministic(cls, value: ArrayLike) -> Rewards:
         """Returns rewards that equal `value`, which broadcasts against `[S, X, K]`."""
         points = real_array(value)[..., None]
         return cls(points, np.ones_like(points))
 
     @classmethod
-    def bernoulli(cls, probability: ArrayLike, scale: ArrayLike = 1.0) -> "Rewards":
+    def bernoulli(cls, probability: ArrayLike, scale: ArrayLike = 1.0) -> Rewards:
         """Returns rewards that are `scale` with the given probability and 0 otherwise (both against `[S, X, K]`)."""
         p, top = np.broadcast_arrays(real_array(probability), real_array(scale))
         return cls(np.stack([np.zeros_like(top), top], axis=-1), np.stack([1 - p, p], axis=-1))
 
-    def broadcast(self, shape: tuple[int, int, int], level: int) -> "Rewards":
+    def broadcast(self, shape: tuple[int, int, int], level: int) -> Rewards:
         """Returns the same rewards as `[S, X, K, R]` arrays (views, nothing is copied)."""
         points = max(np.shape(self.values)[-1:] + np.shape(self.probs)[-1:], default=1)
         try:
@@ -93,7 +95,7 @@ class PathDistribution(NamedTuple):
 class TableFunction:
     """A value function on a process's observations, as one table per level."""
 
-    def __init__(self, process: "TabularProcess", tables: Sequence[Floats]):
+    def __init__(self, process: TabularProcess, tables: Sequence[Floats]):
         self.process = process
         self.tables = tuple(tables)  # per level [X, K]
 
@@ -157,7 +159,7 @@ class TabularProcess:
         labels: Sequence[str] | None = None,
         *,
         check_rewards: bool = True,
-    ) -> "TabularProcess":
+    ) -> TabularProcess:
         """Unrolls a process whose states are not tied to a level, such as a chain with loops, over `horizon` levels.
 
         Each level holds the states that can be reached there. States keep their names, so that

@@ -9,10 +9,9 @@ import numpy as np
 
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, Rejected
-from richobs.core.files import expanded_limit
+from richobs.core.files import expanded_limit, pack, unpack
 from richobs.core.functions import FunctionClass
 from richobs.core.moments import Batch, Moments
-from richobs.core.packing import pack, unpack
 from richobs.core.process import TabularProcess
 from richobs.core.queries import NO_RETURNS, Answer, Query, Returns, Tally
 from richobs.core.steps import Steps

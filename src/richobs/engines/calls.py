@@ -12,6 +12,8 @@ with different returns were made twice with the same result: then its returns ar
 
 import contextlib
 import functools
+import os
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +27,8 @@ from richobs.core.executors import Spec, Workers, can_limit, time_limit
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
 from richobs.core.policies import Policy
+from richobs.core.problem import episodes_digest
 from richobs.core.randomness import keyed_generator
-from richobs.core.recorded import episodes_digest
 from richobs.core.units import UnitEnvironment, UnitFunctions
 from richobs.device.classes import OnDevice
 from richobs.engines.answers import pack_episodes, unpack_episodes
@@ -267,6 +269,13 @@ class Calls:
         if not self.declared.may_be_copied:
             why = "is declared deterministic" if self.declared.deterministic else "does not declare `replayable`"
             self._stays = f"{type(self._env).__name__} {why}"
+        elif type(self._env).__module__ == "__main__" and not os.path.isfile(
+            getattr(sys.modules["__main__"], "__file__", "")
+        ):
+            self._stays = (
+                f"workers cannot import {type(self._env).__name__} from a notebook or a console (write it to a file beside, "
+                f"such as my_env.py, and use `from my_env import {type(self._env).__name__}`)"
+            )
         elif self._spec is None and not self._stays:
             try:
                 spec = sendable_spec(self._env, self._functions)

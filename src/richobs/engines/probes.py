@@ -16,12 +16,11 @@ import numpy as np
 from richobs.classes.base import AT_ONCE_VALUES
 from richobs.core.environment import Environment, Episodes, checked_episodes, declared_by
 from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.files import pack, unpack
 from richobs.core.functions import FunctionClass, ValueFunction
-from richobs.core.packing import pack, unpack
 from richobs.core.policies import Uniform
-from richobs.core.problem import Problem
+from richobs.core.problem import Problem, episodes_digest
 from richobs.core.randomness import keyed_generator
-from richobs.core.recorded import episodes_digest
 from richobs.core.types import Floats, Ints, Observations
 
 FEWEST, MOST = 8, 256  # probes per level; fewer where their values would be more than AT_ONCE_VALUES numbers

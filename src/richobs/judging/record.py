@@ -21,8 +21,7 @@ import numpy as np
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.arguments import absolute_path
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
-from richobs.core.files import is_there, make_folder, parse_json, read_json, reading, write_atomically
-from richobs.core.locks import held
+from richobs.core.files import held, is_there, make_folder, parse_json, read_json, reading, write_atomically
 from richobs.core.types import Floats
 from richobs.runs.database import ROWS, LinkedRows, make_database, opened, remove_unfinished, sha256
 from richobs.runs.store import folder_path

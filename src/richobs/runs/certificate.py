@@ -17,10 +17,10 @@ from richobs.core.environment import Environment
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.files import json_fault, read_json, write_atomically
 from richobs.core.functions import FunctionClass
+from richobs.core.notebook import InNotebook
 from richobs.core.outcome import Outcome
 from richobs.core.policies import SavablePolicy
-from richobs.core.problem import Problem, as_problem
-from richobs.core.recorded import episodes_digest
+from richobs.core.problem import Problem, as_problem, episodes_digest
 from richobs.core.settings import Settings, read_record
 from richobs.core.version import __version__
 from richobs.device.levels import DTYPE
@@ -72,9 +72,10 @@ UNITS: dict[str, tuple[type, ...]] = {  # likewise, where the learner's rewards 
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(InNotebook):
     """A claim in words with everything it rests on; plain values, written as JSON."""
 
+    view = "certificate"
     content: dict[str, Any]
 
     @property

@@ -23,8 +23,7 @@ from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 from richobs.core.errors import InvalidFile, StoreError
-from richobs.core.files import is_there, sync_folder
-from richobs.core.packing import fold, unfold
+from richobs.core.files import fold, is_there, sync_folder, unfold
 
 UNFINISHED = ".new-"  # how the folder is called in which a database is made
 LARGEST_BODY = 256 * 2**20  # bytes of one value in a row

@@ -15,9 +15,8 @@ from richobs.core.events import Callback, Event, Progress
 from richobs.core.executors import Workers
 from richobs.core.ledger import Ledger, Spent
 from richobs.core.outcome import Outcome, sampling_assumptions
-from richobs.core.problem import Problem
+from richobs.core.problem import Problem, episodes_digest
 from richobs.core.randomness import derived_seed
-from richobs.core.recorded import episodes_digest
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitEnvironment, UnitsChosen
 from richobs.device.classes import OnDevice
@@ -139,6 +138,7 @@ def _learn(
         settings=prepared.asked,
         ledger=ledger,
         trace=tuple(trace),
+        reward_range=problem.env.reward_range,
         fingerprint=None if probes is None else probes.fixed or probes.fingerprint(),
         rounding=max(play.rounding, outcome.rounding),
     )

@@ -32,6 +32,8 @@ from richobs.core.environment import Environment, Episodes, declared_by, real_ep
 from richobs.core.errors import BrokenPromise, InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress, from_plain, to_plain
 from richobs.core.files import (
+    held,
+    is_held,
     is_there,
     make_folder,
     parse_json,
@@ -39,14 +41,12 @@ from richobs.core.files import (
     reading,
     remove_abandoned,
     sync_folder,
+    unfold,
     write_atomically,
 )
 from richobs.core.ledger import Ledger
-from richobs.core.locks import held, is_held
-from richobs.core.packing import unfold
 from richobs.core.policies import SavablePolicy
-from richobs.core.problem import Problem
-from richobs.core.recorded import episodes_digest
+from richobs.core.problem import Problem, episodes_digest
 from richobs.core.settings import MAY_CHANGE, Settings, read_record
 from richobs.core.version import __version__
 from richobs.engines.independence import NOTICED

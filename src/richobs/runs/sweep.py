@@ -51,6 +51,7 @@ from richobs.core.executors import (
 from richobs.core.files import (
     LARGEST_JSON,
     MOST_VALUES,
+    held,
     is_there,
     make_folder,
     parse_json,
@@ -59,7 +60,6 @@ from richobs.core.files import (
     remove_abandoned,
     write_atomically,
 )
-from richobs.core.locks import held
 from richobs.core.settings import Settings, read_record
 from richobs.learners import learner
 from richobs.runs import session

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from richobs.core import words
 from richobs.core.events import ChartKind, Progress
-from richobs.show.candidates import Candidates, Tenure
+from richobs.show.tree import Candidates, Tenure
 
 Points = Sequence[tuple[float, float]]
 Drawn = list[tuple[float, float]]  # points that are still added to: episodes, natural logarithm

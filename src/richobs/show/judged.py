@@ -1,9 +1,11 @@
 """Drawings of judgements: an interval against episodes, and the race of several policies as lanes."""
 
 import html
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from richobs.core import words
 from richobs.show.chart import episodes_axis, ticks
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, LANE = 720, 260, 110, 12, 34, 18
@@ -28,12 +30,12 @@ class Lane(NamedTuple):
     state: str  # "chosen", "left" or "dropped"
 
 
-def _svg(height: float, body: list[str], words: str) -> Picture:
+def _svg(height: float, body: list[str], said: str) -> Picture:
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
-        f'aria-label="{html.escape(words)}" font-family="system-ui,sans-serif" font-size="12" fill="{INK}">'
+        f'aria-label="{html.escape(said)}" font-family="system-ui,sans-serif" font-size="12" fill="{INK}">'
     )
-    return Picture(head + "".join(body) + "</svg>", words)
+    return Picture(head + "".join(body) + "</svg>", said)
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
@@ -73,8 +75,36 @@ def interval_picture(
         (x, y), (to, _) = at(0, mark), at(last, mark)
         body.append(f'<path d="M{x:.1f} {y:.1f}H{to:.1f}" stroke="{INK}" stroke-dasharray="5 4"/>')
     body += [_text(LEFT - 8, at(0, v)[1] + 4, f"{v:g}", "end") for v in ticks(low, high)]
-    words = f"After {last:,} episodes the {subject} lies between {looks[-1][1]:.4g} and {looks[-1][2]:.4g}."
-    return _svg(HEIGHT, [*body, *_episodes(last, bottom + 16)], words)
+    said = f"After {last:,} episodes the {subject} lies between {looks[-1][1]:.4g} and {looks[-1][2]:.4g}."
+    return _svg(HEIGHT, [*body, *_episodes(last, bottom + 16)], said)
+
+
+def bounds_picture(span: tuple[float, float], lower: float, upper: float, estimate: float | None) -> Picture:
+    """Draws what is known of values in the range of totals: the policy earns at least `lower`, no policy more than `upper`.
+
+    Args:
+        span: of totals.
+        lower: W.
+        upper: U.
+        estimate: of the policy's value, a dot; None: there is none.
+    """
+    (low, high), left, right, y = span, 40.0, WIDTH - 40.0, 34.0
+
+    def at(v: float) -> float:
+        return left + (right - left) * (min(max(v, low), high) - low) / (high - low)
+
+    most, least = words.at_most(upper, span), words.at_least(lower, span)
+    body = [
+        f'<path d="M{left} {y}H{right}" stroke="{GREY}" stroke-width="2"/>',
+        f'<rect x="{at(lower):.1f}" y="{y - 7}" width="{max(at(upper) - at(lower), 2):.1f}" height="14" fill="{AREA}" '
+        f'stroke="{LINE}"/>',
+        *(_text(x, y + 5, f"{end:g}", side) for x, end, side in ((left - 6, low, "end"), (right + 6, high, "start"))),
+        _text(at(lower), y - 14, f"policy ≥ {least}", "middle" if 90 < at(lower) < right - 60 else "start"),
+        _text(at(upper), y + 24, f"best ≤ {most}", "middle" if at(upper) < right - 60 else "end"),
+    ]
+    if estimate is not None:
+        body.append(f'<circle cx="{at(estimate):.1f}" cy="{y}" r="4" fill="{INK}"><title>estimate</title></circle>')
+    return _svg(66, body, f"The policy earns at least {least} and no policy more than {most}, in [{low:g}, {high:g}].")
 
 
 def lanes_picture(lanes: Sequence[Lane]) -> Picture:
@@ -93,8 +123,8 @@ def lanes_picture(lanes: Sequence[Lane]) -> Picture:
         body.append(_text(LEFT + length + 6, y + 11, f"{lane.mean:.4g}, {lane.state}", "start"))
     height = TOP + LANE * len(shown)
     chosen = next((lane.name for lane in lanes if lane.state == "chosen"), "nobody yet")
-    words = f"{len(lanes)} policies after {last:,} rounds; chosen: {chosen}."
-    return _svg(height + BOTTOM + 6, [*body, *_episodes(last, height + 14.0, right, "rounds")], words)
+    said = f"{len(lanes)} policies after {last:,} rounds; chosen: {chosen}."
+    return _svg(height + BOTTOM + 6, [*body, *_episodes(last, height + 14.0, right, "rounds")], said)
 
 
 def page(claim: str, picture: Picture, rows: Sequence[tuple[str, str]], *, whole: bool) -> str:
@@ -111,7 +141,8 @@ def page(claim: str, picture: Picture, rows: Sequence[tuple[str, str]], *, whole
         f'<td style="text-align:left">{html.escape(text)}</td></tr>'
         for name, text in rows
     )
-    part = f'<div style="{STYLE}"><p><b>{html.escape(claim)}</b></p>{picture.svg}<table>{table}</table></div>'
+    lines = re.sub(r" (?=\(\d\) )", "<br>", html.escape(claim))  # numbered parts
+    part = f'<div style="{STYLE}"><p><b>{lines}</b></p>{picture.svg}<table>{table}</table></div>'
     if not whole:
         return part
     return (

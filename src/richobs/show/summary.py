@@ -13,7 +13,7 @@ from rich.text import Text
 from richobs.core import words
 from richobs.core.outcome import estimate_words
 from richobs.runs.store import VERIFICATION, StoredRun
-from richobs.show.candidates import Candidates
+from richobs.show.tree import Candidates
 
 STATES = {"finished": "green", "running": "cyan", "stopped": "red", "unfinished": "yellow"}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from richobs.core import words
 from richobs.core.events import Callback, Progress, path_words
-from richobs.show.candidates import Candidates
+from richobs.show.tree import Candidates
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

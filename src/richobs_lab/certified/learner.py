@@ -9,12 +9,19 @@ from richobs.core.events import Callback
 from richobs.core.outcome import LOWER, UPPER, StopReason
 from richobs.core.problem import SMALLEST
 from richobs.core.queries import Engine
-from richobs.learners.base import WITHIN_EPSILON, Finding, Promise, Traits, deterministic_transitions, unit_rewards
+from richobs.learners.base import (
+    WITHIN_EPSILON,
+    Finding,
+    Promise,
+    Traits,
+    deterministic_transitions,
+    similar_worlds,
+    unit_rewards,
+)
 from richobs.learners.handing_over import Fallback
 from richobs.learners.lsvee.algorithm import lsvee
 from richobs.learners.lsvee.constants import PaperConstants
 from richobs.learners.printed import bound_on_states
-from richobs.learners.similar import similar_worlds
 from richobs_lab.certified.plan import CertifiedPlan
 from richobs_lab.certified.search import ASSUMPTIONS, NARROWER, certified
 from richobs_lab.certified.state import RESERVE, Tuning

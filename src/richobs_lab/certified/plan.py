@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from richobs.learners.base import PlanRow
-from richobs.learners.similar import Measured, similar_rows
+from richobs.learners.base import Measured, PlanRow, similar_rows
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from richobs.core.errors import InvalidFile, StoreError
-from richobs.core.files import is_there, make_folder
-from richobs.core.locks import held
+from richobs.core.files import held, is_there, make_folder
 from richobs.runs.database import make_database, opened, remove_unfinished
 from richobs_lab.paper.base import Plain
 

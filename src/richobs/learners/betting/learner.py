@@ -12,27 +12,38 @@ import numpy as np
 
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
+from richobs.core.notebook import InNotebook
 from richobs.core.outcome import LOWER, UPPER, Outcome
 from richobs.core.problem import SMALLEST, Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.units import has_unit_rewards
 from richobs.learners import learner
-from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, PlanRow, Promise, Traits
+from richobs.learners.base import (
+    WITHIN_EPSILON,
+    Finding,
+    Learner,
+    Measured,
+    PlanRow,
+    Promise,
+    Traits,
+    similar_rows,
+    similar_worlds,
+)
 from richobs.learners.betting.candidate import AGREED
 from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets
 from richobs.learners.betting.search import Tuning, betting
 from richobs.learners.betting.values import Ranges
 from richobs.learners.handing_over import Fallback
-from richobs.learners.similar import Measured, similar_rows, similar_worlds
 from richobs.stats import bets
 from richobs.stats.shares import SERIES
 
 
 @dataclass(frozen=True)
-class BettingPlan:
+class BettingPlan(InNotebook):
     """What similar worlds needed, the least that agreement can take, and what surely suffices where that is known."""
 
+    view = "plan"
     max_episodes: int | None  # with probability 1 - delta; None where nothing is guaranteed
     least: int | None  # episodes of one candidate with which all survivors can agree; None: too few for the tolerance
     similar: tuple[Measured, ...]  # the nearest first

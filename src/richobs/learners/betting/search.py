@@ -26,9 +26,9 @@ from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.core.events import Callback, Event, Progress, nobody
 from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome, ToleranceCurve, ToleranceRow
+from richobs.core.problem import check_alike
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
-from richobs.core.recorded import check_alike
 from richobs.core.types import Member
 from richobs.core.words import number_words
 from richobs.engines.independence import Watch

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from richobs.core.notebook import InNotebook
 from richobs.learners.base import PlanRow
 from richobs.learners.lsvee.constants import PaperConstants
 
 
 @dataclass(frozen=True)
-class SamplePlan:
+class SamplePlan(InNotebook):
     """The paper's sample sizes for one problem, the worst case they add up to, and the rates it compares with."""
 
+    view = "plan"
     constants: PaperConstants
     title = "lsvee: the paper as printed, every size fixed in advance"
 

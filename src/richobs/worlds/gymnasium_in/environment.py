@@ -23,12 +23,12 @@ from richobs.worlds.gymnasium_in.copies import (
     EPISODES,
     Copies,
     Env,
+    KnownPaths,
     LocalCopies,
     NativeCopies,
     noise_behind_a_start,
     rewards_seen,
 )
-from richobs.worlds.gymnasium_in.replay import KnownPaths
 from richobs.worlds.gymnasium_in.spec import GymnasiumSpec, Range, Vector, find_named, plain_text, qualified_name, whole
 
 # Calls of a policy that a worker must make again with the same result before it shares them: that episodes follow from
