@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from measure import RESULTS, publish
-from richobs import Family, Simulators
+from richobs import Family, Rewards, Simulators, TabularProcess
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import implied_step_range
 from richobs.core.errors import BrokenPromise
@@ -30,12 +30,15 @@ from richobs.core.events import nobody
 from richobs.core.ledger import Ledger
 from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
-from richobs.engines import StreamEngine
+from richobs.engines import CountedEngine, StreamEngine
 from richobs.learners.families.cells import Tables
+from richobs.learners.families.laws import LawSearch, run_laws
 from richobs.learners.families.search import FamilySearch, Tuning, run, widened
 from richobs.learners.models.search import ModelSearch
 from richobs.learners.models.search import Tuning as ModelTuning
 from richobs.learners.models.search import run as run_models
+from richobs.worlds.simulator import table_problem
+from richobs_lab.rivals.bpi_ucrl import bpi_ucrl
 from richobs_lab.worlds.model_environment import model_problem
 
 FOUR = ("SFFF", "FHFH", "FFFH", "HFFG")
@@ -417,6 +420,101 @@ def cost(cases: Sequence[Case], runs: int, only: Sequence[float] | None, name: s
     )
 
 
+def random_table(states: int, actions: int, horizon: int, seed: int) -> tuple[Any, Any, Any]:
+    """Returns outcomes [s][a]: every state may follow, with a reward of 0 or 1/H; laws `[S, K, S]` and means `[S, K]`."""
+    rng = keyed_generator(seed, "unknown laws", states, actions)
+    means, law = rng.random((states, actions)), rng.dirichlet(np.ones(states), size=(states, actions))
+    own = [(x, r, False) for x in range(states) for r in (0.0, 1 / horizon)]
+    return [[own] * actions] * states, law, means
+
+
+def laws_run(
+    listed: Any, law: Any, means: Any, horizon: int, epsilon: float, seed: int, by_level: bool
+) -> tuple[int, int, bool]:
+    """Returns episodes until a claim was possible, episodes played, and whether the claim is false.
+
+    By level nothing ties the laws of different levels: states are (level, state), as BPI-UCRL sees them.
+    """
+    S, K = law.shape[:2]
+    if by_level:
+        last = (horizon - 1) * S
+        listed = [
+            [[(0 if h * S == last else (h + 1) * S + x, r, h * S == last) for x, r, _ in row] for row in rows]
+            for h in range(horizon)
+            for rows in listed
+        ]
+        listed = [[row if s < last else row[:2] for row in rows] for s, rows in enumerate(listed)]
+    family = Family.by_law(listed, horizon=horizon)
+    truth = {}
+    for i, name in enumerate(family.names):
+        m = means[i // K % S, i % K]
+        own = [1.0] if family.sizes[i] == 2 else law[i // K % S, i % K]
+        truth[name] = [p * x for p in own for x in (1 - m, m)]
+    known = model_problem(Simulators([family.at(truth)]), 0, family.reward_range)
+    engine = StreamEngine(known.env, family, seed=seed, ledger=Ledger(None))
+    steps = implied_step_range(family.reward_range)
+    search = LawSearch(engine, family, family.reward_range, steps, epsilon, 0.05, seed, nobody, Tuning())
+    found = run_laws(search)
+    false = known.optimal_value - float(known.value(found.policy)) > found.epsilon or (
+        found.upper is not None and known.optimal_value > found.upper
+    )
+    return search.shown_at or 0, engine.ledger.total, false
+
+
+def bpi_run(law: Any, means: Any, horizon: int, epsilon: float, seed: int) -> int:
+    """Returns the episodes of BPI-UCRL on the same process."""
+    present = [1] + [len(law)] * (horizon - 1)  # states of each level: all episodes begin in state 0
+    process = TabularProcess(
+        np.ones(1),
+        tuple(law[:n] for n in present[:-1]),
+        tuple(np.eye(n) for n in present),
+        tuple(
+            Rewards.bernoulli(np.broadcast_to(means[:n, None], (n, n, means.shape[1])), 1 / horizon) for n in present
+        ),
+    )
+    tables = [np.zeros((1, *shape.shape[:1], process.n_actions)) for shape in process.observations]
+    functions = table_problem(process, tables, None).functions
+    return bpi_ucrl(
+        CountedEngine(process, functions, seed=seed, ledger=Ledger(None)), process, epsilon=epsilon, delta=0.05
+    )[0].episodes
+
+
+def beside_bpi(runs: int) -> None:
+    """Measures tables of which every law is unknown, beside BPI-UCRL."""
+    rows = []
+    for (S, K, H), epsilon in itertools.product(((3, 2, 3), (4, 2, 5), (5, 3, 5)), (0.2, 0.1)):
+        own, levels, other, false = [], [], [], 0
+        for seed in range(runs):
+            listed, law, means = random_table(S, K, H, seed)
+            found = [laws_run(listed, law, means, H, epsilon, seed, by_level) for by_level in (False, True)]
+            own.append(found[0][1])
+            levels.append(found[1][1])
+            false += found[0][2] + found[1][2]
+            other.append(bpi_run(law, means, H, epsilon, seed))
+        ratios = [float(np.median(np.array(other) / np.array(x))) for x in (own, levels)]
+        medians = [float(np.median(x)) for x in (own, levels, other)]
+        rows.append((f"S={S}, K={K}, H={H}", epsilon, runs, *medians, *ratios, false))
+        print(rows[-1], flush=True)
+    publish(
+        "families_laws",
+        "Tables of which every law is unknown: the search in families by law, and BPI-UCRL",
+        (
+            "table",
+            "epsilon",
+            "runs",
+            "median episodes, one law a state and action",
+            "the same, laws of each level apart",
+            "BPI-UCRL",
+            "ratio",
+            "ratio, laws of each level apart",
+            "false claims",
+        ),
+        rows,
+        "Delta 0.05; rewards are 0 or 1/H. BPI-UCRL is told states and levels; the family is told besides what may follow, "
+        "and in the first column that laws do not depend on the level. Episodes include those that confirm the policy.",
+    )
+
+
 def grids(cases: Sequence[Case], runs: int, points: int) -> None:
     """Measures the search among models on grids."""
     rows = []
@@ -465,7 +563,7 @@ def soundness(cases: Sequence[Case], runs: int, minutes: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Episodes and false claims of the search in families.")
-    for part in ("cost", "more", "grid", "soundness"):
+    for part in ("cost", "more", "grid", "soundness", "laws"):
         parser.add_argument(f"--{part}", action="store_true")
     parser.add_argument("--runs", type=int, default=20, help="runs of each cell")
     parser.add_argument("--soundness-runs", type=int, default=600, help="runs of each soundness cell")
@@ -482,6 +580,8 @@ def main() -> None:
         cost(chosen[1], given.runs, given.epsilons, "families_more", "Episodes of the search in other families")
     if given.grid:
         grids([case for case in (COST[0], COST[2], MORE[0]) if given.only in case.name], given.runs, 1001)
+    if given.laws:
+        beside_bpi(given.runs)
     if given.soundness:
         soundness(chosen[2], given.soundness_runs, given.minutes)
 

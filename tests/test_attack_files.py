@@ -22,7 +22,7 @@ from richobs.runs.prepare import NUMBERS
 from richobs.runs.store import CERTIFICATE
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="attempts take forks, RLIMIT_AS and /proc")
-CLAIM = "at most 0.3 above the policy's value"
+CLAIM = "It loses at most 0.3 to the best policy"
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def test_the_episodes_may_run_out_and_the_answer_is_still_honest():
     assert outcome.reason is StopReason.EPISODES_SPENT
     assert outcome.episodes <= 1000
     assert outcome.epsilon == outcome.upper - outcome.lower > 0.1
-    assert f"at most {number_words(outcome.epsilon, up=True)} above the policy's value" in outcome.claim
+    assert f"loses at most {number_words(outcome.epsilon, up=True)} to the best policy" in outcome.claim
 
 
 def test_values_that_vary_at_the_root_do_not_keep_the_search_from_ending():

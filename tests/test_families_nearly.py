@@ -283,22 +283,24 @@ def test_a_run_says_before_it_plays_what_a_tolerance_leaves():
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "words"),
     [
-        lambda c: c.update(alpha=0.0),
-        lambda c: c["terms"][0][1].__setitem__(0, 0.9),
-        lambda c: c["terms"][0].__setitem__(1, [2 * q for q in c["terms"][0][1]]),
-        lambda c: c["terms"][0][2].__setitem__(0, 7.0),
-        lambda c: c.update(terms=[]),
+        (lambda c: c.update(alpha=0.0), "loses at most"),
+        (lambda c: c["terms"][-1].__setitem__(1, [0.9 * q for q in c["terms"][-1][1]]), "loses at most"),
+        (lambda c: c["terms"][0].__setitem__(1, [2 * q for q in c["terms"][0][1]]), "of single steps are not"),
+        (lambda c: c["terms"][0][2].__setitem__(0, 7.0), "of single steps are not"),
+        (lambda c: c.update(terms=[]), "of single steps are not"),
     ],
 )
-def test_a_changed_certificate_of_a_run_within_a_tolerance_is_noticed(change):
+def test_a_changed_certificate_of_a_run_within_a_tolerance_is_noticed(change, words):
     problem, outcome = within_a_tolerance()
     content = Certificate.of(outcome, problem).content
     chosen, settings = learner("families"), outcome.settings
     assert all(finding.agrees for finding in chosen.recheck(content, problem, settings))
     change(content["constants"])
-    assert [f.what for f in chosen.recheck(content, problem, settings) if not f.agrees] == ["cells"]
+    wrong = next(finding for finding in chosen.recheck(content, problem, settings) if not finding.agrees)
+    assert wrong.what == "cells"
+    assert words in wrong.detail
 
 
 def test_a_run_within_a_tolerance_is_verified():

@@ -29,6 +29,7 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
 from richobs.core.version import __version__
 from richobs.judging.compare import compare, compare_returns
+from richobs.judging.measures import Episode
 from richobs.judging.select import select
 from richobs.judging.value import PolicyReport, Verdict, certify_policy
 from richobs.learners import LEARNERS, Learner
@@ -51,6 +52,7 @@ __all__ = [
     "Constants",
     "Declared",
     "Environment",
+    "Episode",
     "Episodes",
     "Family",
     "FunctionClass",

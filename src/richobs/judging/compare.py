@@ -59,10 +59,18 @@ class Comparison(PolicyReport):
     paired: bool = True  # whether both policies got the same random numbers, round by round
 
     format: ClassVar[str] = "richobs-comparison"
-    subject: ClassVar[str] = "difference"
-    bounds: ClassVar[tuple[str, str]] = ("V(a) - V(b) is at least", "V(a) - V(b) is at most")
     each: ClassVar[int] = 2
     first_shift: ClassVar[float] = DIFFERENCE_SHIFT
+
+    @property
+    def subject(self) -> str:
+        """What the interval is for, in a word."""
+        return "difference"
+
+    @property
+    def bounds(self) -> tuple[str, str]:
+        """What the two ends of the interval are, as claims."""
+        return "V(a) - V(b) is at least", "V(a) - V(b) is at most"
 
     @property
     def span(self) -> tuple[float, float]:

@@ -48,7 +48,7 @@ def facts(file: FilePath) -> Facts:
     if form in REPORTS:
         with reading(file):
             metric, comparator, threshold = {
-                "richobs-policy-value": ("mean_reward", ">=", content["threshold"]),
+                "richobs-policy-value": (_metric(content), ">=", content["threshold"]),
                 "richobs-comparison": ("mean_reward_difference", ">", 0.0),
                 "richobs-selection": ("mean_reward_gap_to_best", "<=", content["epsilon"]),
             }[form]
@@ -168,3 +168,9 @@ def model_card(place: FilePath) -> str:
         f"| {found.metric} | {interval} | {1 - found.delta:g} | {found.episodes:,} |",
     ]
     return "\n".join(lines)
+
+
+def _metric(content: dict[str, Any]) -> str:
+    """Returns the name of what a report on one policy is about."""
+    quantile, measure = content.get("quantile"), content.get("measure")
+    return f"{'mean' if quantile is None else f'quantile_{quantile:g}'}_{measure or 'reward'}"

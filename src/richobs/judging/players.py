@@ -19,7 +19,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from richobs.classes.callables import as_array
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.arguments import whole_number
-from richobs.core.environment import declared_by, environment_identity
+from richobs.core.environment import Episodes, declared_by, environment_identity
 from richobs.core.errors import InvalidInput
 from richobs.core.executors import Workers
 from richobs.core.ledger import Ledger
@@ -27,6 +27,7 @@ from richobs.core.policies import OpenLoop, Policy, Uniform
 from richobs.core.problem import ENVIRONMENT_NAMES, Problem, checked_environment
 from richobs.core.types import Floats, Ints, Observations
 from richobs.engines.calls import Calls, play_checked
+from richobs.judging.measures import Measure, copied, episodes_of, made_episode
 from richobs.runs.database import sha256
 from richobs.worlds.gymnasium_in.arrays import NUMBERED, Actions
 from richobs.worlds.gymnasium_in.copies import step_vector, vector_rows
@@ -70,6 +71,7 @@ class VectorEnvironment(Protocol):
 class Player(abc.ABC):
     """Plays one policy in one environment."""
 
+    measure: Measure | None = None  # what is returned of episodes instead of their totals
     paired = True  # whether `rounds` gives equal generators to equal rounds; else rounds have nothing in common
 
     @abc.abstractmethod
@@ -194,7 +196,13 @@ def _absorb(digest: Any, name: str, part: Any) -> None:
     digest.update(f"{name} {array.dtype} {array.shape} {len(content)} ".encode() + content)
 
 
-def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger | None = None) -> Player:
+def player(
+    env: Any,
+    policy: Any,
+    workers: Workers | None = None,
+    ledger: Ledger | None = None,
+    measure: Measure | None = None,
+) -> Player:
     """Returns what plays a policy.
 
     Args:
@@ -202,22 +210,34 @@ def player(env: Any, policy: Any, workers: Workers | None = None, ledger: Ledger
         policy: as `certify_policy` takes them.
         workers: who shares the episodes of a richobs environment.
         ledger: where episodes are counted that are played a second time to compare workers.
+        measure: what is returned of episodes instead of their totals.
 
     Raises:
         InvalidInput: one of them is something else.
     """
     env = env.env if isinstance(env, Problem) else env
+    made: Player
     if isinstance(env, VectorEnv):
-        return _CopiesPlayer(env, policy)
-    if isinstance(env, gymnasium.Env):
-        return _GymnasiumPlayer(env, policy)
-    if isinstance(env, VectorEnvironment):
-        return _StableBaselinesPlayer(env, policy)
-    _check_playable(env)
-    acting = policy_of(policy)
-    if isinstance(acting, LearnedPolicy):
-        _check_fits(acting, env.horizon, env.n_actions)
-    return _OwnPlayer(env, acting, workers, ledger)
+        made = _CopiesPlayer(env, policy)
+    elif isinstance(env, gymnasium.Env):
+        made = _GymnasiumPlayer(env, policy)
+    elif isinstance(env, VectorEnvironment):
+        made = _StableBaselinesPlayer(env, policy)
+    else:
+        _check_playable(env)
+        acting = policy_of(policy)
+        if isinstance(acting, LearnedPolicy):
+            _check_fits(acting, env.horizon, env.n_actions)
+        made = _OwnPlayer(env, acting, workers, ledger)
+    made.measure = measure
+    return made
+
+
+def _row(x: Any, i: Any) -> Any:
+    """Returns copy i's part of what a vector environment shows or takes."""
+    if isinstance(x, Mapping):
+        return {name: _row(part, i) for name, part in x.items()}
+    return tuple(_row(part, i) for part in x) if isinstance(x, tuple) else x[i]
 
 
 def _check_fits(policy: LearnedPolicy, horizon: int, n_actions: int) -> None:
@@ -299,13 +319,19 @@ class _OwnPlayer(Player):
     def alone(self, n: int, rng: np.random.Generator, before: int) -> list[Floats]:
         """Plays n episodes and returns their totals, call by call."""
         if self._calls is None:
-            return [play_checked(self._env, self._policy, n, rng).returns]
+            return [self._measured(play_checked(self._env, self._policy, n, rng))]
         calls: list[Floats] = []
         while n:
             size = min(n, max(1, before // GROWTH))
-            calls.append(self._calls.play(self._policy, size, rng).returns)
+            calls.append(self._measured(self._calls.play(self._policy, size, rng)))
             before, n = before + size, n - size
         return calls
+
+    def _measured(self, played: Episodes) -> Floats:
+        """Returns `[n]` what is measured of episodes."""
+        if self.measure is None:
+            return played.returns
+        return np.array([self.measure(one) for one in episodes_of(played, self._env.horizon)])
 
     def rounds(self, shared: Sequence[np.random.Generator], own: np.random.Generator) -> Floats:
         """Plays one episode per call: in a call of several, an episode may get the random numbers of another one."""
@@ -340,15 +366,23 @@ class _GymnasiumPlayer(Player):
         x, _ = self._env.reset(seed=int(rng.integers(2**31)))
         choose = self._chooser(rng)
         total, ended, level = 0.0, False, 0
+        steps: list[tuple[Any, Any, float]] = []
         while not ended:
             action = choose(level, x)
             if isinstance(action, np.ndarray) and action.ndim == 0:
                 action = action.item()
+            seen = copied(x) if self.measure is not None else None
             x, reward, terminated, truncated, _ = self._env.step(action)
             total += float(reward)
+            if self.measure is not None:
+                steps.append((seen, copied(action), float(reward)))
             ended, level = bool(terminated or truncated), level + 1
             _check_ends(self._env, level, ended)
-        return total
+        return (
+            total
+            if self.measure is None
+            else self.measure(made_episode(steps, total, copied(x), terminated=bool(terminated)))
+        )
 
     def _numbered(self, chosen: Any) -> Any:
         """Returns the environment's action for the number that a policy of richobs chose, as `from_gymnasium` counts."""
@@ -439,14 +473,23 @@ class _CopiesPlayer(Player):
         spare = [int(s) for s in rng.integers(2**31, size=self._size - len(seeds))]
         x = self._reset([*seeds, *spare])
         totals, over, level, state = np.zeros(self._size), np.zeros(self._size, dtype=bool), 0, None
+        steps: list[list[tuple[Any, Any, float]]] = [[] for _ in range(self._size)]
         while not over[: len(seeds)].all():
             actions, state = self._actions(level, x, state, rng)
+            if self.measure is not None:
+                for i in np.flatnonzero(~over):
+                    steps[i].append((copied(_row(x, i)), copied(_row(actions, i)), 0.0))
             x, rewards, ends, whole = self._step(actions)
+            if self.measure is not None:
+                for i in np.flatnonzero(~over):
+                    steps[i][-1] = (*steps[i][-1][:2], float(rewards[i]))
             totals = np.where(over, totals, np.where(ends & ~np.isnan(whole), whole, totals + rewards))
             over |= ends
             level += 1
             _check_ends(self._env, level, bool(over[: len(seeds)].all()))
-        return totals[: len(seeds)]
+        if self.measure is None:
+            return totals[: len(seeds)]
+        return np.array([self.measure(made_episode(steps[i], totals[i])) for i in range(len(seeds))])
 
     def _reset(self, seeds: list[int]) -> Any:
         """Begins an episode in each copy."""
@@ -498,7 +541,12 @@ class _StableBaselinesPlayer(_CopiesPlayer):
         self.paired = type(getattr(env, "unwrapped", env)).__name__ in ("DummyVecEnv", "SubprocVecEnv")
 
     def alone(self, n: int, rng: np.random.Generator, before: int) -> list[Floats]:
-        """Plays n episodes by Stable-Baselines3's own `evaluate_policy`: each copy plays a number that is fixed before."""
+        """Plays n episodes by Stable-Baselines3's own `evaluate_policy`: each copy plays a number that is fixed before.
+
+        Where something else than totals is measured, each copy plays one episode at a time.
+        """
+        if self.measure is not None:
+            return super().alone(n, rng, before)
         from stable_baselines3.common.evaluation import evaluate_policy
 
         self._env.seed(int(rng.integers(2**31)))

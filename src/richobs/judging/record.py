@@ -30,6 +30,7 @@ FORMAT, VERSION = "richobs-judgement", 1
 QUESTION, DATABASE, LOCK = "judgement.json", "judgement.sqlite", "judgement.lock"
 MOST = {"draw": 10_000_000}
 LONGEST = 10_000_000  # characters of a row: the sizes of its calls
+NEWER = ("measure", "measure_digest", "quantile")  # parts of a question that files of earlier versions lack
 Calls = list[Floats]  # totals of one draw, call by call
 
 
@@ -55,6 +56,9 @@ class Question:
     world: str | None = None  # an id from which it can be built again
     policies: tuple[str, ...] = ()  # digests or names
     environment_digest: str | None = None  # what tells it from every other one
+    measure: str | None = None  # name of what is measured of an episode; None: its total
+    measure_digest: str | None = None
+    quantile: float | None = None  # which one is asked for; None: the mean
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> "Question":
@@ -166,7 +170,7 @@ def _difference(known: dict[str, Any], asked: dict[str, Any]) -> str:
 def _plain(question: Question) -> dict[str, Any]:
     """Returns a question as a reader of the file would have it."""
     plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(question)))
-    return plain
+    return {name: value for name, value in plain.items() if value is not None or name not in NEWER}
 
 
 def _read_question(place: FilePath) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import enum
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
@@ -37,6 +38,7 @@ from richobs.core.version import __version__
 from richobs.core.words import at_least, at_most, exact_words, probability_words
 from richobs.engines.independence import OneLaw, stop_for
 from richobs.judging.logs import Log, as_log, effective_size
+from richobs.judging.measures import Episode, Measure, measure_words
 from richobs.judging.players import (
     GROWTH,
     Predictor,
@@ -52,7 +54,13 @@ from richobs.judging.record import Calls, Question, opened_record
 from richobs.runs.store import CERTIFICATE, REPORT
 from richobs.show.judged import Picture, interval_picture, page
 from richobs.show.terminal import is_interactive
-from richobs.stats.sequences import SMALLEST_SHIFT, ConfidenceSequence, WeightedSequence, enough_for
+from richobs.stats.sequences import (
+    SMALLEST_SHIFT,
+    ConfidenceSequence,
+    QuantileSequence,
+    WeightedSequence,
+    enough_for,
+)
 from richobs.stats.shares import Share
 
 MAX_EPISODES = 100_000  # where only a threshold is given
@@ -62,6 +70,7 @@ ROUNDING = 1e-12  # relative error of scaling to [0, 1] and back in float64, wit
 HOPELESS = 10  # logged episodes are worth so few of the policy's own that nothing can be expected of them
 PLANNED = 2**20  # observations that bets on given numbers are made for: how many there are may depend on them
 FALSE_ALARM = 1e-4  # probability that a call is stopped though its episodes are independent and of one law
+UNBOUNDED = (-sys.float_info.max, sys.float_info.max)  # the range of what a quantile is asked of
 ABOVE = "V(policy) is at most"  # the claim that the upper bound is
 
 
@@ -100,12 +109,46 @@ class PolicyReport:
     effective: float | None = None  # of logged episodes: how many of the policy's own they are worth, an estimate
     environment: str = ""  # which one, in a line
     looks: tuple[tuple[int, float, float], ...] = dataclasses.field(default=(), repr=False)  # episodes, lower, upper
+    measure: str | None = None  # name of what was measured of episodes; None: their totals
+    measure_digest: str | None = None  # SHA-256 of its compiled code and of what it reads
+    quantile: float | None = None  # which one the interval is for; None: it is for the mean
 
     format: ClassVar[str] = "richobs-policy-value"
-    subject: ClassVar[str] = "value"  # what the interval is for, in a word
-    bounds: ClassVar[tuple[str, str]] = (LOWER, ABOVE)  # what its two ends are, as claims
     each: ClassVar[int] = 1  # episodes of one observation
     first_shift: ClassVar[float] = SMALLEST_SHIFT  # of the bets [V1]
+
+    @property
+    def subject(self) -> str:
+        """What the interval is for, in a word."""
+        if self.quantile is not None:
+            return f"{exact_words(self.quantile)} quantile"
+        return "value" if self.measure is None else "mean"
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the interval is for something else than the mean of totals."""
+        return self.measure is not None or self.quantile is not None
+
+    @property
+    def measured_words(self) -> str:
+        """What the interval is for, in words."""
+        if self.measure is None or self.measure_digest is None:
+            return f"the {self.subject} of the total reward of an episode of {self.acting('the policy')}"
+        which = measure_words(self.measure, self.measure_digest)
+        return f"the {self.subject} of {which} over episodes of {self.acting('the policy')}"
+
+    @property
+    def bounds(self) -> tuple[str, str]:
+        """What the two ends of the interval are, as claims."""
+        if not self.is_measured:
+            return LOWER, ABOVE
+        return f"{self.measured_words} is at least", f"{self.measured_words} is at most"
+
+    @property
+    def reason(self) -> str:
+        """The verdict in words."""
+        told = self.verdict.value
+        return told.replace("the policy earns", f"the {self.subject} is") if self.is_measured else told
 
     @property
     def span(self) -> tuple[float, float]:
@@ -136,27 +179,38 @@ class PolicyReport:
     def units(self) -> str:
         """What the numbers mean, in words."""
         low, high = self.reward_range
-        return f"total reward of an episode, declared to lie in [{exact_words(low)}, {exact_words(high)}]"
+        what = "total reward of an episode" if self.measure is None else f"what {self.measure!r} says of an episode"
+        if self.quantile is not None:
+            meant = f"the smallest number that it does not exceed with probability {exact_words(self.quantile)} or more"
+            return f"{what}; its {self.subject} is {meant}"
+        return f"{what}, declared to lie in [{exact_words(low)}, {exact_words(high)}]"
 
     @property
     def claim(self) -> str:
         """What is guaranteed, in a sentence; bounds are rounded outwards."""
-        interval = f"{self.interval_words} per episode in expectation"
         decided = ""
         if self.threshold is not None and self.verdict in (Verdict.AT_LEAST, Verdict.BELOW):
             relation = "at least" if self.verdict is Verdict.AT_LEAST else "less than"
             decided = f", which is {relation} {exact_words(self.threshold)}"
-        return f"{self.chance_words} {self.acting('the policy')} earns {interval}{decided}, {self.provided_words}."
+        if self.is_measured:
+            said = f"{self.measured_words} is {self.interval_words}"
+        else:
+            said = f"{self.acting('the policy')} earns {self.interval_words} per episode in expectation"
+        return f"{self.chance_words} {said.rstrip(',')}{decided}, {self.provided_words}."
 
     @property
     def interval_words(self) -> str:
         """The interval, rounded outwards; an end of the declared range is not told as if it were found."""
-        (low, high), below, above = self.span, at_least(self.lower, self.span), at_most(self.upper, self.span)
-        if self.lower <= low and self.upper >= high:
-            return f"between {below} and {above}, all of the declared range,"
-        if self.lower <= low:
-            return f"at most {above}"
-        return f"at least {below}" if self.upper >= high else f"between {below} and {above}"
+        low, high = self.span
+        if self.lower <= low and self.upper >= high and self.quantile is not None:
+            return "not bounded yet"
+        if self.lower <= low < self.upper < high:
+            return f"at most {at_most(self.upper, self.span)}"
+        below = at_least(self.lower, self.span)
+        if self.upper >= high and self.lower > low:
+            return f"at least {below}"
+        all_of_it = ", all of the declared range," if self.lower <= low and self.upper >= high else ""
+        return f"between {below} and {at_most(self.upper, self.span)}{all_of_it}"
 
     @property
     def chance_words(self) -> str:
@@ -169,7 +223,10 @@ class PolicyReport:
         """What has to be true, in a clause."""
         low, high = map(exact_words, self.reward_range)
         assumed = "".join(f"{one}, that " for one in self.assumes)
-        return f"provided that {assumed}{self.independence_words} and every total lies in [{low}, {high}]"
+        if self.quantile is not None:
+            return f"provided that {assumed}{self.independence_words}"
+        what = "total" if self.measure is None else "value of the measure"
+        return f"provided that {assumed}{self.independence_words} and every {what} lies in [{low}, {high}]"
 
     @property
     def independence_words(self) -> str:
@@ -189,7 +246,8 @@ class PolicyReport:
         """The claim, and what it rests on."""
         more = f", and {self.checks:,} played again to compare copies" if self.checks else ""
         worth = "" if self.effective is None else f" of a log, worth about {self.effective:,.0f} of its own"
-        return f"{self.claim} ({self.episodes:,} episodes{worth}{more}, mean {self.mean:.4g}; {self.verdict.value}.)"
+        mean = f"{'mean' if self.quantile is None else self.subject} {self.mean:.4g}"
+        return f"{self.claim} ({self.episodes:,} episodes{worth}{more}, {mean}; {self.reason}.)"
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -218,11 +276,15 @@ class PolicyReport:
             assumes=question.assumes,
             deterministic=question.deterministic,
             environment=question.environment,
+            measure=question.measure,
+            measure_digest=question.measure_digest,
+            quantile=question.quantile,
         )
 
     def observed(self, question: Question, calls: Calls, n: int) -> Calls:
         """Returns n observations in [0, 1], call by call, of the totals that were drawn."""
-        totals = scaled(np.concatenate(calls), n, question)
+        totals = np.concatenate(calls)
+        totals = scaled(totals, n, question) if self.quantile is None else checked_totals(totals, n)
         return np.split(totals, np.cumsum([len(call) for call in calls[:-1]]))
 
     def decided(self, limit: int) -> Verdict:
@@ -238,7 +300,14 @@ class PolicyReport:
     def picture(self) -> Picture:
         """Returns the drawing of what happened."""
         marks = [] if self.threshold is None else [self.threshold]
-        return interval_picture(self.looks, self.span, marks, self.subject)
+        ends = (
+            [v for _, *both in self.looks for v in both if abs(v) < UNBOUNDED[1]] if self.quantile is not None else []
+        )
+        span = self.span if not ends else (min(*ends, *marks), max(*ends, *marks) + (len({*ends, *marks}) == 1))
+        if self.quantile is not None and not ends:
+            return interval_picture((), span, marks, self.subject)
+        looks = [(n, max(lower, span[0]), min(upper, span[1])) for n, lower, upper in self.looks]
+        return interval_picture(looks, span, marks, self.subject)
 
     def _repr_html_(self) -> str:
         """The claim and a drawing, for a notebook."""
@@ -248,8 +317,8 @@ class PolicyReport:
         """Returns the numbers of the report by name."""
         worth = [] if self.effective is None else [("worth", f"about {self.effective:,.1f} episodes of its own")]
         return [
-            ("verdict", self.verdict.value),
-            ("mean", f"{words.value(self.mean)}, an estimate"),
+            ("verdict", self.reason),
+            ("mean" if self.quantile is None else self.subject, f"{words.value(self.mean)}, an estimate"),
             ("episodes", f"{self.episodes:,}"),
             *worth,
             ("units", self.units),
@@ -263,15 +332,15 @@ class PolicyReport:
             "version": 1,
             "claim": self.claim,
             "verdict": self.verdict.name,
-            "reason": self.verdict.value,
-            "lower": self.lower,
-            "upper": self.upper,
+            "reason": self.reason,
+            "lower": _known(self.lower),
+            "upper": _known(self.upper),
             "mean": self.mean,
             "episodes": self.episodes,
             "checks": self.checks,
             "delta": self.delta,
             "units": self.units,
-            "reward_range": list(self.reward_range),
+            "reward_range": None if self.quantile is not None else list(self.reward_range),
             "threshold": self.threshold,
             "epsilon": self.epsilon,
             "deterministic": self.deterministic,
@@ -279,8 +348,10 @@ class PolicyReport:
             "environment": self.environment,
             "assumes": list(self.assumes),
             "seed": self.seed,
-            "looks": [list(look) for look in self.looks],
-            "claims": [[c.kind, c.n, c.share, c.value] for c in self.claims],
+            "looks": [[n, _known(lower), _known(upper)] for n, lower, upper in self.looks],
+            "claims": [[c.kind, c.n, c.share, _known(c.value)] for c in self.claims],
+            **({} if self.measure is None else {"measure": self.measure, "measure_digest": self.measure_digest}),
+            **({} if self.quantile is None else {"quantile": self.quantile}),
             "richobs": __version__,
         }
 
@@ -298,7 +369,13 @@ class PolicyReport:
         return self
 
 
+def _known(bound: float) -> float | None:
+    """Returns a bound as a file has it: None where there is none."""
+    return None if abs(bound) >= UNBOUNDED[1] else bound
+
+
 Listener = Callable[[Any], None]
+Sequence = ConfidenceSequence | WeightedSequence | QuantileSequence
 R = TypeVar("R", bound="PolicyReport")
 Draw = Callable[[int, int, int], Calls]  # look, episodes of each policy, those before; returns totals call by call
 
@@ -313,6 +390,8 @@ def certify_policy(
     max_episodes: int | None = None,
     seed: int = 0,
     reward_range: tuple[float, float] | None = None,
+    measure: Callable[[Episode], Any] | None = None,
+    quantile: float | None = None,
     batch: int = BATCH,
     log: Any = None,
     out: str | os.PathLike[str] | None = None,
@@ -343,7 +422,12 @@ def certify_policy(
             100,000.
         seed: of every draw; the same seed gives the same result.
         reward_range: smallest and largest possible total of an episode; by default what the environment declares. A
-            Gymnasium environment declares none.
+            Gymnasium environment declares none. With a measure, its range, by default [0, 1].
+        measure: what to measure of an episode instead of its total: a function of a `richobs.Episode` that returns a number,
+            such as `lambda episode: episode.total > 0`. The interval is for its mean, and the claim names it and the
+            SHA-256 of its compiled code and of what it reads.
+        quantile: ask for this quantile of the total (or of the measure) instead of the mean, such as 0.1. It needs no
+            range [V10].
         batch: episodes until the first look; later looks come after a sixteenth of all episodes so far.
         log: logged episodes with the probabilities of the actions taken, which are read instead of playing: a
             `richobs.Episodes` with propensities, the name of a CSV file or of one that its method `save` wrote, or a Minari
@@ -360,14 +444,17 @@ def certify_policy(
         RewardOutOfRange: an episode's total lies outside the declared range.
     """
     played: Any = env.env if isinstance(env, Problem) else env
-    reward_range = totals_range(played, reward_range)
+    asked = None if measure is None else Measure(measure)
+    reward_range = measured_range(played, reward_range, asked, quantile, log)
     check_question(reward_range, threshold, epsilon, delta, max_episodes, batch, may_end=log is not None)
     threshold, epsilon = (None if value is None else float(value) for value in (threshold, epsilon))
     acts = isinstance(policy, Predictor) and not callable(getattr(policy, "actions", None))
     given = None if log is None else as_log(log, policy, played, reward_range, keyed_generator(seed, "log"))
-    slack = slack_of(played, reward_range)
+    slack = slack_of(played, reward_range) if quantile is None else 0.0
     if max_episodes is None and given is None:
-        max_episodes = default_limit(epsilon, slack, reward_range[1] - reward_range[0], float(delta))
+        max_episodes = default_limit(
+            epsilon if quantile is None else None, slack, reward_range[1] - reward_range[0], float(delta)
+        )
     most = given.n if given is not None else int(max_episodes or 0)
     question = Question(
         kind="value",
@@ -386,7 +473,11 @@ def certify_policy(
         world=env.id if isinstance(env, Problem) else None,
         policies=(policy_words(policy),),
         environment_digest=None if played is None else environment_digest(played, getattr(env, "id", None)),
+        measure=None if asked is None else asked.name,
+        measure_digest=None if asked is None else asked.digest,
+        quantile=None if quantile is None else float(quantile),
     )
+    unknown = [] if asked is None or not asked.unknown else [f"the measure (it reads {', '.join(asked.unknown)})"]
     if given is not None:
         if out is not None:
             raise InvalidInput("a log is a record already: leave out= out, and keep the report with its method save.")
@@ -394,16 +485,35 @@ def certify_policy(
             return judge(PolicyReport.asked(question), question, given.draw, listen, log=given)
     ledger = Ledger(question.max_episodes)
     with (
-        opened_record(out, question, [policy], strangers(env, [policy])) as record,
+        opened_record(out, question, [policy], [*strangers(env, [policy]), *unknown]) as record,
         Workers(declared_by(played).processes) as workers,
         listening(callback, progress) as listen,
     ):
-        plays = player(played, policy, workers, ledger)
+        plays = player(played, policy, workers, ledger, asked)
 
         def draw(look: int, n: int, before: int) -> Calls:
             return record.draw(lambda: plays.alone(n, keyed_generator(question.seed, "policy value", look), before))
 
         return judge(PolicyReport.asked(question), question, draw, listen, ledger=ledger).keep(record.place)
+
+
+def measured_range(
+    env: Any, reward_range: tuple[float, float] | None, measure: Measure | None, quantile: Any, log: Any
+) -> tuple[float, float]:
+    """Returns the declared range of what is measured.
+
+    Raises:
+        InvalidInput: nothing declares it, or something does that is of no use.
+    """
+    if log is not None and (measure is not None or quantile is not None):
+        raise InvalidInput("a log has totals alone: leave measure= and quantile= out, or play the policy.")
+    if quantile is None:
+        return totals_range(env, (0.0, 1.0) if measure is not None and reward_range is None else reward_range)
+    if not 0 < real_number("quantile", quantile) < 1:
+        raise InvalidInput(f"quantile must lie between 0 and 1, 0.5 for the median; got {quantile!r}.")
+    if reward_range is not None:
+        raise InvalidInput("a quantile needs no range: leave reward_range out.")
+    return UNBOUNDED
 
 
 def assumed_of(env: Any) -> tuple[str, ...]:
@@ -468,8 +578,10 @@ def judge(
     limit = max(1, question.max_episodes // each)
     whole = Share(question.delta)
     below, above = whole.split(0.5, 0.5)
-    sequence: ConfidenceSequence | WeightedSequence
-    if log is None:
+    sequence: Sequence
+    if question.quantile is not None:
+        sequence = QuantileSequence(planned or limit, question.quantile, below, above)
+    elif log is None:
         sequence = ConfidenceSequence(planned or limit, below, above, smallest=asked.first_shift)
     else:
         sequence = WeightedSequence(PLANNED, below, above)
@@ -488,7 +600,8 @@ def judge(
                 for call in batch:
                     one_law.add(call)
                 if one_law.is_refuted:
-                    stop_for(one_law.returns_words(low, high - low), FALSE_ALARM)
+                    units = (low, high - low) if question.quantile is None else (0.0, 1.0)
+                    stop_for(one_law.returns_words(*units), FALSE_ALARM)
                 sequence.add(np.concatenate(batch))
             look += 1
             report = _look(report, sequence, question, limit, log)
@@ -505,23 +618,20 @@ def judge(
     return dataclasses.replace(report, claims=whole.claims(), checks=ledger.checks)
 
 
-def _look(
-    before: R, sequence: ConfidenceSequence | WeightedSequence, question: Question, limit: int, log: Log | None
-) -> R:
+def _look(before: R, sequence: Sequence, question: Question, limit: int, log: Log | None) -> R:
     """Returns what is certain now, in the environment's units.
 
     Raises:
         BrokenPromise: the bounds contradict each other.
     """
     (low, high), slack, each = before.span, before.each * question.slack, before.each if log is None else 1
-    mean = (
-        sequence.mean if isinstance(sequence, ConfidenceSequence) else float(log.means(sequence.n)) if log else math.nan
-    )
+    first, scale = (low, high - low) if question.quantile is None else (0.0, 1.0)
+    mean = float(log.means(sequence.n)) if log is not None else getattr(sequence, "mean", math.nan)
     report = dataclasses.replace(
         before,
-        lower=max(low, low + (high - low) * sequence.lower - slack),
-        upper=min(high, low + (high - low) * sequence.upper + slack),
-        mean=low + (high - low) * mean,
+        lower=max(low, first + scale * sequence.lower - slack),
+        upper=min(high, first + scale * sequence.upper + slack),
+        mean=first + scale * mean,
         episodes=sequence.n * each,
         effective=None if log is None else effective_size(log.weights[:, : sequence.n]),
     )
@@ -601,16 +711,31 @@ def check_question(
     whole_number("batch", batch, least=1, most=LARGEST_BATCH)
 
 
-def scaled(totals: Any, n: int, question: Question) -> Floats:
-    """Returns the totals of n episodes as numbers in [0, 1], after checking that they lie in the range but for rounding."""
-    (low, high), slack = question.reward_range, question.slack
+def checked_totals(totals: Any, n: int) -> Floats:
+    """Returns the totals of n episodes.
+
+    Raises:
+        InvalidInput: there are others than so many numbers.
+    """
     array = np.asarray(totals, dtype=np.float64)
     if array.shape != (n,):
         raise InvalidInput(f"{n} episodes were to be played; totals of shape {array.shape} arrived.")
-    wrong = ~((array >= low - slack) & (array <= high + slack))  # NaN included
+    if not np.isfinite(array).all():
+        raise RewardOutOfRange(f"an episode's rewards sum to {array[~np.isfinite(array)][0]}, which is not a number.")
+    return array
+
+
+def scaled(totals: Any, n: int, question: Question) -> Floats:
+    """Returns the totals of n episodes as numbers in [0, 1], after checking that they lie in the range but for rounding."""
+    (low, high), slack = question.reward_range, question.slack
+    array = checked_totals(totals, n)
+    wrong = ~((array >= low - slack) & (array <= high + slack))
     if wrong.any():
+        summed, what = "an episode's rewards sum to", "total"
+        if question.measure is not None:
+            summed, what = f"the measure {question.measure!r} says of an episode", "measure"
         raise RewardOutOfRange(
-            f"an episode's rewards sum to {array[wrong][0]:.6g}; the declared range of the total is [{low:g}, {high:g}]. "
+            f"{summed} {array[wrong][0]:.6g}; the declared range of the {what} is [{low:g}, {high:g}]. "
             "Declare the range that totals can really have (reward_range)."
         )
     return np.clip((array - low) / (high - low), 0.0, 1.0)

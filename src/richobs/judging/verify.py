@@ -11,6 +11,7 @@ from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.files import is_there, read_json, reading
 from richobs.core.version import __version__
 from richobs.judging.compare import asked_of, compare
+from richobs.judging.measures import Episode, Measure
 from richobs.judging.record import Calls, Question, Record, stored_judgement
 from richobs.judging.select import run, select
 from richobs.judging.value import PolicyReport, certify_policy, judge
@@ -22,12 +23,15 @@ from richobs.runs.store import CERTIFICATE
 MADE_BY = ("richobs", "checks")  # parts of a certificate that say who made it, not what was found
 
 
-def verify_judgement(folder: str | os.PathLike[str], make: Callable[[str], Any]) -> Verification:
+def verify_judgement(
+    folder: str | os.PathLike[str], make: Callable[[str], Any], measure: Callable[[Episode], Any] | None = None
+) -> Verification:
     """Derives a stored judgement again, and plays its episodes again where its world and policies are stored.
 
     Args:
         folder: that `certify_policy`, `compare` or `select` wrote (`out`).
         make: returns the problem that an id names.
+        measure: the one that was used, where one was; without it, episodes are not played again.
 
     Raises:
         InvalidFile: there is none, or it is damaged.
@@ -41,9 +45,14 @@ def verify_judgement(folder: str | os.PathLike[str], make: Callable[[str], Any])
             stated = read_json(place / CERTIFICATE)
         findings = [_compared("numbers", stated, _derived(question, record), "derived again from the stored totals")]
         files = [place / f"policy-{k}.npz" for k in range(len(question.names))]
-        if question.world is not None and all(map(is_there, files)):
+        if measure is not None:
+            found = Measure(measure).digest
+            same = f"its SHA-256 is {found}, and {question.measure_digest} in the certificate"
+            findings.append(Finding("measure", found == question.measure_digest, same))
+        known = question.measure is None or (measure is not None and findings[-1].agrees)
+        if question.world is not None and all(map(is_there, files)) and known:
             policies = [LearnedPolicy.load(file) for file in files]
-            again = _played(question, make(question.world), policies)
+            again = _played(question, make(question.world), policies, measure)
             findings.append(_compared("episodes", stated, again, f"played again in {question.world}"))
         digest = sha256((place / CERTIFICATE).read_bytes())
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -80,13 +89,15 @@ def _derived(question: Question, record: Record) -> PolicyReport:
     return judge(asked, question, lambda look, n, before: stored(), lambda report: None)
 
 
-def _played(question: Question, problem: Any, policies: list[LearnedPolicy]) -> PolicyReport:
+def _played(question: Question, problem: Any, policies: list[LearnedPolicy], measure: Any) -> PolicyReport:
     """Returns the report of the same call, made now."""
     common: dict[str, Any] = {
         name: getattr(question, name) for name in ("delta", "max_episodes", "seed", "reward_range", "batch", "epsilon")
     }
     if question.kind == "value":
-        return certify_policy(problem, policies[0], threshold=question.threshold, progress=False, **common)
+        common |= {"measure": measure, "quantile": question.quantile, "threshold": question.threshold}
+        common |= {} if question.quantile is None else {"reward_range": None}
+        return certify_policy(problem, policies[0], progress=False, **common)
     common |= {"paired": question.paired, "progress": False}
     if question.kind == "compare":
         return compare(problem, *policies, names=question.names, **common)

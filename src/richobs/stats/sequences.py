@@ -159,6 +159,58 @@ class WeightedSequence:
         self.lower, self.upper = max(self.lower, bounds[0]), min(self.upper, 1 - bounds[1])
 
 
+class QuantileSequence:
+    """Lower and upper bounds on a quantile of observations of any size, which hold at all times but for two shares [V10].
+
+    The p-quantile q is the smallest number that an observation does not exceed with probability p or more. Of n observations
+    too few lie above q, or below q, with a small probability; order statistics bound q then, whatever the law is.
+    """
+
+    def __init__(self, limit: int, p: float, lower: Share, upper: Share):
+        """Opens the accounts; both shares are spent.
+
+        Args:
+            limit: number of observations that the bets are made for.
+            p: which quantile, in (0, 1).
+            lower: probability with which the quantile may ever lie below the lower bound.
+            upper: probability with which it may ever lie above the upper bound.
+        """
+        self._shifts = shifts_for(limit, min(lower.amount, upper.amount))
+        self._p, self._needed = p, (math.log(death(lower)), math.log(death(upper)))
+        self._sorted: Floats = np.zeros(0)
+        self.lower, self.upper = -math.inf, math.inf
+
+    @property
+    def n(self) -> int:
+        """Observations so far."""
+        return len(self._sorted)
+
+    @property
+    def mean(self) -> float:
+        """The quantile of the observations, an estimate; NaN before the first."""
+        return float(self._sorted[max(math.ceil(self._p * self.n), 1) - 1]) if self.n else math.nan
+
+    def add(self, x: Floats) -> None:
+        """Takes the next observations, `[n]` finite numbers, and looks at all of them."""
+        if not np.isfinite(x).all():
+            raise InvalidInput(f"observations must be finite numbers; got {x[~np.isfinite(x)][0]}.")
+        self._sorted = np.sort(np.concatenate([self._sorted, x]))
+        below, above = self._most(self._p, self._needed[1]), self._most(1 - self._p, self._needed[0])
+        if below < self.n:  # at most `below` observations are smaller than q
+            self.upper = min(self.upper, float(self._sorted[below]))
+        if above < self.n:  # at most `above` are larger
+            self.lower = max(self.lower, float(self._sorted[self.n - 1 - above]))
+
+    def _most(self, m: float, needed: float) -> int:
+        """Returns the largest number of ones among n whose account against "the mean is at most m" is below its limit."""
+        low, high = 0, self.n + 1
+        while high - low > 1:
+            k = (low + high) // 2
+            logs = k * np.log1p(self._shifts) + (self.n - k) * np.log(self._shifts) - self.n * np.log(m + self._shifts)
+            low, high = (k, high) if mixed(logs) < needed else (low, k)
+        return low
+
+
 def _bounds(sums: LogSums, shifts: Floats, thresholds: tuple[float, float]) -> tuple[float, float]:
     """Returns the lower and the upper bound on the mean; the upper is the lower one of 1 - x."""
     below, above = (least_mean(logs, sums.n, shifts, t) for logs, t in zip(sums.logs, thresholds, strict=True))

@@ -145,4 +145,9 @@ class Series:
         return Supposed(self._amount(self._taken + ahead + 1))
 
     def _amount(self, j: int) -> float:
-        return self._share.amount / (SERIES * (j + 1) * math.log(j + 1) ** 2)
+        return part_of_series(self._share.amount, j)
+
+
+def part_of_series(amount: float, j: int) -> float:
+    """Returns the j-th part of a share without end, j = 1, 2, ..."""
+    return amount / (SERIES * (j + 1) * math.log(j + 1) ** 2)

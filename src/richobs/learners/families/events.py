@@ -67,3 +67,20 @@ class LossBounded(Event):
             )
         reading = Reading(LOSSES, (math.log(max(self.regret, LEAST)),), math.log(self.epsilon))
         return Said(verdict, sentence, self.regret, self.epsilon, readings=(reading,))
+
+
+@event("families", "counting", "how well are the unknown laws known?", "laws seen", "laws")
+class LawsCounted(Event):
+    """Episodes were counted, of laws of which only the outcomes are known."""
+
+    why: str  # what was played
+    earned: float  # mean total
+    laws: int  # of more than one outcome
+    seen: int  # of them
+    median: float  # times that half of the laws were seen at least
+
+    def said(self) -> Said:
+        """Returns what the episodes showed."""
+        left = f"{self.seen:,} of {self.laws:,} laws were seen, half of them {self.median:,.0f} times or more"
+        sentence = f"{self.n:,} episodes of {self.why} earned {self.earned:.3g}; {left}"
+        return Said(f"{self.seen:,} seen", sentence, self.seen, self.laws)

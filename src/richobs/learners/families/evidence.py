@@ -80,7 +80,10 @@ class Seen:
     @property
     def threshold(self) -> float:
         """Parameters live while their log-likelihood exceeds this (Theorem F1); rounding lowers it."""
-        return self.log_numerator - self._log_death - 2 * ZETA * self.factors
+        return self._threshold(self.log_numerator)
+
+    def _threshold(self, log_numerator: float) -> float:
+        return log_numerator - self._log_death - 2 * ZETA * self.factors
 
     def evidence(self, structure: int) -> Evidence:
         """Returns what the data say of one structure."""
@@ -92,7 +95,7 @@ class Seen:
         for batch, means in self._history:
             self.stepwise.add(batch, means)
         self._history = []
-        threshold = self.stepwise.log_q - self._log_death - 2 * ZETA * self.factors
+        threshold = self._threshold(self.stepwise.log_q)
         some = np.flatnonzero(self.possible)
         return {int(k): Evidence(self.counts[k], threshold, self.stepwise.within(int(k), alpha)) for k in some}
 

@@ -6,43 +6,35 @@ from typing import Any
 
 import numpy as np
 
-from richobs.classes.learned_policy import LearnedPolicy
-from richobs.classes.parametric import OFF, Family
+from richobs.classes.laws import UnknownLaws
+from richobs.classes.parametric import Family, Unlisted
 from richobs.core.environment import step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback, Progress
-from richobs.core.outcome import Outcome, StopReason
+from richobs.core.outcome import Outcome
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
-from richobs.core.words import number_words
 from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
-from richobs.learners.families.cells import Evidence, Tables, loss_at
-from richobs.learners.families.nearly import StepBets, Term
+from richobs.learners.families.cells import Tables, loss_at
+from richobs.learners.families.confirm import ON_LIKELIHOOD, PHASE, SLACK
+from richobs.learners.families.laws import LawSearch, run_laws
+from richobs.learners.families.recheck import covered_again, planned_again
 from richobs.learners.families.search import (
-    CONFIRM,
-    ON_LIKELIHOOD,
-    PHASE,
-    SLACK,
     FamilySearch,
     Tuning,
-    cover_all,
     outcome,
     points_in,
     run,
 )
-from richobs.learners.models.living import ZETA
 from richobs.learners.models.search import planning_error
 from richobs.learners.tolerance import ToleranceIsLarge, total_variation
-from richobs.stats import bets
-from richobs.stats.shares import Supposed
 
 MOST_LOOKED_AT = 16  # points of the box whose own loss within a tolerance is bounded before a run
-EXACT = 1e-9  # relative difference that bounding again may show
 
 
 def _family_missing(problem: Problem, settings: Settings) -> str | None:
-    if isinstance(problem.functions, Family):
+    if isinstance(problem.functions, Unlisted):
         return None
     return (
         f"a {type(problem.functions).__name__} is a list. Give a simulator with unknown numbers as richobs.Family, or use "
@@ -83,7 +75,11 @@ class Families(Learner):
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses what the base refuses, and an epsilon that rounding could hide."""
         super().check(problem, settings, engine)
-        total_variation(settings)
+        if total_variation(settings) and isinstance(problem.functions, UnknownLaws):
+            raise InvalidInput(
+                "a family by laws takes no tolerance: it holds every law on the listed outcomes. Leave `tolerance` out, or "
+                "let states and actions that may differ have laws of their own."
+            )
         error = 2 * value_error(problem)
         if not error < settings.epsilon:
             raise InvalidInput(
@@ -110,6 +106,8 @@ class Families(Learner):
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches until a policy is certified, or the episodes are spent."""
+        if isinstance(problem.functions, UnknownLaws):
+            return run_laws(LawSearch.of(self, problem, engine, settings, notify))
         alpha = total_variation(settings)
         if alpha and (least := least_loss(problem, alpha)) > settings.epsilon:
             notify(Progress(ToleranceIsLarge(phase=PHASE, least=least, epsilon=settings.epsilon), engine.ledger.total))
@@ -119,9 +117,11 @@ class Families(Learner):
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
         """Adds up the shares of delta, and covers everything that lives again, from the counts that are stored."""
         findings = super().recheck(content, problem, settings)
-        if content["result"]["guaranteed"]:
-            findings.append(_covered_again(content, problem, settings, self.tuning(settings)))
-        return findings
+        if not content["result"]["guaranteed"]:
+            return findings
+        if isinstance(problem.functions, UnknownLaws):
+            return [*findings, *planned_again(content, problem, settings, value_error(problem))]
+        return [*findings, *covered_again(content, problem, settings, self.tuning(settings), value_error(problem))]
 
 
 def _family(problem: Problem) -> Family:
@@ -146,55 +146,3 @@ def value_error(problem: Problem) -> float:
     """Returns by how much a value may be wrong: rounding, and rewards that count as equal."""
     low, high = problem.env.reward_range
     return planning_error(problem.horizon, (low, high), step_range(problem.env)) + SLACK * (high - low)
-
-
-def _covered_again(content: Mapping[str, Any], problem: Problem, settings: Settings, tuning: Tuning) -> Finding:
-    """Derives threshold, policy, cells and bounds again."""
-    family, constants, result = _family(problem), content["constants"], content["result"]
-    E = len(family.program.wanted)
-    counts = {int(k): np.array(own, dtype=np.float64) for k, own in constants["counts"]}
-    alpha, bets_made = total_variation(settings), StepBets(family)
-    for row, q, n in constants["terms"]:
-        bets_made.keep(Term(tuple(map(float, row)), np.array(q, dtype=np.float64), np.array(n, dtype=np.float64)))
-    sane = all(0 <= k < family.n_structures and own.shape == (E,) and (own >= 0).all() for k, own in counts.items())
-    if not sane or set(counts) != {int(k) for k, _ in constants["counts"]} or not counts:
-        return Finding("cells", False, "the counts are not of this family")
-    if alpha:
-        legal = all((term.q > 0).all() and term.q.sum() <= 1 + OFF and (term.n >= 0).all() for term in bets_made.terms)
-        if not legal or any(not np.array_equal(bets_made.counts(k), own) for k, own in counts.items()):
-            return Finding("cells", False, "the forecasts and counts of single steps are not of this family")
-    death = math.log(bets.death(Supposed(settings.delta * ON_LIKELIHOOD)))
-    numerator = bets_made.log_q if alpha else float(constants["log_numerator"])
-    threshold = numerator - death - 2 * ZETA * int(constants["factors"])
-    fits = {int(k): np.array(theta, dtype=np.float64) for k, theta in constants["fits"]}
-    point = np.array(constants["planned_at"], dtype=np.float64)
-    law = np.maximum(family.program.at(point[:, None]), 0.0)
-    actions = Tables(family, int(constants["structure"])).plan(law)[1][:, :, 0]
-    policy = LearnedPolicy.from_table(
-        [family.arrays.codebook] * len(actions), list(actions), n_actions=family.n_actions
-    )
-    if policy.digest != content["policy"]["digest"]:
-        return Finding("cells", False, "the policy is not the best one of the parameters that are stated")
-    gap, error = float(constants["gap"]), value_error(problem)
-    allowed = max(settings.epsilon, float(constants["allowed"]))
-    evidence = {k: Evidence(own, threshold, bets_made.within(k, alpha) if alpha else None) for k, own in counts.items()}
-    found = cover_all(family, evidence, actions, allowed, fits, tuning.cells, error)
-    upper = min(problem.env.reward_range[1], found.upper)
-    scale = EXACT * max(1.0, *map(abs, problem.env.reward_range))
-    claimed = max(settings.epsilon, gap)
-    same = all(
-        abs(float(stated) - again) <= scale
-        for stated, again in (
-            (constants["threshold"], threshold),
-            (constants["alpha"], alpha),
-            (gap, found.regret),
-            (result["upper"], upper),
-            (result["epsilon"], claimed),
-        )
-    )
-    reasons = [one.value for one in (StopReason.EVERY_MODEL, StopReason.EPISODES_SPENT, StopReason.TOLERANCE)]
-    agrees = found.complete and same and result["reason"] in reasons
-    lost = number_words(found.regret, up=True) if math.isfinite(found.regret) else "nothing known"
-    return Finding(
-        "cells", agrees, f"in {found.cells:,} cells the policy loses at most {lost}; {CONFIRM} episodes confirmed it"
-    )

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor
 from richobs.core.errors import BrokenPromise, EpisodeLimit
@@ -24,23 +23,15 @@ from richobs.core.outcome import LOWER, Outcome, StopReason, ToleranceCurve, Tol
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
 from richobs.core.words import number_words
-from richobs.engines.independence import Watch
-from richobs.learners.base import Search, at_least_one
+from richobs.learners.base import at_least_one
 from richobs.learners.families.cells import LARGEST, Cover, Evidence, Tables, cover, ellipsoid, loss_at, regret_over
+from richobs.learners.families.confirm import CONFIRM, FEW, PHASE, Confirming
 from richobs.learners.families.events import LossBounded, ThetaWeighed
 from richobs.learners.families.evidence import Nodes, Seen
 from richobs.learners.models.living import ZETA
-from richobs.learners.models.search import Tolerant, planning_error
 from richobs.learners.tolerance import Patience
-from richobs.stats import bets
-from richobs.stats.shares import Series
 
-PHASE = "families"
 LIVES = "the true parameters live for ever"
-ON_LIKELIHOOD = 0.9  # share of delta; the rest is for what the policy earns
-CONFIRM = 16  # episodes of the claimed policy before any claim
-SLACK = 1e-9  # of the range of totals: rounding of all values over a cell
-SMALLEST_MEAN = 1e-3  # of the range of totals: means below it are not told from 0
 POINTS = 128  # that live, in which policies are compared
 NODES = 64  # of a forecast for each parameter, spread over the box, and as many near the maximum
 LIKELY = 16  # structures in which parameters are fitted
@@ -97,40 +88,23 @@ class Chosen(NamedTuple):
 
 
 @dataclass
-class FamilySearch(Search):
+class FamilySearch(Confirming):
     """What was seen, what lives, and what of delta was spent."""
 
     alpha: float = 0.0  # how far the real laws may be from those of the true parameters, in total variation
     seen: Seen = field(init=False)
-    watch: Watch = field(init=False)  # that episodes are independent and of one law
-    rounds: int = 0
     chosen: Chosen | None = None
     covered: Cover | None = None  # of the chosen policy, by what was seen so far
     patience: Patience = field(default_factory=Patience)
     gave_up: bool = False  # the tolerance keeps the loss where it is
-    shown_at: int | None = None  # episodes after which a policy was covered for the first time
-    lower: float = math.nan  # W
-    earns_at_most: float = math.nan
-    confirmed: bool = False  # whether a share was spent on what a policy earns
-    upper: float = math.nan  # U
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._likelihood, self._earned = self.share.split(ON_LIKELIHOOD, 1 - ON_LIKELIHOOD)
-        self.looks = Series(self._earned)
         self.seen = Seen(self.family, self._likelihood, self.alpha)
-        self.watch = Watch(self.seed, self.reward_range)
-        self.lower, self.upper = self.reward_range
-        self.earns_at_most = self.upper
-        low, high = self.reward_range
-        self.error = planning_error(self.family.horizon, self.reward_range, self.step_range) + SLACK * (high - low)
         self._tables: dict[int, Tables] = {}
-        self._numbers: dict[bytes, int] = {}  # of policies that were played
-        self.played: dict[int, int] = {}  # episodes of each
         self._tried = 0  # episodes at the last attempt that did not end
         self.fits: list[Fit] = []
-        d = len(self.family.names)
-        self._even = _even_points(d)
+        self._even = _even_points(len(self.family.names))
 
     @property
     def family(self) -> Family:
@@ -143,16 +117,6 @@ class FamilySearch(Search):
         if structure not in self._tables:
             self._tables[structure] = Tables(self.family, structure)
         return self._tables[structure]
-
-    @property
-    def next_size(self) -> int:
-        """Episodes of the next batch: not a matter of how many are allowed."""
-        return max(self.tuning.batch, self.engine.ledger.total // 8)
-
-    def policy(self, actions: Ints) -> LearnedPolicy:
-        """Returns a policy `[H, S]` that can be played and saved."""
-        book = self.family.arrays.codebook
-        return LearnedPolicy.from_table([book] * len(actions), list(actions), n_actions=self.family.n_actions)
 
     def tell(self, event: Event) -> None:
         """Tells whoever listens."""
@@ -177,26 +141,11 @@ def run(search: FamilySearch) -> tuple[Chosen, bool]:
             return chosen, False
         search.covered = certify(search, chosen)  # what was seen since counts too
         if search.covered.complete:
-            doubt(search, search.covered)
+            search.doubt(search.covered.low, search.covered.upper)
             search.upper = min(search.upper, search.covered.upper)
             tell_loss(search, chosen, search.covered.regret, search.covered)
             return chosen, True
         search.lower = search.reward_range[0]  # another policy may be chosen
-
-
-def doubt(search: FamilySearch, covered: Cover) -> None:
-    """Refuses a claim that the policy's own episodes contradict.
-
-    Raises:
-        BrokenPromise: they earn more, or less, than any parameters that live allow.
-    """
-    if covered.low <= search.earns_at_most and search.lower <= covered.upper:
-        return
-    raise BrokenPromise(
-        f"the policy's own episodes show a value in [{search.lower:.4g}, {search.earns_at_most:.4g}], and parameters that "
-        f"are left promise at least {covered.low:.4g} and allow at most {covered.upper:.4g}: the real system is none of the "
-        f"family's simulators. If it were one, this would happen with probability at most {search.delta:g}."
-    )
 
 
 def look(search: FamilySearch) -> Chosen:
@@ -491,22 +440,15 @@ def next_policy(search: FamilySearch, chosen: Chosen, nodes: Nodes) -> tuple[str
 
 def play(search: FamilySearch, nodes: Nodes, why: str, actions: Ints, n: int) -> Nodes:
     """Plays a batch and weighs it by the forecast that was fixed before; returns the forecast of the next one [F1]."""
-    policy = Tolerant(search.policy(actions))
     claimed = search.chosen is not None and actions is search.chosen.actions
-    purpose = "confirm" if claimed and n == CONFIRM and (search.covered is not None or search.gave_up) else "play"
-    played = search.episodes(policy, n, purpose, PHASE)
-    number = search._numbers.setdefault(actions.tobytes(), len(search._numbers))
-    search.watch.look(number, played)
-    search.played[number] = search.played.get(number, 0) + n
-    search.rounds += 1
+    confirms = claimed and n == CONFIRM and (search.covered is not None or search.gave_up)
+    played = search.play(actions, n, confirms)
     seen = search.seen
     try:
         seen.absorb(seen.read(played), nodes)
     except BrokenPromise as broken:
         raise BrokenPromise(f"the real system is none of the family's simulators: {broken}") from None
     nodes = place_nodes(search)
-    if purpose == "confirm":
-        earned(search, played.returns)
     fit = max(search.fits, key=lambda one: one.log_likelihood)
     search.tell(
         ThetaWeighed(
@@ -528,16 +470,6 @@ def widths(search: FamilySearch, fit: Fit) -> Floats:
     span = search.family.high - search.family.low
     reach = math.sqrt(2 * max(fit.log_likelihood - search.seen.threshold, 0.0))
     return np.minimum(2 * reach * np.sqrt((fit.root**2).sum(axis=1)) / span, 1.0)
-
-
-def earned(search: FamilySearch, returns: Floats) -> None:
-    """Bounds what the policy earns from its own episodes, whatever the family says."""
-    low, high = search.reward_range
-    scaled = np.clip((returns - low) / (high - low), 0.0, 1.0)
-    below, above = search.looks.next().split(0.5, 0.5)
-    search.lower = low + (high - low) * bets.lower_bound_of_mean(scaled, SMALLEST_MEAN, bets.death(below))
-    search.confirmed = True
-    search.earns_at_most = high - (high - low) * bets.lower_bound_of_mean(1 - scaled, SMALLEST_MEAN, bets.death(above))
 
 
 def place_nodes(search: FamilySearch) -> Nodes:
@@ -629,6 +561,8 @@ class FamilyConstants:
     gap: float  # the largest bound of a cell, errors included
     alpha: float  # tolerance: total variation between the real laws and those of the true parameters
     terms: list[list[Any]]  # with a tolerance: row, forecast and counts of outcomes, batch by batch
+    looked: int  # policies that were to be claimed so far
+    returns: list[float]  # totals of the episodes that confirmed the last of them
     earns: list[float]  # interval of the policy's value, from its own episodes
     shown_at: int | None  # episodes after which the policy was covered for the first time
     theta: dict[str, list[float]]  # of each parameter: low, high, most likely
@@ -639,21 +573,19 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
     """Returns the answer: the policy, the claim in words, and the shares of delta that were spent."""
     family, seen, total = search.family, search.seen, search.engine.ledger.total
     covered, low, allowed = search.covered, search.reward_range[0], search.epsilon
-    number = search._numbers.get(chosen.actions.tobytes())
-    enough = number is not None and search.played[number] >= CONFIRM
     if not certified:
         if not search.gave_up:
             search.lower = low  # what was earned may have been by another policy
-        covered, allowed = widened(search, chosen) if enough else (None, search.epsilon)
+        covered, allowed = widened(search, chosen) if search.is_confirmed(chosen.actions) else (None, search.epsilon)
         if search.gave_up and covered is not None:
-            doubt(search, covered)
+            search.doubt(covered.low, covered.upper)
     guaranteed = covered is not None and covered.complete
     gap = covered.regret if covered is not None and guaranteed else math.inf
     claimed = search.epsilon if gap <= search.epsilon else gap
     if guaranteed and covered is not None:
         search.upper = min(search.reward_range[1], covered.upper)
         search._likelihood.claim(LIVES, (), total, seen.log_numerator - seen.threshold)
-        if search.confirmed:  # also of a policy that is not claimed
+        if search.looked:  # also of a policy that is not claimed
             search._earned.claim(LOWER, (), CONFIRM, search.lower)
     intervals = theta_intervals(search)
     fit = max(search.fits, key=lambda one: one.log_likelihood)
@@ -668,10 +600,9 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
         reward_range=search.reward_range,
         reason=reason,
     )
-    few = f"No guarantee: the episodes were spent before {CONFIRM} of the policy were played, or its loss was bounded."
     answer = Outcome(
         policy=search.policy(chosen.actions),
-        claim=words(epsilon=claimed, lower=search.lower, upper=search.upper) if guaranteed else few,
+        claim=words(epsilon=claimed, lower=search.lower, upper=search.upper) if guaranteed else FEW,
         learner="families",
         epsilon=claimed if guaranteed else search.epsilon,
         delta=search.delta,
@@ -705,6 +636,8 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
             gap=gap if guaranteed else -1.0,
             alpha=search.alpha,
             terms=[[list(row), q.tolist(), n.tolist()] for row, q, n in seen.stepwise.terms] if search.alpha else [],
+            looked=search.looked,
+            returns=search.confirmation,
             earns=[search.lower, search.earns_at_most if certified or search.gave_up else search.reward_range[1]],
             shown_at=search.shown_at,
             theta={name: list(ends) for name, ends in intervals.items()},
@@ -783,23 +716,26 @@ def lost_at_points(search: FamilySearch, chosen: Chosen, evidence: dict[int, Evi
 
 def theta_intervals(search: FamilySearch) -> dict[str, tuple[float, float, float]]:
     """Returns for each parameter an interval that holds it where it lives, and its most likely value."""
-    family, seen = search.family, search.seen
     fit = max(search.fits, key=lambda one: one.log_likelihood)
-    d = len(family.names)
-    ends = np.array([[math.inf, -math.inf]] * d)
-    by_structure = {one.structure: one.theta for one in search.fits}
-    for k in np.flatnonzero(seen.possible):
-        evidence = seen.evidence(int(k))
-        scale = cell_scale(family, evidence, by_structure.get(int(k))) / (16 if d < 3 else 1)
-        found = cover(family, search.tables(int(k)), evidence, None, 0.0, scale, HULL_CELLS, 0.0)
-        hull = found.hull if found.complete else np.stack([family.low, family.high], axis=1)
-        ends = np.stack([np.minimum(ends[:, 0], hull[:, 0]), np.maximum(ends[:, 1], hull[:, 1])], axis=1)
-    if not np.isfinite(ends).all():  # nothing lives: the next look would say so
-        ends = np.stack([family.low, family.high], axis=1)
+    evidence = {int(k): search.seen.evidence(int(k)) for k in np.flatnonzero(search.seen.possible)}
+    ends = hull_of(search.family, evidence, {one.structure: one.theta for one in search.fits}, search.tables)
     return {
         name: (float(low), float(high), float(likely))
-        for name, (low, high), likely in zip(family.names, ends, fit.theta, strict=True)
+        for name, (low, high), likely in zip(search.family.names, ends, fit.theta, strict=True)
     }
+
+
+def hull_of(family: Family, evidence_of: dict[int, Evidence], fits: dict[int, Floats], tables_of: Any = None) -> Floats:
+    """Returns `[d, 2]` an interval of each parameter that holds everything that lives; `cover_all` has the arguments."""
+    d, box = len(family.names), np.stack([family.low, family.high], axis=1)
+    ends = np.array([[math.inf, -math.inf]] * d)
+    for k, evidence in evidence_of.items():
+        tables = tables_of(k) if tables_of is not None else Tables(family, k)
+        scale = cell_scale(family, evidence, fits.get(k)) / (16 if d < 3 else 1)
+        found = cover(family, tables, evidence, None, 0.0, scale, HULL_CELLS, 0.0)
+        hull = found.hull if found.complete else box
+        ends = np.stack([np.minimum(ends[:, 0], hull[:, 0]), np.maximum(ends[:, 1], hull[:, 1])], axis=1)
+    return ends if np.isfinite(ends).all() else box  # where nothing lives the next look would say so
 
 
 def pictures(

@@ -1,0 +1,119 @@
+"""What searches in families share: policies that are played, and a claim that the policy's own episodes confirm [F5]."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from richobs.classes.learned_policy import LearnedPolicy
+from richobs.core.environment import Episodes
+from richobs.core.errors import BrokenPromise
+from richobs.core.types import Floats, Ints
+from richobs.engines.independence import Watch
+from richobs.learners.base import Search
+from richobs.learners.models.search import Tolerant, planning_error
+from richobs.stats import bets
+from richobs.stats.shares import Series, Spendable, Supposed, part_of_series
+
+PHASE = "families"
+ON_LIKELIHOOD = 0.9  # share of delta; the rest is for what the policy earns
+CONFIRM = 16  # episodes of the claimed policy before any claim
+FEW = f"No guarantee: the episodes were spent before {CONFIRM} of the policy were played, or its loss was bounded."
+SLACK = 1e-9  # of the range of totals: rounding of all values over a cell
+SMALLEST_MEAN = 1e-3  # of the range of totals: means below it are not told from 0
+
+
+@dataclass
+class Confirming(Search):
+    """A search that plays policies `[H, S]` of a family, and bounds what the claimed one earns."""
+
+    watch: Watch = field(init=False)  # that episodes are independent and of one law
+    rounds: int = 0
+    shown_at: int | None = None  # episodes after which a policy was covered for the first time
+    lower: float = math.nan  # W
+    earns_at_most: float = math.nan
+    looked: int = 0  # policies that were to be claimed
+    confirmation: list[float] = field(default_factory=list)  # returns of the last of them
+    upper: float = math.nan  # U
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._likelihood, self._earned = self.share.split(ON_LIKELIHOOD, 1 - ON_LIKELIHOOD)
+        self.looks = Series(self._earned)
+        self.watch = Watch(self.seed, self.reward_range)
+        self.lower, self.upper = self.reward_range
+        self.earns_at_most = self.upper
+        low, high = self.reward_range
+        self.error = planning_error(self.functions.horizon, self.reward_range, self.step_range) + SLACK * (high - low)
+        self._numbers: dict[bytes, int] = {}  # of policies that were played
+        self.played: dict[int, int] = {}  # episodes of each
+
+    @property
+    def next_size(self) -> int:
+        """Episodes of the next batch: not a matter of how many are allowed."""
+        return max(self.tuning.batch, self.engine.ledger.total // 8)
+
+    def policy(self, actions: Ints) -> LearnedPolicy:
+        """Returns a policy `[H, S]` that can be played and saved."""
+        book = self.functions.arrays.codebook
+        return LearnedPolicy.from_table([book] * len(actions), list(actions), n_actions=self.functions.n_actions)
+
+    def play(self, actions: Ints, n: int, confirms: bool) -> Episodes:
+        """Returns n episodes of a policy `[H, S]`; those that confirm it bound what it earns, whatever the family says."""
+        played = self.episodes(Tolerant(self.policy(actions)), n, "confirm" if confirms else "play", PHASE)
+        number = self._numbers.setdefault(actions.tobytes(), len(self._numbers))
+        self.watch.look(number, played)
+        self.played[number] = self.played.get(number, 0) + n
+        self.rounds += 1
+        if confirms:
+            self.confirmation, self.looked = played.returns.tolist(), self.looked + 1
+            halves = self.looks.next().split(0.5, 0.5)
+            self.lower, self.earns_at_most = earned(played.returns, self.reward_range, *halves)
+        return played
+
+    def is_confirmed(self, actions: Ints) -> bool:
+        """Returns whether a policy was played often enough for a claim."""
+        number = self._numbers.get(actions.tobytes())
+        return number is not None and self.played[number] >= CONFIRM
+
+    def doubt(self, low: float, upper: float) -> None:
+        """Refuses a claim that the policy's own episodes contradict.
+
+        Args:
+            low: the family promises the policy at least this.
+            upper: and every policy at most this.
+
+        Raises:
+            BrokenPromise: they earn more, or less.
+        """
+        if low <= self.earns_at_most and self.lower <= upper:
+            return
+        raise BrokenPromise(
+            f"the policy's own episodes show a value in [{self.lower:.4g}, {self.earns_at_most:.4g}], and what is left of "
+            f"the family promises at least {low:.4g} and allows at most {upper:.4g}: the real system is none of the "
+            f"family's simulators. If it were one, this would happen with probability at most {self.delta:g}."
+        )
+
+
+def earned(
+    returns: Floats, reward_range: tuple[float, float], below: Spendable, above: Spendable
+) -> tuple[float, float]:
+    """Returns bounds of what a policy earns, from its own episodes alone, each but for its share [F5]."""
+    low, high = reward_range
+    scaled = ((returns - low) / (high - low)).clip(0.0, 1.0)
+    least, lacks = (
+        bets.lower_bound_of_mean(x, SMALLEST_MEAN, bets.death(share))
+        for x, share in ((scaled, below), (1 - scaled, above))
+    )
+    return low + (high - low) * least, high - (high - low) * lacks
+
+
+def earned_again(constants: Mapping[str, Any], delta: float, reward_range: tuple[float, float]) -> tuple[float, float]:
+    """Returns the bounds of `earned` from what a certificate stores of the episodes that confirmed its policy."""
+    j, returns = int(constants["looked"]), np.array(constants["returns"], dtype=np.float64)
+    if j < 1 or returns.shape != (CONFIRM,):
+        raise ValueError(f"{CONFIRM} episodes confirm a policy; got {returns.shape}")
+    half = part_of_series(delta * (1 - ON_LIKELIHOOD), j) / 2
+    return earned(returns, reward_range, Supposed(half), Supposed(half))
