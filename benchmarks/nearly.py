@@ -18,6 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import argparse
 import functools
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -158,12 +159,14 @@ def cells() -> list[tuple[str, Callable[[int], Case], bool, dict[str, Any]]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Claims where the class holds the truth only nearly.")
     parser.add_argument("--runs", type=int, default=200, help="of each row")
-    parser.add_argument("--only", default="", help="measure only rows whose name begins with this; other rows stay")
+    parser.add_argument(
+        "--only", default="", help="measure only rows whose name begins so, a regular expression; other rows stay"
+    )
     given = parser.parse_args()
     stored = json.loads(FILE.read_text())["rows"] if FILE.exists() else []
     known = {(row["problem"], row["learner"], row["told"]): tuple(row[c] for c in COLUMNS) for row in stored}
     for name, make, told, asked in cells():
-        if name.startswith(given.only):
+        if re.match(given.only, name):
             row = measured(name, make, told, given.runs, **asked)
             known[name, row[1], row[3]] = row
     publish(

@@ -422,11 +422,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What becomes of claims where an assumption is false.")
     parser.add_argument("--share", type=float, default=1.0, help="of the runs of every kind")
     parser.add_argument("--kind", default="", help="measure only kinds whose words contain this; other rows stay")
+    parser.add_argument("--learner", default="", help="measure only this learner; rows of the other stay")
     given = parser.parse_args()
     known = stored()
     for kind in KINDS:
         if given.kind in kind.words:
-            known.update({(kind.words, learner): measured(kind, learner, given.share) for learner in LEARNERS})
+            some = [learner for learner in LEARNERS if given.learner in learner]
+            known.update({(kind.words, learner): measured(kind, learner, given.share) for learner in some})
     publish(
         "violations",
         "Runs whose assumptions are false: what was noticed, what was claimed",

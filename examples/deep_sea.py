@@ -16,7 +16,7 @@ are never listed. What is seen is bsuite's image. Needs bsuite and shimmy: pip i
 import numpy as np
 
 import richobs
-from richobs.core.codebook import Codebook
+from richobs.core.process import Codebook
 
 SIZE, COST = 10, 0.01  # a move to the right costs COST / SIZE, and the treasure pays 1
 

@@ -1,6 +1,7 @@
 """How large the library is, against the limits that were decided: `python -m release.size`.
 
-Prints a table and exits with 1 where a limit is passed. A limit is raised here, in `LIMITS`, or not at all.
+Prints a table and exits with 1 where a limit is passed. A limit is raised here, in `LIMITS`, or not at all. With `--list`
+it prints instead which functions one run passes, file by file, and which files the default learner imports.
 """
 
 import ast
@@ -129,8 +130,22 @@ def _profiled(note: Callable[[FrameType, str, Any], None], act: Callable[[], obj
         threading.setprofile(None)
 
 
+def listed() -> Iterator[str]:
+    """Yields what is counted: functions that one run passes, file by file, and files that the default learner imports."""
+    by_file: dict[str, list[str]] = {}
+    for code in passed("learn", "lock"):
+        by_file.setdefault(str(Path(code.co_filename).relative_to(LIBRARY)), []).append(code.co_qualname)
+    for file, names in sorted(by_file.items(), key=lambda one: -len(one[1])):
+        yield f"{len(names):>4} {file}: {', '.join(sorted(names))}"
+    imported = sorted(str(file.relative_to(LIBRARY)) for file in imported_by(LIBRARY / DEFAULT_LEARNER / "__init__.py"))
+    yield f"the default learner imports {', '.join(imported)}"
+
+
 def main() -> int:
     """Prints the table; the exit status is 1 where a limit is passed."""
+    if "--list" in sys.argv[1:]:
+        print(*listed(), sep="\n")
+        return 0
     found = measured()
     width = max(map(len, LIMITS))
     print(f"{'':{width}}  {'now':>7} {'limit':>7}")

@@ -25,9 +25,9 @@ from richobs.classes import (
     listed_product,
 )
 from richobs.classes.base import digest_of, from_arrays, to_arrays
-from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch, Moments
+from richobs.core.process import Codebook
 
 
 def test_a_decoder_worked_out_by_hand():

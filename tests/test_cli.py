@@ -273,7 +273,7 @@ def test_learners_lists_all_with_a_line_each(capsys):
     assert status == 0
     lines = said.out.splitlines()
     assert [line.split()[0] for line in lines[:-2]] == list(LEARNERS)
-    assert "lsvee                   LSVEE as printed, at the paper's own constants" in said.out
+    assert "lsvee                   LSVEE at the paper's own constants" in said.out
     assert lines[-1].startswith("`richobs learners NAME` prints ")
     status, said = run(capsys, "learners", "nobody")
     assert status == 2
@@ -284,7 +284,7 @@ def test_learners_tells_what_one_needs_promises_and_costs(capsys):
     status, said = run(capsys, "learners", "lsvee")
     assert status == 0
     assert "olive" not in said.out
-    assert "lsvee: LSVEE as printed" in said.out
+    assert "lsvee: LSVEE at the paper's own constants" in said.out
     assert "n_states, a bound on the latent states per level" in said.out
     assert "Q* is in the class" in said.out
     assert "--tuning repeats=skip  What on-demand exploration does with paths that were learned" in said.out

@@ -10,6 +10,7 @@ from richobs.classes import Listed, TableLevel
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.outcome import StopReason, estimate_words
+from richobs.core.policies import OpenLoop
 from richobs.learners.doubt import of_returns
 
 
@@ -103,3 +104,36 @@ def test_an_estimate_outside_of_its_bounds_has_a_word() -> None:
     assert estimate_words(0.5, 0.4, 0.6) == "0.5 by estimate"
     for value in (0.3, 0.7):
         assert "outside of these bounds" in estimate_words(value, 0.4, 0.6)
+
+
+@pytest.mark.parametrize(("predicted", "doubted"), [(0.5, False), (0.42, True)])
+def test_bets_that_have_won_make_a_claim_wait(predicted: float, doubted: bool) -> None:
+    """Recorded episodes speak against the function, and what its policy earns is within what is allowed."""
+    env = Coin(0.5, 0.0)
+    log = env.play(OpenLoop((0,)), 300, np.random.default_rng(1))
+    found = learned((0.5, 0.0), (predicted, 0.0), episodes=log, delta=0.01)
+    told = [event.sentence for event in found.trace if event.kind == "doubt" and "needed" not in event.sentence]
+    assert all("bets against what is left of the class hold" in words for words in told)
+    assert bool(told) == doubted
+    assert (found.reason is StopReason.DOUBTED) == doubted
+    assert found.upper is not None
+    assert found.upper >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"), [({"max_episodes": 12}, 0), ({"max_episodes": 24}, 2), ({"threshold": 0.6}, 3)]
+)
+def test_a_claim_is_tested_however_a_run_ends(asked: dict[str, Any], most: int) -> None:
+    """Nothing promises more than 0.5 where 0.85 is earned. Untested, all of these runs would state that as U."""
+    wrong = 0
+    for seed in range(10):
+        try:
+            found = learned((0.85, 0.0), (0.5, 0.0), (0.45, 0.1), epsilon=0.45, seed=seed, **asked)
+        except BrokenPromise:
+            continue
+        assert found.upper is not None
+        wrong += found.upper < 0.85
+        if most == 0:
+            assert (found.reason, found.upper) == (StopReason.EPISODES_SPENT, 1.0)
+            assert "12 episodes, and 16 are needed" in found.remarks[0]
+    assert wrong <= most

@@ -20,6 +20,7 @@ from richobs.engines.answers import pack_answer, unpack_answer
 from richobs.engines.calls import play_checked
 from richobs.stats.counts import as_counts, binomial, multinomial
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from test_process import value_by_enumeration
 
 STEPS = ("x", "visits", "rewards", "next_x", "pair", "next", "moves")
 
@@ -150,7 +151,7 @@ class TestAgreement:
         problem = richobs.make(id)
         process = problem.process
         policy = Greedy(problem.functions.member((1,) * process.horizon))
-        law = {tuple(p): q for p, q in zip(*(a.tolist() for a in process.path_distribution(policy)), strict=True)}
+        _, law = value_by_enumeration(process, policy)
         n, first = 100_000, 4000
         counted = CountedEngine(process, problem.functions, seed=1, ledger=Ledger())
         stream = StreamEngine(problem.env, problem.functions, seed=1, ledger=Ledger())

@@ -533,3 +533,105 @@ def test_evidence_and_search_share_their_numbers():
     assert evidence.ALARM == 0.1
     assert pytest.approx(1) == confirm.ON_LIKELIHOOD + 0.1
     assert confirm.CONFIRM == 16
+
+
+def readers(n=4):
+    """A corridor of four cells whose end pays; which number a cell shows is listed, how often moves succeed is not known."""
+
+    def make(t):
+        p = t["p"]
+        table = []
+        for s in range(4):
+            moves = [max(s - 1, 0), min(s + 1, 3)]
+            table.append([[(p, to, float(to == 3), False), (1 - p, 0, 0.0, False)] for to in moves])
+        return table
+
+    rng = np.random.default_rng(0)
+    orders = [list(range(4)), *(rng.permutation(4).tolist() for _ in range(n - 1))]
+    return Family(
+        make,
+        {"shown": orders, "p": (0.2, 0.95)},
+        horizon=6,
+        start=[0.5, 0.5, 0, 0],
+        observations=lambda t: np.array(t["shown"]) * 10,
+    )
+
+
+def test_what_states_show_may_be_listed(tmp_path):
+    family = readers()
+    family.save(tmp_path / "readers.npz")
+    again = Family.load(tmp_path / "readers.npz")
+    assert again.digest == family.digest
+    np.testing.assert_array_equal(again.shows, family.shows)
+    assert family.shows[0].tolist() == [0, 1, 2, 3]
+    assert family.state_of[2][family.shows[2]].tolist() == [0, 1, 2, 3]
+    truth = {"shown": family.lists["shown"][2], "p": 0.7}
+    assert family.at(truth).shown.tolist() == [10 * x for x in truth["shown"]]
+    problem = problem_at(family, truth)
+    outcome = run(problem, Settings(learner="families", epsilon=0.3, seed=1))
+    assert outcome.guaranteed
+    assert problem.optimal_value - problem.value(outcome.policy) <= 0.3
+    assert [k for k, _ in outcome.constants.counts] == [2]
+    assert 0.2 <= outcome.theta["p"][0] <= 0.7 <= outcome.theta["p"][1]
+    content = Certificate.of(outcome, problem).content
+    assert all(f.agrees for f in learner("families").recheck(content, problem, outcome.settings))
+    assert richobs.verify(Certificate.of(outcome, problem), problem).agrees
+
+
+def test_planning_and_bounds_are_by_what_is_seen():
+    """The policy [H, O] of one structure is another one in a structure that shows its states differently."""
+    family = readers()
+    law = family.program.at(np.array([[0.3, 0.8]]))
+    for k, other in itertools.product(range(4), repeat=2):
+        tables = Tables(family, k)
+        best, actions = Tables(family, other).plan(law)
+        model = Simulators([family.model(k, np.array([x])) for x in (0.3, 0.8)])
+        policy = richobs.LearnedPolicy.from_table([family.arrays.codebook] * 6, list(actions[:, :, 1]), n_actions=2)
+        value = tables.values(law, actions[:, :, 1])
+        np.testing.assert_allclose(value, model.policy_values(policy)[model.place], atol=1e-12)
+        np.testing.assert_allclose(tables.plan(law)[0], best, atol=1e-12)  # what is shown changes no V*
+        at = family.program.over(Taylor.cells(np.array([[0.3, 0.8]]), np.zeros((1, 2))))
+        bounds = cells.regret_over(tables, at, actions[:, :, 1])
+        np.testing.assert_allclose(bounds.regret, best - value, atol=1e-9)
+
+
+def test_first_observations_are_evidence_where_they_are_listed():
+    """Two structures: state 0, or state 1, shows 0; episodes begin in state 0 with probability 0.9. The sum is 1 again."""
+    family = Family(
+        lambda t: [[[(t["p"], 0, 1.0, True), (1 - t["p"], 0, 0.0, True)]]] * 2,
+        {"shown": [[0, 1], [1, 0]], "p": (0.2, 0.8)},
+        horizon=1,
+        start=[0.9, 0.1],
+        observations=lambda t: np.array(t["shown"]),
+    )
+    own = searching(family)
+    nodes = place_nodes(own)
+    total = 0.0
+    for shown in (0, 1):
+        seen = Seen(family, Share(0.1))
+        seen.absorb(evidence.Batch([(evidence.STARTED, float(shown), 0.0, 0.0, 0.0)], np.ones(1)), nodes)
+        total += math.exp(seen.log_numerator)
+        np.testing.assert_allclose(np.exp(seen.log_first), [0.9, 0.1] if shown == 0 else [0.1, 0.9])
+        assert seen.evidence(0).threshold == pytest.approx(seen.threshold - seen.log_first[0])
+    assert total == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (lambda t: np.zeros(4), "two states show the same"),
+        (lambda t: np.arange(3), "4 states needs as many observations"),
+        (lambda t: np.zeros((4, 1 + t["shown"][0])), "one shape and type"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(shown, words):
+    with pytest.raises(InvalidInput, match=words):
+        Family(
+            lambda t: [[[(t["p"], 0, 0.0, False), (1 - t["p"], 1, 0.0, False)]]] * 4,
+            {"shown": [[0], [1]], "p": (0, 1)},
+            horizon=1,
+            observations=shown,
+        )
+    problem = problem_at(readers(), {"shown": [0, 1, 2, 3], "p": 0.7})
+    with pytest.raises(InvalidInput, match="needs a family that knows which state an observation is"):
+        richobs.learn(problem, epsilon=0.3, tolerance=0.1)

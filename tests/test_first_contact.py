@@ -1,18 +1,22 @@
 """The commonest first mistakes get the hint that they need."""
 
+import contextlib
 import dataclasses
 import inspect
 import subprocess
 import sys
+import types
 
 import gymnasium
 import numpy as np
 import pytest
+from rich.console import Console
 
 import richobs
 from richobs.classes.model_arrays import merged_rewards
 from richobs.cli.main import main
-from richobs.core.codebook import Codebook
+from richobs.core.process import Codebook
+from richobs.show import terminal
 
 CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
 
@@ -139,3 +143,31 @@ print(richobs.learn(Env(), richobs.Tables([np.array([[[0.3, 0.6]], [[0.6, 0.3]]]
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "workers cannot import Env from a notebook or a console (write it to a file" in done.stderr
     assert int(done.stdout) > 0
+
+
+def test_who_waits_is_told_how_far_it_is(monkeypatch):
+    """Replaying, planning and verifying, on a terminal; only what is outermost is shown."""
+    said = []
+
+    @contextlib.contextmanager
+    def status(self, what):
+        yield types.SimpleNamespace(update=said.append)
+
+    monkeypatch.setattr(terminal, "is_interactive", lambda: True)
+    monkeypatch.setattr(terminal, "can_draw", lambda console: True)
+    monkeypatch.setattr(terminal, "PATIENCE", -1.0)
+    monkeypatch.setattr(Console, "status", status)
+    lake = gymnasium.make("FrozenLake-v1", desc=["SF", "FG"], is_slippery=False)
+    functions = richobs.Simulators.grid(lambda theta: richobs.Model.by_replay(lake, 2), [0, 1])
+    assert said == ["making models: 1 of 2", "making models: 2 of 2", "planning in models: 1 of 1"]
+    richobs.Model.by_replay(lake, 1)
+    assert said[3] == "replaying the environment, states: 1 of 1"
+    problem = richobs.make("lock/3")
+    certificate = richobs.Certificate.of(richobs.learn(problem, progress=False), problem)
+    assert richobs.verify(certificate, problem).agrees
+    assert (
+        said[-1]
+        == f"verifying, episodes: {certificate.content['result']['episodes']} of {certificate.content['result']['episodes']}"
+    )
+    assert functions.n_models == 1
+    assert terminal.WAITING == []

@@ -677,7 +677,7 @@ def test_what_is_padded_after_the_end_is_never_evaluated():
     rows = np.array([[1, 1], [2, 2]])
     q = np.array([[[1.0, 1.0], [1.0, 1.0]], [[0.2, 0.9], [0.2, 0.9]]])
     last = np.array([[[0.0, 1.0], [0.0, 1.0]], [[0.9, 0.2], [0.9, 0.2]]])
-    functions = richobs.Tables([q, q, last], codebooks=[richobs.core.codebook.Codebook(rows)] * 3)
+    functions = richobs.Tables([q, q, last], codebooks=[richobs.core.process.Codebook(rows)] * 3)
     played = env.play(richobs.OpenLoop((1, 1, 1)), 2, np.random.default_rng(0))
     assert [a.tolist() for a in played.actions] == [[1, 1], [0, 0], [0, 0]]
     outcome = richobs.learn(env, functions, epsilon=0.2, progress=False)

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import itertools
 import json
 import math
 
@@ -23,6 +24,7 @@ from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
 from richobs.learners import learner
 from richobs.learners.models import living as living_module
+from richobs.learners.models import search as search_module
 from richobs.learners.models.living import ZETA, Living, Regrets
 from richobs.learners.models.search import ModelSearch, Tuning, planning_error
 from richobs.learners.models.search import run as search_models
@@ -156,6 +158,32 @@ def test_what_is_no_likelihood_is_refused(wrong):
         Living(2, Supposed(0.1)).absorb(np.zeros(3), 1)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def test_the_alarm_wins_nothing_from_a_true_model_whose_episodes_end(alpha):
+    """Every outcome of 2 episodes of 3 levels is enumerated: forecasts must not see how far their own batch came."""
+    chance = np.array([0.3, 0.3, 0.2, 0.2]).reshape(4, 1, 1, 1)  # paid or not, and goes on or ends
+    to, ends = np.zeros((4, 1, 1, 1), dtype=int), np.array([0, 0, 1, 1], dtype=bool).reshape(4, 1, 1, 1)
+    pays = np.array([1, 0, 1, 0]).reshape(4, 1, 1, 1) / 3
+    family = Simulators.of_outcomes(chance, to, pays, ends, 3, start=np.ones(1))
+    episodes = []  # probability, episode
+    for last in range(3):
+        for paid in itertools.product((0, 1), repeat=last + 1):
+            rewards = [np.array([r / 3]) for r in (*paid, 0, 0)[:3]]
+            over = [np.array([h > last]) for h in range(3)]
+            law = 0.5 ** (last + 1) * 0.6**last * (0.4 if last < 2 else 1.0)
+            episodes.append((law, Episodes([np.zeros(1, int)] * 3, [np.zeros(1, int)] * 3, rewards, over)))
+    assert sum(p for p, _ in episodes) == pytest.approx(1.0)
+    mean = np.zeros(3)
+    for first, second in itertools.product(episodes, repeat=2):
+        living = Living(1, Supposed(1e-9), alpha, 3)
+        for _, played in (first, second):
+            steps = list(family.step_laws(played, living.models))
+            living.absorb(family.log_likelihood(played, living.models), 4, steps)
+        mean += first[0] * second[0] * np.exp(living._bets[1:, 0] if alpha else living._against)
+    assert (mean <= 1 + 1e-12).all()
+    assert mean.max() > (0.2 if alpha else 1 - 1e-9)
+
+
 # [B5]
 
 
@@ -241,7 +269,22 @@ def test_one_model_needs_no_episodes_but_those_of_its_policy():
     assert "ranges; the real system is the given model." in outcome.claim
 
 
-def test_when_the_episodes_run_out_the_largest_loss_is_claimed():
+def test_of_a_policy_that_was_hardly_played_nothing_is_claimed():
+    """16 episodes of the policy itself come before any claim, also where the episodes run out."""
+    problem, outcome = ran([0.5, 0.6], [0.5, 0.4], [0.55, 0.5], max_episodes=5)
+    assert outcome.reason is StopReason.EPISODES_SPENT
+    assert (outcome.upper, outcome.lower, outcome.epsilon) == (1.0, 0.0, 1.0)
+    assert "played in" in outcome.remarks[0]
+    assert "16 are needed" in outcome.remarks[0]
+    certificate = Certificate.of(outcome, problem)
+    assert verify(certificate, problem).agrees
+    forged = json.loads(certificate.to_json())
+    forged["result"].update(upper=0.9)
+    assert not all(f.agrees for f in learner("models").recheck(forged, problem, certificate.settings))
+
+
+def test_when_the_episodes_run_out_the_largest_loss_is_claimed(monkeypatch):
+    monkeypatch.setattr(search_module, "LEAST", 1)
     _, outcome = ran([0.5, 0.6], [0.5, 0.4], [0.55, 0.5], max_episodes=5)
     assert outcome.reason is StopReason.EPISODES_SPENT
     assert outcome.episodes == 4  # batches of 2
@@ -258,6 +301,7 @@ def test_what_is_claimed_at_the_end_was_planned_in_all_models(monkeypatch):
     """While policies are compared in the two most likely models, the claim still counts the third."""
     monkeypatch.setattr(living_module, "PLAN_ALL", 1)
     monkeypatch.setattr(living_module, "SCREEN", 2)
+    monkeypatch.setattr(search_module, "LEAST", 1)
     functions = Simulators(coins([0.5, 0.6], [0.5, 0.4], [0.55, 0.45]))
     told = []
     problem = model_problem(functions, 0)

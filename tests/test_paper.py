@@ -322,7 +322,7 @@ def test_what_other_source_measured_is_measured_again(fake, tmp_path):
     assert marks(fake) == [0, 1, 2]
     before = source_digest("fake_statement")
     with (fake / "fake_statement.py").open("a") as file:
-        file.write("\n# another source\n")
+        file.write("\nANOTHER = 1\n")
     assert source_digest("fake_statement") != before
     assert runner._all_reports(tmp_path, "fast") == []
     assert paper("--out", tmp_path, "--fast", "--quiet") == 0
@@ -336,6 +336,24 @@ def test_a_full_disk_is_a_sentence_and_costs_what_did_not_fit(tmp_path):
         with pytest.raises(StoreError, match="cannot be written: database or disk is full"):
             store.add("fake", {"n": 2}, "source", json.dumps("x" * 100_000))
     assert stored_pieces(tmp_path) == [1]
+
+
+CALLED = """
+import json, sys
+from richobs_lab.paper import load
+from richobs_lab.paper.sources import SOURCE
+statement, called = load(sys.argv[1]), set()
+alike = ("kind", "class", "world", "learner", "sweep", "swept", "twin", "cap", "verbatim", "product", "copies")
+pieces = {tuple(str(p.get(k)) for k in alike): p for p in reversed(statement.pieces("fast"))}
+def note(frame, event, arg):
+    if event == "call" and frame.f_code.co_name != "<module>":
+        called.add(frame.f_code.co_filename)
+sys.setprofile(note)
+for piece in pieces.values():
+    statement.measure(piece)
+sys.setprofile(None)
+print(json.dumps([f for f in called if f.startswith(str(SOURCE))]))
+"""
 
 
 class TestSources:
@@ -362,12 +380,53 @@ class TestSources:
         assert "richobs_lab.rivals.rmax" in sources.source_files(STATEMENTS["special-cases"])
         assert "richobs.learners.betting" in sources.source_files("richobs.learners")  # named in LEARNERS alone
 
+    def test_what_a_registry_offers_is_part_where_its_id_is_written(self):
+        """pac runs lsvee and certified, on random worlds, locks, bandits and the deep sea; other learners change nothing."""
+        files = sources.source_files(STATEMENTS["pac"])
+        assert {f"richobs_lab.worlds.{w}" for w in ("random", "deep_sea")} < set(files)
+        assert {"richobs_lab.certified", "richobs.learners.lsvee", "richobs.worlds.lock"} < set(files)
+        others = (
+            "richobs.learners.betting",
+            "richobs.learners.linear",
+            "richobs_lab.rivals",
+            "richobs.classes.dynamics",
+        )
+        assert [name for name in files if name.startswith(others)] == []
+
+    def test_a_name_that_a_package_passes_on_counts_where_it_is_defined(self):
+        assert sources._defined_in("richobs", "Tables") == sources._defined_in("richobs.classes", "Tables")
+        assert sources._defined_in("richobs", "Tables") == "richobs.classes.tables"
+        assert sources._defined_in("richobs.learners", "LEARNERS") == "richobs.learners"
+        assert sources._defined_in("richobs.learners", "lsvee") == "richobs.learners.lsvee"
+
+    def test_docstrings_and_comments_are_no_part(self, package):
+        before = source_digest("richobs.core.moments")
+        file = package / "core/moments.py"
+        whole = file.read_text()
+        file.write_text(whole.replace('"""', '"""Other words. ', 1) + "\n# another comment\n")
+        assert source_digest("richobs.core.moments") == before
+        digests = {before}
+        for text in ("'# a text'", "'# b text'"):
+            file.write_text(f"{whole}\nTEXT = {text}\n")
+            digests.add(source_digest("richobs.core.moments"))
+        assert len(digests) == 3
+        assert sources._code(b'x = 1  # one\n\ny = "# two"\n"""three"""\n') == 'x = 1\ny = "# two"'
+
+    @pytest.mark.parametrize(
+        "name", [n if n == "consensus" else pytest.param(n, marks=pytest.mark.paper) for n in STATEMENTS]
+    )
+    def test_every_file_with_a_function_that_runs_is_part(self, name):
+        """One piece of each kind, in a process of its own; every function of both packages that is called is noted."""
+        said = subprocess.run([sys.executable, "-c", CALLED, name], capture_output=True, text=True, check=True)
+        called = json.loads(said.stdout)
+        assert len(called) > 15
+        assert set(called) - {str(f) for f in sources.source_files(STATEMENTS[name]).values()} == set()
+
     def test_imports_for_type_checkers_are_no_part(self):
         assert "richobs_lab.paper.command" in sources.source_files("richobs_lab.paper.command")
         assert "richobs_lab.paper" in sources.source_files("richobs_lab.paper.command")  # imported inside a function
-        assert "richobs.core.queries" not in sources._imports(
-            pathlib.Path("x.py"), b"if TYPE_CHECKING:\n    import richobs.core.queries\n"
-        )
+        content = b"if TYPE_CHECKING:\n    import richobs.core.queries\nimport richobs.core.types"
+        assert sources._read(pathlib.Path("x.py"), content).imports == {"richobs.core.types"}
 
     def test_numpy_is_part(self, monkeypatch):
         before = source_digest("richobs.core.types")
@@ -527,6 +586,8 @@ def test_the_page_shows_numbers_formulas_verdicts_and_tightness():
             "V\u0302<sup>⋆</sup>, V<sup>f<sup>⋆</sup></sup>(p, π<sub>f</sub>), Q<sup>⋆</sup>",
         ),
         ("eps_test, 2.7e+14, 3*10^6", "ε<sub>test</sub>, 2.7·10<sup>14</sup>, 3·10<sup>6</sup>"),
+        ("A'_i of the A_j, Q*_s(x, a)", "A\u2032<sub>i</sub> of the A<sub>j</sub>, Q<sup>⋆</sup><sub>s</sub>(x, a)"),
+        ("Gamma_1, 24 * 320^2, log_2 N", "Γ<sub>1</sub>, 24·320<sup>2</sup>, log<sub>2</sub> N"),
         ("check_assumptions & <b>", "check_assumptions &amp; &lt;b&gt;"),
     ],
 )

@@ -78,6 +78,7 @@ def test_every_entry_is_in_one_table_of_its_part():
     parts = page.partition("## Where no instance")[0].split("\n## ")[1:]
     assert [part.splitlines()[0] for part in parts] == [name for _, name in PARTS]
     assert sum(part.count("\n| ") - 2 for part in parts) == len(CATALOGUE)
+    assert sum(part.count("\n- ") for part in parts) == len(CATALOGUE)
 
 
 def test_every_check_that_an_entry_names_exists():

@@ -103,6 +103,46 @@ def test_progress_given_accurate_estimates():
         assert (1 - 3 * epsilon / 16) ** n2 / (1 - inaccurate) <= math.exp(-epsilon * n2 / 8)
 
 
+def test_a_round_without_the_root_learns_nothing():
+    """Explore-on-Demand as a loop, means exact: actions pay 0.9 and 0.1 at the first level, then 0; V*-hat = V* = 0.9.
+
+    F holds f, which swaps the two, and Q*. "Fix a regressor" takes the first survivor. DFS-Learn at a prefix of length 0 is
+    TD-Elim at the root; at longer ones all functions predict 0 and get 0, so that none has more risk than another.
+    """
+    pay, epsilon, delta, K = (0.9, 0.1), 0.4, 0.5, 2
+    swapped, q_star = (0.1, 0.9), pay
+
+    def rounds(H, lengths, most):
+        M, F = 1, [swapped, q_star]
+        n_train = 24 * math.log(8 * M * H * len(F) / delta) / phi(H, K, epsilon) ** 2
+        slack = 2 * phi(H, K, epsilon) ** 2 + 22 * math.log(4 * M * H * len(F) / delta) / n_train
+        for done in range(1, most + 1):
+            earned = pay[F[0].index(max(F[0]))]
+            if abs(earned - 0.9) <= epsilon / 2:
+                return done, F
+            risks = [sum((g[a] - pay[a]) ** 2 for a in range(K)) / K for g in F]
+            if 0 in lengths:
+                F = [g for g, risk in zip(F, risks, strict=True) if risk <= min(risks) + slack]
+        return most + 1, F
+
+    for H in (1, 2):
+        box, proof = range(1, H), range(H)  # H - 1 prefixes, and H
+        assert rounds(H, box, 1000 * H) == (1000 * H + 1, [swapped, q_star])  # M H = H rounds are allowed
+        assert rounds(H, proof, 1000 * H) == (2, [q_star])
+        assert rounds(H, [0, *box], 1000 * H) == (2, [q_star])
+
+
+def test_an_elimination_may_keep_what_errs():
+    """Coins of means 0.7 and 0.3; the first shows 0 and the second 1 in every sample: f = (0.3, 0.7) stays, Q* goes."""
+    q_star, f, shown = (Fraction(7, 10), Fraction(3, 10)), (Fraction(3, 10), Fraction(7, 10)), (0, 1)
+    risks = [sum((g[a] - shown[a]) ** 2 for a in range(2)) / 2 for g in (q_star, f)]
+    assert risks == [Fraction(49, 100), Fraction(9, 100)]
+    for epsilon in (0.1, 0.9):  # the threshold is 2 phi^2 + 22 log(4N/delta)/n_train < 3 phi^2 at M = H = 1
+        assert risks[0] > risks[1] + 3 * phi(1, 2, epsilon) ** 2
+        assert q_star[0] - q_star[f.index(max(f))] == Fraction(4, 10) > epsilon / 8
+    assert min((1 - q_star[0]), q_star[1]) > 0  # so that such samples have a positive probability
+
+
 def test_the_printed_intersections_do_not_cover_the_union():
     """A'_i = A_i and all earlier A_j, as printed, against complements of the earlier ones."""
     events = [{0}, {1}, {0, 2}]
@@ -126,6 +166,11 @@ def test_the_order_vanishes_as_delta_goes_to_1():
 
     assert math.log(1 / 0.999999) < 1e-5  # the proof's own log(MH/delta) at M = H = 1 vanishes as well
     assert math.log(6 / 0.999999) > 1.7  # the logarithm of n_2 does not, at M = H = 1
+    for m, h, n, k in itertools.product((1, 2), repeat=4):  # Theorem 5 and Corollary 1: log(N M K H/delta)
+        assert (math.log(n * m * k * h / 0.999999) < 1e-5) == (m == h == n == k == 1)
+        assert min(math.log(8 * n * m * h / 0.999999), math.log(4 * n * m * k * h / 0.999999)) > math.log(4)
+        displayed = 3e6 / k * math.log(16 * n * m * h) + 3e5 * math.log(8 * n * m * k * h)  # at delta = 1/2
+        assert displayed <= 1.3e7 * math.log(2 * n * m * k * h)
     assert order(0.999999) / order(0.5) < 1e-5
     assert all(late / early > 0.8 for late, early in zip(sizes(0.999999), sizes(0.5), strict=True))
 

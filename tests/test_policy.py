@@ -22,9 +22,9 @@ from richobs.classes import (
 from richobs.classes.base import read_parts, write_parts
 from richobs.classes.learned_policy import FORMAT
 from richobs.cli import main
-from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidFile, InvalidInput, InvalidPath
 from richobs.core.policies import OpenLoop
+from richobs.core.process import Codebook
 from richobs.core.randomness import keyed_generator
 
 

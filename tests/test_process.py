@@ -77,12 +77,6 @@ def test_predictions_of_a_function_worked_out_by_hand():
     assert always_zero[0][0] == pytest.approx(0.25 * 0.2 + 0.75 * 0.8)
 
 
-def test_the_law_of_paths_worked_out_by_hand():
-    paths, probs = two_levels().path_distribution(TablePolicy([[0, 1], [1, 0]]))
-    np.testing.assert_array_equal(paths, [[0, 1], [1, 0]])
-    np.testing.assert_allclose(probs, [0.25, 0.75])
-
-
 def test_random_policies_worked_out_by_hand():
     """Level 0 under action 0 pays 0.4/4 = 0.1 on average; level 1 pays (0.3, 0.1) in state 0 and (0, 0.35) in state 1."""
     process = two_levels()
@@ -95,9 +89,6 @@ def test_random_policies_worked_out_by_hand():
     # each action of (1, 1) is replaced by a random one with probability 1/2, so it is taken with probability 3/4
     explored = 0.25 * 0.1 + 0.25 * (0.25 * 0.3 + 0.75 * 0.1) + 0.75 * (0.75 * 0.35)
     assert process.value(Explore(OpenLoop((1, 1)), 0.5, 2)) == pytest.approx(explored)
-    paths, probs = process.path_distribution(Switch(OpenLoop((1,)), 1, uniform))
-    assert paths.tolist() == [[1, 0], [1, 1]]
-    assert probs.tolist() == [0.5, 0.5]
     np.testing.assert_allclose(process.action_law(TablePolicy([[1, 0], [1, 1]]), 0), [[0, 1], [1, 0]])
 
 
@@ -117,7 +108,7 @@ def value_by_enumeration(process, policy, level=0, state_weights=None, path=()):
         for x, q in enumerate(process.emissions[level][s]):
             if q == 0:
                 continue
-            a = int(policy.actions(level, process.observations[level][[x]])[0])
+            a = int(policy.actions(level, process.observations[level][[x]], None)[0])
             r = process.rewards[level]
             total += p * q * sum(v * w for v, w in zip(r.values[s, x, a], r.probs[s, x, a], strict=True))
             after = {0: p * q}
@@ -149,10 +140,8 @@ def test_values_agree_with_enumeration(params, policy_seed):
     process = make("random", class_size=1, **params).process
     rng = np.random.default_rng(policy_seed)
     policy = TablePolicy([rng.integers(process.n_actions, size=e.shape[1]) for e in process.emissions])
-    value, law = value_by_enumeration(process, policy)
+    value, _ = value_by_enumeration(process, policy)
     assert process.value(policy) == pytest.approx(value, abs=1e-12)
-    paths, probs = process.path_distribution(policy)
-    assert {tuple(p): pytest.approx(q, abs=1e-12) for p, q in zip(paths.tolist(), probs, strict=True)} == law
     best, _ = value_by_enumeration(process, process.optimal_policy())
     assert process.optimum.value == pytest.approx(best, abs=1e-12)
 
@@ -175,8 +164,7 @@ def test_values_agree_with_simulation(params):
     played = problem.env.play(policy, n, rng)
     radius = math.sqrt(math.log(2 / 1e-9) / (2 * n))  # Hoeffding: wrong once in 10^9
     assert abs(played.returns.mean() - problem.process.value(policy)) <= radius
-    paths, probs = problem.process.path_distribution(policy)
-    for path, prob in zip(paths, probs, strict=True):
+    for path, prob in value_by_enumeration(problem.process, policy)[1].items():
         assert abs((played.paths == path).all(axis=1).mean() - prob) <= radius
 
 

@@ -40,7 +40,7 @@ def random_models(rng: np.random.Generator, n: int, horizon: int = 3, observatio
     done = rng.random((B, n, S, K)) < 0.25
     start = rng.dirichlet(np.ones(S), n)
     rows, shows = np.unique(np.arange(S) if observations is None else observations, return_inverse=True)
-    return ModelArrays(horizon, start, probability, to, reward, done, shows[None], richobs.core.codebook.Codebook(rows))
+    return ModelArrays(horizon, start, probability, to, reward, done, shows[None], richobs.core.process.Codebook(rows))
 
 
 def as_episodes(history, path) -> Episodes:
@@ -172,24 +172,6 @@ class TestLikelihood:
         np.testing.assert_allclose(np.exp(each), [[0.25, 0.75], [0.5, 0.5], [0.0, 1.0]], atol=1e-15)
         np.testing.assert_allclose(functions.log_likelihood(episodes)[:2], np.log([0.1875, 0.25]))
         assert functions.log_likelihood(episodes, np.array([2, 1]))[0] == -np.inf
-
-    def test_steps_worked_out_by_hand(self):
-        models = Simulators([two_rooms(0.75), two_rooms(0.5)]).models
-        steps = models.log_probability(
-            1, np.array([0, 0, 0, 7]), np.array([1, 1, 1, 1]), np.array([8.0, 8.0, 0.0, 0.0]), np.array([0, 1, 1, 1]),
-            np.array([True, False, False, False]),
-        )  # fmt: skip
-        np.testing.assert_allclose(np.exp(steps), [[0.75, 0, 0.25, 0], [0.5, 0, 0.5, 0]])
-        only_rewards = models.log_probability(
-            2, np.array([0]), np.array([1]), np.array([8.0]), None, models=np.array([1])
-        )
-        np.testing.assert_allclose(np.exp(only_rewards), [[0.5]])
-        np.testing.assert_array_equal(models.start_log_probability(np.array([0, 1, 9])), [[0.0, -np.inf, -np.inf]] * 2)
-
-    def test_a_step_without_its_history_is_refused_where_states_are_hidden(self):
-        family = random_models(np.random.default_rng(0), 1, observations=[0, 1, 1])
-        with pytest.raises(InvalidInput, match="ask for the likelihood of whole episodes"):
-            family.log_probability(0, np.array([0]), np.array([0]), np.array([0.0]), None)
 
     def test_what_no_model_shows_is_impossible(self):
         functions = Simulators([two_rooms()])

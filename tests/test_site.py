@@ -275,7 +275,7 @@ class TestBuilt:
                 assert f'id="cmdoption-richobs-{world}-{option.removeprefix("--")}"' in text, (world, option)
 
     def test_every_learner_is_on_its_page(self):
-        text = (BUILT / "reference/learners.html").read_text()
+        text = (BUILT / "reference/learning.html").read_text()
         assert [name for name in LEARNERS if f'<section id="{name}">' not in text] == []
 
     def test_formulas_are_mathml(self, built):

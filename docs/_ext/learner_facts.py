@@ -1,4 +1,4 @@
-"""What each learner says of itself, on the page of the learners: made from the registry when the site is built.
+"""What each learner says of itself, under Learners: made from the registry when the site is built.
 
 The page holds the line `<!-- facts of the learners -->`, which is replaced before the page is read.
 """
@@ -10,7 +10,7 @@ from sphinx.application import Sphinx
 
 from richobs.learners import LEARNERS, learner, tuning_fields
 
-PAGE = "reference/learners"
+PAGE = "reference/learning"
 MARK = "<!-- facts of the learners -->"
 
 

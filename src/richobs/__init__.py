@@ -37,7 +37,7 @@ from richobs.learning import learn, plan, sweep
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.store import StoredRun
 from richobs.runs.verify import verify
-from richobs.show.tensorboard import TensorBoard
+from richobs.show.terminal import TensorBoard
 from richobs.worlds import WORLDS, make
 from richobs.worlds.gymnasium_in import from_gymnasium
 from richobs.worlds.gymnasium_out import register_all as _register_all

@@ -65,7 +65,7 @@ def learn(
         reward_range: smallest and largest possible total of an episode, where an environment of Gymnasium is given.
         learner: who learns, by default "betting", which needs few episodes and allows random transitions, "families" for a
             `richobs.Family`, and "linear" for a `richobs.Linear` without parameters. "lsvee" is the
-            paper as printed and assumes deterministic transitions. `richobs learners` lists all with what they need and
+            paper's algorithm and assumes deterministic transitions. `richobs learners` lists all with what they need and
             promise.
         assume: what the class is trusted for where it is a family of models (`richobs.Simulators`). "values", the weaker
             assumption, is the default: Q* of the real system is among the models' Q functions. "model" means that the real

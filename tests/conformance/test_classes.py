@@ -31,9 +31,9 @@ from richobs.classes import (
     base,
 )
 from richobs.classes.base import digest_of, from_arrays, to_arrays
-from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidInput
 from richobs.core.moments import Batch, Moments
+from richobs.core.process import Codebook
 from richobs.core.types import Floats, Observations
 from richobs_lab.rivals.embeddings import Embedding, Embeddings, Features
 

@@ -9,7 +9,7 @@ from richobs.learners.lsvee.constants import PaperConstants
 from richobs.learners.lsvee.elimination import td_risk
 from richobs_lab.paper.statements import dfs_learn, v_star
 
-CONCLUSIONS, MARGIN, PRECONDITIONS, FED, PRODUCT, CLAIM, CALLS, CAP, SIZES, EPISODES = range(10)
+CONCLUSIONS, MARGIN, PRECONDITIONS, FED, PRODUCT, CLAIM, CALLS, CAP, SIZES, EPISODES, ORDER = range(11)
 
 
 @pytest.mark.parametrize(("statement", "drawn"), [(dfs_learn, 3), (v_star, 2)], ids=["dfs-learn", "v-star"])
@@ -31,12 +31,23 @@ def pieces_of(kind, **changes):
 def test_every_check_is_where_it_is_named():
     work = [p for p in dfs_learn.pieces("fast") if p["horizon"] < 4]
     checks = dfs_learn.conclude(work, [dfs_learn.measure(p) for p in work]).checks
-    assert len(checks) == 10
-    assert [checks[i].what.split()[1] for i in (MARGIN, CAP, SIZES)] == ["margin:", "more", "are"]
+    assert len(checks) == 11
+    assert [checks[i].what.split()[1] for i in (MARGIN, CAP, SIZES, ORDER)] == ["margin:", "more", "are", "displayed"]
 
 
 def concluded(pieces):
     return [c.holds for c in dfs_learn.conclude(pieces, [dfs_learn.measure(p) for p in pieces]).checks]
+
+
+def test_a_bound_of_another_order_is_seen():
+    """The displayed bound times H^2; and T / (M H) is that of searches with M > 1, 4 of 6, not of the one with M = 1."""
+    work = [*pieces_of("sparse", overlap=0.0, horizon=3, states=2), *pieces_of("sparse", horizon=1, states=1)[:1]]
+    results = [dfs_learn.measure(p) for p in work]
+    checks = dfs_learn.conclude(work, results).checks
+    assert checks[ORDER].holds
+    assert checks[CALLS].tightness == pytest.approx(4 / 6)
+    more = [{**r, "displayed": r["H"] ** 2 * r["displayed"]} for r in results]
+    assert not dfs_learn.conclude(work, more).checks[ORDER].holds
 
 
 def test_sparse_classes_make_every_state_be_learned():

@@ -32,7 +32,7 @@ def verdict(fast, beginning, *again):
 def test_every_check_holds(fast):
     conclusion = statement.conclude(*fast)
     assert [c for c in conclusion.checks if not c.holds] == []
-    assert len({c.what for c in conclusion.checks}) == len(conclusion.checks) == 20
+    assert len({c.what for c in conclusion.checks}) == len(conclusion.checks) == 21
     assert conclusion.verdict == "holds as read"  # the progress lemma, given an accurate estimate
     (risk,) = (c for c in conclusion.checks if c.what.startswith("Policy risk"))
     assert 0.5 < risk.tightness < 0.952  # not 1/1.05, which is where the bound exceeds 1
@@ -128,6 +128,14 @@ class TestEveryCheckCanFail:
         monkeypatch.setattr(watched, "learned_tolerance", lambda constants, level: 1.0)
         assert not verdict(fast, "Policy risk", "risk")
         assert not verdict(fast, "Progress, as the union bound needs it", "run")
+
+    def test_calling_every_state_one_where_td_elim_ran(self, fast, monkeypatch):
+        """Deliberate violation: no policy leaves L, so that those which lose more than epsilon/8 break the bound."""
+        assert verdict(fast, "Section 3.1", "called")
+        for module in (watched, statement):
+            monkeypatch.setattr(module, "chance_of_visiting", lambda *given: 0.0)
+        assert not verdict(fast, "Section 3.1", "called")
+        assert not verdict(fast, "Section 3.1", "run")
 
     def test_looking_at_one_path_only(self, fast, monkeypatch):
         true = watched.some_path_visits

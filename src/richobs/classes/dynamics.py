@@ -20,6 +20,7 @@ from richobs.classes.published import Outcome, best_actions, check_played, check
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.environment import random_steps_words
 from richobs.core.errors import InvalidInput
+from richobs.core.notebook import waiting
 from richobs.core.process import PROBABILITY_TOLERANCE, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask, Path
@@ -423,11 +424,13 @@ class _Replay:
     def model(self) -> Model:
         """Searches, and returns what was found."""
         state = 0
-        while state < len(self.shown):  # the list grows while it is searched
-            for action in range(self.n_actions):
-                if (state, action) not in self.moves:
-                    self._run(state, action)
-            state += 1
+        with waiting("replaying the environment, states") as told:
+            while state < len(self.shown):  # the list grows while it is searched
+                for action in range(self.n_actions):
+                    if (state, action) not in self.moves:
+                        self._run(state, action)
+                state += 1
+                told(state, len(self.shown))
         size = len(self.shown)
         table = np.array([self.moves[s, a] for s in range(size) for a in range(self.n_actions)], dtype=np.float64)
         to, reward, ends = table.reshape(size, self.n_actions, 1, 3).transpose(3, 0, 1, 2)

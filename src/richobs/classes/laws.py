@@ -18,8 +18,8 @@ from richobs.classes.dynamics import Model
 from richobs.classes.model_arrays import REWARD_TOLERANCE, ModelArrays
 from richobs.classes.parametric import FORMAT, OFF, Unlisted, first_law, shown_rows
 from richobs.core.arguments import LEVELS, real_array, real_number, refuse_unusable, whole_number
-from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidInput
+from richobs.core.process import Codebook
 from richobs.core.types import Ints, Mask
 
 

@@ -15,11 +15,11 @@ from richobs.classes.base import Arrays, digest_of, from_arrays, read_whole, to_
 from richobs.classes.layered import Layered, LevelwiseFunction
 from richobs.classes.tables import Constants, TableLevel
 from richobs.core.arguments import refuse_unusable
-from richobs.core.codebook import Codebook
 from richobs.core.environment import checked_path
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.functions import FunctionClass
 from richobs.core.policies import Greedy
+from richobs.core.process import Codebook
 from richobs.core.types import Ints, Member, Observations
 
 FORMAT = "richobs-policy"

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from richobs.classes.base import UNIT, Arrays, Clipping, LevelClass, checked_members, codec, range_arrays, range_from
 from richobs.classes.layered import Listed
 from richobs.core.arguments import LEVELS, real_array, real_number, refuse_unusable, whole_number
-from richobs.core.codebook import Codebook
 from richobs.core.environment import TOLERANCE
 from richobs.core.errors import InvalidInput
+from richobs.core.process import Codebook
 from richobs.core.types import Floats, Ints, Observations
 
 MEMBERS_AT_ONCE = 65_536  # functions whose parameters are turned into float64 at once

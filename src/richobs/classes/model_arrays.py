@@ -5,7 +5,7 @@ episodes or steps, H levels. Outcomes come first, `[B, N, S, K]`, so that one ou
 Sums over outcomes run in order, one after the other, so that the same models give the same values.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from richobs.classes.base import Arrays, checked_members
 from richobs.classes.dynamics import Model, check_law, check_levels
-from richobs.core.codebook import Codebook
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import StepLaw
+from richobs.core.notebook import Told
 from richobs.core.policies import Policy, action_law
-from richobs.core.process import EQUALITY_TOLERANCE
+from richobs.core.process import EQUALITY_TOLERANCE, Codebook
 from richobs.core.steps import distinct
 from richobs.core.types import Floats, Ints, Mask, Observations
 
@@ -28,8 +28,6 @@ AT_ONCE_OUTCOMES = 1_000_000  # numbers of one array that a computation over mod
 REWARD_TOLERANCE = 1e-7  # relative, up to which a reward is the one of the model: rounding to single precision
 
 SAME_REWARD = 1e-12  # relative, up to which two rewards are one that was rounded in two ways
-
-Told = Callable[[int, int], None]  # called with how many models are done, and how many there are
 
 
 @dataclass(frozen=True, eq=False)
@@ -512,51 +510,6 @@ class ModelArrays:
             rows = np.broadcast_to(np.arange(len(block))[:, None] + part.start, shown.shape)
             np.add.at(chance, (rows, shown), np.where(shown >= 0, self.start[block], 0.0))
         return _log(chance[:, seen])
-
-    def log_probability(
-        self,
-        level: int,
-        x: Observations,
-        actions: Ints,
-        rewards: Floats,
-        next_x: Observations | None,
-        ended: Mask | None = None,
-        models: Ints | None = None,
-    ) -> Floats:
-        """Returns `[m, n]` the logarithm of how likely each model answers each of n steps as it was answered.
-
-        Args:
-            level: of the steps.
-            x: `[n, ...]` what was seen.
-            actions: `[n]` what was done.
-            rewards: `[n]` what was paid.
-            next_x: `[n, ...]` what was seen then; it is not read where the episode ended. None: only rewards count.
-            ended: `[n]` whether the episode ended with the step; None: none did.
-            models: `[m]` by default all.
-
-        Raises:
-            InvalidInput: several states show one observation; whole episodes can be asked for then.
-        """
-        if self._state_tables is None:
-            raise InvalidInput(
-                "several states of these models show one observation, so how likely a step is depends on the steps before; "
-                "ask for the likelihood of whole episodes."
-            )
-        ends = np.zeros(len(x), dtype=bool) if ended is None else np.asarray(ended, dtype=bool)
-        seen, after = self.encode(x), self._encode_next(next_x, ends)
-        chosen = checked_members(models, self.n_models)
-        result = np.empty((len(chosen), len(seen)))
-        for part, block in self.blocks(chosen, len(seen)):
-            result[part] = _log(self._chances(level, block, seen, actions, rewards, after, ends))
-        return result
-
-    def _encode_next(self, x: Observations | None, ended: Mask) -> Ints | None:
-        """Returns `[n]` the numbers of next observations, -1 where an episode ended."""
-        if x is None:
-            return None
-        numbers = np.full(len(ended), -1, dtype=np.int64)
-        numbers[~ended] = self.encode(np.asarray(x)[~ended])
-        return numbers
 
     def _chances(
         self, level: int, models: Ints, seen: Ints, actions: Ints, rewards: Floats, after: Ints | None, ended: Mask

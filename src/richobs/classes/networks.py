@@ -250,6 +250,7 @@ class NetworkLevel(LevelClass):
         """Returns the class that holds one of these networks."""
         (one,) = checked_members(np.array([member]), self.size)
         result = copy.copy(self)
+        result.size = 1
         result.parameters = {name: p[int(one) : int(one) + 1] for name, p in self.parameters.items()}
         result.clipping = Clipping(self.value_range)
         return result

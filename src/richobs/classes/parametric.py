@@ -27,10 +27,11 @@ from richobs.classes.expressions import Expression, Graph, Node, Program
 from richobs.classes.model_arrays import REWARD_TOLERANCE, ModelArrays
 from richobs.classes.taylor import Taylor
 from richobs.core.arguments import LEVELS, real_array, real_number, refuse_unusable, whole_number
-from richobs.core.codebook import Codebook
 from richobs.core.environment import checked_range
 from richobs.core.errors import InvalidInput
+from richobs.core.process import Codebook
 from richobs.core.randomness import keyed_generator
+from richobs.core.steps import distinct
 from richobs.core.types import Floats, Ints, Mask, Member, Observations
 
 FORMAT = "richobs-family"
@@ -52,6 +53,23 @@ class Unlisted:
     arrays: ModelArrays
     padding: Mask  # [B, N, S, K] outcomes that are none
     reward_range: tuple[float, float]
+
+    @cached_property
+    def shows(self) -> Ints:
+        """`[N, S]` the number of what each state shows."""
+        return np.broadcast_to(self.arrays.shows, self.padding.shape[1:3])
+
+    @cached_property
+    def state_of(self) -> Ints:
+        """`[N, O]` the state that shows an observation, by its number; -1 where none does."""
+        result = np.full((self.n_structures, len(self.arrays.codebook)), -1)
+        np.put_along_axis(result, self.shows, np.broadcast_to(np.arange(self.n_states), self.shows.shape), axis=1)
+        return result
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is known which state an observation is."""
+        return len(self.arrays.shows) == 1
 
     @property
     def n_states(self) -> int:
@@ -124,7 +142,7 @@ class Unlisted:
         law = np.where(self.padding[:, structure], 0.0, law)
         parts = (law / law.sum(axis=0), *(x[:, structure] for x in (arrays.next, arrays.reward, arrays.done)))
         probability, to, reward, done = (np.moveaxis(part, 0, -1) for part in parts)
-        rows = None if arrays.codebook.is_plain else arrays.codebook.rows
+        rows = None if arrays.codebook.is_plain and self.is_read else arrays.codebook.rows[self.shows[structure]]
         return Model(self.horizon, arrays.start[structure], probability, to, reward, done, rows)
 
 
@@ -143,7 +161,7 @@ class Family(Unlisted):
         horizon: int,
         start: int | ArrayLike = 0,
         reward_range: tuple[float, float] | None = None,
-        observations: NDArray[Any] | None = None,
+        observations: NDArray[Any] | Callable[[dict[str, Any]], ArrayLike] | None = None,
     ):
         """Calls `make` with expressions, and checks its probabilities over the whole box.
 
@@ -157,7 +175,8 @@ class Family(Unlisted):
             horizon: number of levels H.
             start: the first state, or `[S]` its distribution; it is known.
             reward_range: smallest and largest total of an episode; by default what the outcomes allow.
-            observations: `[S, ...]` what each state shows, all different; by default its number.
+            observations: `[S, ...]` what each state shows, all different; by default its number. Where it is not known what
+                states show: a function that takes an item of each list of `theta` and returns it.
 
         Raises:
             InvalidInput: with the place, and the parameters, where probabilities are none.
@@ -167,18 +186,20 @@ class Family(Unlisted):
         self.lists = lists
         graph = Graph(len(self.names))
         parameters = {name: graph.parameter(i) for i, name in enumerate(self.names)}
-        tables = []
+        tables, shown = [], []
         for chosen in itertools.product(*lists.values()):
-            given = {**parameters, **dict(zip(lists, chosen, strict=True))}
-            tables.append(_read_outcomes(_called(make, given), graph, ", ".join(map(_short, chosen))))
-        self._build(graph, tables, start, observations)
+            items = dict(zip(lists, chosen, strict=True))
+            tables.append(_read_outcomes(_called(make, {**parameters, **items}), graph, ", ".join(map(_short, chosen))))
+            if callable(observations):
+                shown.append(shown_rows(observations(items), len(tables[0])))
+        self._build(graph, tables, start, shown or [shown_rows(observations, len(tables[0]))])
         self._compare(make)
         self.reward_range = self._checked_totals(reward_range)
 
     def _build(
-        self, graph: Graph, tables: list[list[list[dict[Any, Expression]]]], start: Any, shown: NDArray[Any] | None
+        self, graph: Graph, tables: list[list[list[dict[Any, Expression]]]], start: Any, shown: list[NDArray[Any]]
     ) -> None:
-        """Makes arrays of the outcomes, merges equal probabilities, and checks them."""
+        """Makes arrays of the outcomes, merges equal probabilities, and checks them; `shown` is for all or for each."""
         S, K = len(tables[0]), len(tables[0][0])
         for i, table in enumerate(tables):
             if (len(table), {len(row) for row in table}) != (S, {K}):
@@ -208,7 +229,7 @@ class Family(Unlisted):
         wanted, places = np.unique(np.stack([self.events, self.paid]), return_inverse=True)
         self.events, self.paid = places.reshape(2, *shape)
         self.graph, self.program = graph, Program(graph, wanted.tolist())
-        rows = shown_rows(shown, S)
+        shows, book = _numbered(shown)
         self.padding: Mask = (
             self.events == int(np.flatnonzero(wanted == zero)[0]) if zero in wanted else self.events < 0
         )
@@ -222,8 +243,8 @@ class Family(Unlisted):
             to,
             reward,
             done,
-            np.arange(S)[None],
-            Codebook(rows),
+            shows,
+            book,
         )
 
     # What a class of functions is asked for.
@@ -362,11 +383,12 @@ class Family(Unlisted):
     # Saving.
 
     def _to_arrays(self) -> dict[str, NDArray[Any]]:
+        left_out = ("probability", "shows") if self.is_read else ("probability",)
         nodes = json.dumps([[node.op, node.args, node.numbers] for node in self.graph.nodes])
         places = np.array(self.program.places)
         box = json.dumps([self.names, {name: [_short(item) for item in items] for name, items in self.lists.items()}])
         return {
-            **{name: array for name, array in self.arrays.to_arrays().items() if name not in ("probability", "shows")},
+            **{name: x for name, x in self.arrays.to_arrays().items() if name not in left_out},
             "low": self.low,
             "high": self.high,
             "reward_range": np.array(self.reward_range),
@@ -414,7 +436,9 @@ class Family(Unlisted):
             box = {name: (float(a), float(b)) for name, a, b in zip(names, arrays["low"], arrays["high"], strict=True)}
             family.names, family.low, family.high, _ = _read_box(box)
             family.lists = lists
-            family._build(graph, tables, np.asarray(arrays["start"])[0], arrays["codebook"])
+            book = np.asarray(arrays["codebook"])
+            shown = [book[row] for row in np.asarray(arrays.get("shows", np.arange(len(book))[None]))]
+            family._build(graph, tables, np.asarray(arrays["start"])[0], shown)
             family.reward_range = family._checked_totals(
                 (float(arrays["reward_range"][0]), float(arrays["reward_range"][1]))
             )
@@ -520,6 +544,27 @@ def shown_rows(shown: Any, n_states: int) -> NDArray[Any]:
     if len(rows) != n_states:
         raise InvalidInput(f"a family of {n_states} states needs as many observations; got {len(rows)}.")
     return rows
+
+
+def _numbered(shown: list[NDArray[Any]]) -> tuple[Ints, Codebook]:
+    """Returns `[N or 1, S]` the number of what each state shows, and the observations.
+
+    Raises:
+        InvalidInput: two states of a structure show the same, or structures show things of different shapes.
+    """
+    if len(shown) == 1:
+        return np.arange(len(shown[0]))[None], Codebook(shown[0])
+    if len({(rows.dtype.str, rows.shape) for rows in shown}) > 1:
+        raise InvalidInput("what states show must have one shape and type, whichever item of a list is right.")
+    rows, place = distinct(np.concatenate(shown))
+    shows = place.reshape(len(shown), -1)
+    twice = [n for n, row in enumerate(shows) if len(set(row.tolist())) < len(row)]
+    if twice:
+        raise InvalidInput(
+            f"structure {twice[0]}: two states show the same. A state that shows one of several observations is several "
+            "states; where an observation does not tell the state, use richobs.Simulators with assume='model'."
+        )
+    return shows, Codebook(rows)
 
 
 def _no_list() -> NoReturn:

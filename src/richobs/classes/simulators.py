@@ -6,9 +6,8 @@ the class as a `richobs.core.functions.ModelFamily`:
 
 - `n_models`: N; model i belongs with member i.
 - `log_likelihood(episodes, models)` `[m]`: how likely each model answers whole episodes, first observation included.
-  By episode: `models.episode_log_likelihoods(episodes, models)` `[m, n]`. By step, where observations tell the state:
-  `models.log_probability(level, x, a, r, next_x, ended, models)` and `models.start_log_probability(x, models)` `[m, n]`.
-  Something that a model holds impossible has the logarithm -inf.
+  By episode: `models.episode_log_likelihoods(episodes, models)` `[m, n]`. Something that a model holds impossible has the
+  logarithm -inf.
 - `optimal_values()` `[N]`: V* of each model.
 - `policy_values(policy, models)` `[m]`: the exact value of any reactive policy in each model.
 
@@ -27,17 +26,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from richobs.classes.base import UNIT, Arrays, digest_of, read_whole, write_parts
-from richobs.classes.dynamics import as_model, sparse_outcomes
+from richobs.classes.dynamics import Model, as_model, sparse_outcomes
 from richobs.classes.layered import Listed
-from richobs.classes.model_arrays import ModelArrays, Told
+from richobs.classes.model_arrays import ModelArrays
 from richobs.classes.tables import TableLevel
 from richobs.core.arguments import real_array, refuse_unusable
-from richobs.core.codebook import Codebook
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.functions import StepLaw
+from richobs.core.notebook import Told, waiting
 from richobs.core.policies import Policy
-from richobs.core.process import EQUALITY_TOLERANCE
+from richobs.core.process import EQUALITY_TOLERANCE, Codebook
 from richobs.core.steps import distinct
 from richobs.core.types import Floats, Ints
 from richobs.stats.bets import ZETA
@@ -45,6 +44,16 @@ from richobs.stats.bets import ZETA
 FORMAT = "richobs-models"
 
 Theta = TypeVar("Theta")
+
+
+def _models(given: Iterable[Any], horizon: int | None, make: Callable[[Any], Any] | None = None) -> list[Model]:
+    """Returns the models of candidates, or of what `make` makes of them."""
+    found, given = [], list(given)
+    with waiting("making models") as told:
+        for one in given:
+            found.append(as_model(one if make is None else make(one), horizon))
+            told(len(found), len(given))
+    return found
 
 
 class Simulators(Listed):
@@ -74,12 +83,13 @@ class Simulators(Listed):
                 betting search accounts for.
             progress: called with how many models are planned, and how many there are.
         """
-        given = models if isinstance(models, ModelArrays) else ModelArrays.stack([as_model(m, horizon) for m in models])
+        given = models if isinstance(models, ModelArrays) else ModelArrays.stack(_models(models, horizon))
         if horizon not in (None, given.horizon):
             raise InvalidInput(f"the models have {given.horizon} levels; {horizon} were asked for.")
         self.models, self.place = given.merged()
         self._single_precision = single_precision
-        tables, self._optimal = self.models.plan(np.float32 if single_precision else np.float64, progress)
+        with waiting("planning in models") as told:
+            tables, self._optimal = self.models.plan(np.float32 if single_precision else np.float64, progress or told)
         # In single precision both Q* and the value after it round, each by at most half a unit in the last place.
         most = max(float(np.abs(t).max()) for t in tables)
         if single_precision and most * 2.0**-24 > ZETA / 2:
@@ -108,7 +118,8 @@ class Simulators(Listed):
             single_precision: as for the constructor.
             progress: as for the constructor.
         """
-        return cls([make(t) for t in thetas], horizon, single_precision=single_precision, progress=progress)
+        made = ModelArrays.stack(_models(thetas, horizon, make))
+        return cls(made, horizon, single_precision=single_precision, progress=progress)
 
     @classmethod
     def of_arrays(

@@ -21,8 +21,8 @@ from richobs.classes.base import (
 )
 from richobs.classes.layered import Listed
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
-from richobs.core.codebook import Codebook
 from richobs.core.errors import InvalidInput
+from richobs.core.process import Codebook
 from richobs.core.types import Floats, Ints, Observations
 from richobs.stats import grouping
 from richobs.stats.bets import ZETA

@@ -19,7 +19,7 @@ import tyro
 from rich.console import Console
 
 import richobs
-from richobs.cli.printing import print_findings, widened
+from richobs.cli.options import print_findings, widened
 from richobs.core.arguments import absolute_path
 from richobs.core.errors import RichObsError
 from richobs.core.executors import usable_cpus

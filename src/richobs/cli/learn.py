@@ -11,8 +11,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from richobs.cli.options import WorkOptions, World, build, make_stored, trusting
-from richobs.cli.printing import print_claim, print_summary
+from richobs.cli.options import WorkOptions, World, build, make_stored, print_claim, print_summary, trusting
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress
@@ -25,8 +24,7 @@ from richobs.runs.prepare import Prepared, prepare
 from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, recorded_beside
 from richobs.show import write_report
 from richobs.show.summary import claim_text, gives_what_was_asked, plain_console
-from richobs.show.tensorboard import TensorBoard
-from richobs.show.terminal import watched
+from richobs.show.terminal import TensorBoard, watched
 from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
 
 

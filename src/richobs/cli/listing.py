@@ -12,8 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from richobs.cli.options import GymnasiumOptions, World, about, build, option
-from richobs.cli.printing import Trimmed, headline, widened
+from richobs.cli.options import GymnasiumOptions, Trimmed, World, about, build, headline, option, widened
 from richobs.core import words
 from richobs.core.settings import Settings, field_docs
 from richobs.learners import LEARNERS, Learner, Plan, learner, tuning_fields

@@ -12,8 +12,7 @@ from rich.prompt import Confirm
 from rich.text import Text
 
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.cli.options import make_stored, trusting
-from richobs.cli.printing import Trimmed, print_claim, print_findings, print_summary, widened
+from richobs.cli.options import Trimmed, make_stored, print_claim, print_findings, print_summary, trusting, widened
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.files import read_json, reading
 from richobs.judging.export import in_toto, model_card

@@ -15,8 +15,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from richobs.cli.options import WorkOptions, option_name
-from richobs.cli.printing import Trimmed, widened
+from richobs.cli.options import Trimmed, WorkOptions, option_name, widened
 from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings, field_docs
 from richobs.learning import sweep_cells

@@ -1,7 +1,7 @@
 """Processes written down in full: few latent states, finitely many observations, everything computable.
 
 The model of [KAL16] Section 2.1 as arrays, and its exact dynamic programming. Shapes, per level h: S latent states,
-X observations, K actions, R points in the support of a reward. Levels count from 0 to H-1.
+X observations, K actions, R points in the support of a reward. Levels count from 0 to H-1. A codebook numbers observations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from richobs.core.arguments import real_array, refuse_unusable
-from richobs.core.codebook import Codebook
 from richobs.core.errors import (
     AssumptionViolated,
     InvalidInput,
@@ -32,6 +31,7 @@ from richobs.core.types import Floats, Ints, Mask, Observations, Path
 
 PROBABILITY_TOLERANCE = 1e-9  # how far rounding may push a sum of probabilities from 1, or rewards past their range
 EQUALITY_TOLERANCE = 1e-9  # values closer than this are the same value: dynamic programming rounds far below it
+NUMBERS = frozenset("biuf")  # NumPy's letters for truth values, integers and floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +83,6 @@ class Optimum(NamedTuple):
     value: float  # V*
     state_values: tuple[Floats, ...]  # per level [S] V*(s)
     q: tuple[Floats, ...]  # per level [S, X, K] Q*_s(x, a); also where D_s(x) = 0, where nothing rests on it
-
-
-class PathDistribution(NamedTuple):
-    """The law of the action sequence that a policy ends up playing."""
-
-    paths: Ints  # [P, H] those of positive probability, in lexicographic order
-    probs: Floats  # [P]
 
 
 class TableFunction:
@@ -280,20 +273,6 @@ class TabularProcess:
             emission @ (np.asarray(f.values(h, self.observations[h])) * self.action_law(policy, h)).sum(axis=1)
             for h, emission in enumerate(self.emissions)
         )
-
-    def path_distribution(self, policy: Policy) -> PathDistribution:
-        """Returns which action sequences `policy` plays, and with which probabilities."""
-        paths = np.zeros((1, 0), dtype=np.int64)
-        weights = self.start[None, :]  # [P, S] probability of having played the path and being in s
-        for h in range(self.horizon):
-            taken = self.emissions[h] @ self.action_law(policy, h)
-            split = weights[:, None, :] * taken.T[None]  # [P, K, S]
-            if h < self.horizon - 1:
-                split = np.einsum("pks,skt->pkt", split, self.transitions[h])
-            p, a = np.nonzero(split.sum(axis=2) > 0)
-            paths = np.column_stack([paths[p], a])
-            weights = split[p, a]
-        return PathDistribution(paths, weights.sum(axis=1))
 
     def action_law(self, policy: Policy, level: int) -> Floats:
         """Returns `[X, K]` how likely `policy` takes each action at every observation of `level`."""
@@ -509,3 +488,76 @@ def _snapped(probs: Floats) -> Floats:
 
 def _is_point_mass(probs: Floats) -> Mask:
     return np.asarray(probs.max(axis=-1) >= 1 - PROBABILITY_TOLERANCE)
+
+
+class Codebook:
+    """Observations 0 to X-1 and what they look like; in a plain one an observation is its own number."""
+
+    def __init__(self, rows: NDArray[Any]):
+        """Takes `[X, ...]` what each observation looks like, all different."""
+        self.rows = rows
+        self.is_plain = rows.ndim == 1 and rows.dtype.kind in "iu" and bool((rows == np.arange(len(rows))).all())
+        self._order, self._keys = np.arange(len(rows)), np.arange(len(rows))
+        if not self.is_plain:
+            keys = _row_keys(rows)
+            self._order = np.argsort(keys)
+            self._keys = keys[self._order]
+            if (self._keys[1:] == self._keys[:-1]).any():
+                raise InvalidInput("two rows of a codebook are equal; each observation is listed once.")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def encode(self, x: NDArray[Any]) -> NDArray[np.int64]:
+        """Returns `[n]` the number of each observation `[n, ...]`."""
+        given = np.asarray(x)
+        if given.ndim < 1 or given.shape[1:] != self.rows.shape[1:]:
+            raise InvalidInput(
+                f"observations here are [n, ...] with n of shape {self.rows.shape[1:]}; got shape {given.shape}."
+            )
+        if len(given) == 0:
+            return np.zeros(0, dtype=np.int64)
+        if given.dtype == self.rows.dtype and given.dtype.kind in "biu":  # a cast would change nothing
+            return self._find(given, given.astype(np.int64) if self.is_plain else given, None)
+        kinds = {given.dtype.kind, self.rows.dtype.kind}
+        if len(kinds) > 1 and not kinds <= NUMBERS:
+            raise InvalidInput(f"observations here are of type {self.rows.dtype}; got {given.dtype}.")
+        with np.errstate(invalid="ignore"):  # NaN becomes some number, which then differs from what was given
+            cast = given.astype(np.int64 if self.is_plain else self.rows.dtype)
+        return self._find(given, cast, cast != given)
+
+    def _find(self, given: NDArray[Any], cast: NDArray[Any], changed: Mask | None) -> NDArray[np.int64]:
+        """Returns `[n]` the number of each observation.
+
+        Args:
+            given: `[n, ...]` the observations.
+            cast: `[n, ...]` as the type of the rows, or as numbers in a plain codebook.
+            changed: `[n, ...]` where that is something else; None where it is nowhere.
+        """
+        if self.is_plain:
+            unknown = (cast < 0) | (cast >= len(self))
+            if changed is not None:
+                unknown |= changed
+            if unknown.any():
+                raise InvalidInput(f"observation {given[unknown][0]} is not known: there are 0 to {len(self) - 1}.")
+            return cast
+        wanted = _row_keys(cast)
+        place = np.minimum(self._keys.searchsorted(wanted), len(self) - 1)
+        unknown = self._keys[place] != wanted
+        if changed is not None:
+            unknown |= changed.reshape(len(given), -1).any(axis=1)
+        if unknown.any():
+            raise InvalidInput(
+                f"observation {given[unknown][0]} is not among the {len(self):,} that are known. Models and tables list "
+                "every observation that the environment can show: add it, make fewer ones of them (`observation=` of "
+                "from_gymnasium rounds or bins), or use functions of the observation (richobs.Callables, richobs.Linear)."
+            )
+        return self._order[place]
+
+
+def _row_keys(rows: NDArray[Any]) -> NDArray[Any]:
+    """Returns `[n]` one sortable, comparable key per row: its bytes."""
+    flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
+    if flat.dtype.kind == "f":
+        flat = flat + 0.0  # -0.0 and 0.0 are one observation
+    return flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()

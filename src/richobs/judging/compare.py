@@ -44,7 +44,7 @@ from richobs.judging.value import (
     slack_of,
     totals_range,
 )
-from richobs.show.judged import Picture, interval_picture
+from richobs.show.chart import Picture, interval_picture
 from richobs.stats.sequences import DIFFERENCE_SHIFT
 
 PAIRS = 8  # rounds until the first look

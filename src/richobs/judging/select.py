@@ -25,7 +25,7 @@ from richobs.judging.compare import PAIRS, ROUNDS, question_of, rounds
 from richobs.judging.players import GROWTH, player, strangers
 from richobs.judging.record import Calls, Question, opened_record
 from richobs.judging.value import FALSE_ALARM, Listener, PolicyReport, Verdict, check_bounds, listening, scaled
-from richobs.show.judged import Lane, Picture, lanes_picture
+from richobs.show.chart import Lane, Picture, lanes_picture
 from richobs.stats.bets import death, mixed
 from richobs.stats.sequences import ConfidenceSequence
 from richobs.stats.shares import Share, Supposed

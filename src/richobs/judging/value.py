@@ -52,7 +52,7 @@ from richobs.judging.players import (
 )
 from richobs.judging.record import Calls, Question, opened_record
 from richobs.runs.store import CERTIFICATE, REPORT
-from richobs.show.judged import Picture, interval_picture, page
+from richobs.show.chart import Picture, interval_picture, page
 from richobs.show.terminal import is_interactive
 from richobs.stats.sequences import (
     SMALLEST_SHIFT,

@@ -14,6 +14,7 @@ LEAST = 16  # episodes of a policy before anything is claimed of it
 RETURNS_APART = 2.0  # standard errors that a mean return may be off by chance
 ERRORS_APART = 3.0  # standard errors of a level's mean error: there are many levels
 RARE = 3.0  # in n samples something is unseen with a chance of 0.05 if its probability is 3/n: it has no standard error
+WON = 2.0  # wealth of bets against the claimed function, over all money put in; with Q* it is ever reached with 0.35 at most
 FALSE_ALARM = 0.1  # of delta, with which an alarm may be false; a run that ends with one claims nothing
 
 
@@ -23,11 +24,12 @@ class Doubt(NamedTuple):
     words: str
     above: float = -math.inf  # what the policy seems to earn at the most, where that exceeds U
     missing: float = 0.0  # by how much less than promised the policy seems to earn
+    is_lack: bool = False  # nothing speaks against the claim but that too little was played
 
-    @property
-    def is_lack(self) -> bool:
-        """Whether nothing speaks against the claim but that too little was played."""
-        return self.above == -math.inf and self.missing == 0.0
+    @classmethod
+    def lack(cls, n: int, most: float) -> "Doubt":
+        """Returns that a policy was played too little: nothing is claimed of it but what is always true."""
+        return cls(f"the policy was played in {n:,} episodes, and {LEAST} are needed", most, math.inf, is_lack=True)
 
 
 def standard_error(values: Floats, counts: Floats) -> tuple[float, float]:

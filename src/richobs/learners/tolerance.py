@@ -7,23 +7,24 @@ from richobs.core.errors import InvalidInput
 from richobs.core.events import Event, Said, event
 from richobs.core.settings import Settings
 
-WORTHWHILE = 0.9  # a gap is smaller if it is at most this share of the smallest before
-PATIENCE = 2  # times the episodes that last made it smaller, after which it is given up
+WORTHWHILE, FEWER = 0.9, 0.5  # a gap, and a number of survivors, is smaller if it is at most this share of that before
+PATIENCE = 2  # times the episodes that last made something smaller, after which epsilon is given up
 FEWEST = 64  # episodes before which nothing is given up
 
 
 @dataclass
 class Patience:
-    """Whether more episodes still make the claimed gap smaller. A tolerance may keep it from epsilon for ever."""
+    """Whether more episodes still bring something. A tolerance may keep the claimed gap from epsilon for ever."""
 
     times: int = PATIENCE
-    least: float = math.inf  # the smallest gap so far
-    improved: int = 0  # episodes when it last became smaller
+    gap: float = math.inf  # the smallest so far
+    log_size: float = math.inf  # of survivors, when the gap or they last became smaller
+    improved: int = 0  # episodes by then
 
-    def ends(self, gap: float, spent: int) -> bool:
-        """Returns whether the gap has long not become smaller, after so many episodes in all."""
-        if gap <= WORTHWHILE * self.least:
-            self.least, self.improved = gap, spent
+    def ends(self, gap: float, spent: int, log_size: float = math.inf) -> bool:
+        """Returns whether neither gap nor survivors have long become smaller, after so many episodes in all."""
+        if gap <= WORTHWHILE * self.gap or log_size < math.log(FEWER) + self.log_size:
+            self.gap, self.log_size, self.improved = min(gap, self.gap), log_size, spent
         return spent >= max(FEWEST, self.times * self.improved)
 
 

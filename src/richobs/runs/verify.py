@@ -14,6 +14,7 @@ from richobs.core.events import Callback
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Spent
 from richobs.core.moments import PRECISION, ROUNDINGS, UNIT_ROUNDOFF
+from richobs.core.notebook import waiting
 from richobs.core.outcome import LOWER, UPPER, Outcome
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import ROLLOUTS, Problem, as_problem
@@ -182,9 +183,11 @@ def verify(
             f"to verify this certificate is more work than the budget of {budget:,} allows: {work.words}. Allow it with "
             f"budget={work.cost} (`richobs verify --budget {work.cost}`)."
         )
-    found = _findings(certificate, given, policy, callback, work.spent)
+    with waiting("verifying, episodes") as told:
+        heard = callback or (lambda progress: told(progress.episodes, work.spent.episodes))
+        found = _findings(certificate, given, policy, heard, work.spent)
+        findings = tuple(dataclasses.replace(f, detail=_cut(f.detail)) for f in found)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    findings = tuple(dataclasses.replace(f, detail=_cut(f.detail)) for f in found)
     return Verification(findings, certificate=certificate.digest, at=today, version=__version__)
 
 

@@ -7,7 +7,7 @@ from richobs.core import words
 from richobs.core.outcome import Outcome, estimate_words
 from richobs.learners.base import Plan
 from richobs.runs.certificate import Certificate
-from richobs.show.judged import Picture, bounds_picture, page
+from richobs.show.chart import Picture, bounds_picture, page
 
 NOTHING = Picture("", "")
 

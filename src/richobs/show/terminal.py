@@ -1,21 +1,31 @@
-"""A run on a terminal while it goes. The package rich is slow to load, so it is loaded only where something is shown."""
+"""A run while it goes, on a terminal and in files for TensorBoard (extra `tensorboard`).
+
+The package rich is slow to load, so it is loaded only where something is shown.
+"""
 
 import contextlib
 import importlib.util
 import math
+import os
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from richobs.core import words
+from richobs.core.arguments import file_path
+from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback, Progress, path_words
 from richobs.show.tree import Candidates
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.status import Status
 
 EVERY = 10.0  # seconds between plain lines
 BAR = 40  # characters
+PATIENCE = 1.0  # seconds until somebody who waits is told why
+WAITING: list[str] = []  # what is waited for now: something inside it shows nothing of its own
 
 
 def can_draw(console: "Console") -> bool:
@@ -133,6 +143,29 @@ def is_interactive() -> bool:
 
 
 @contextlib.contextmanager
+def waiting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Yields a function of how much is done and how much there is, which shows it in one line once it takes long."""
+    from rich.console import Console
+
+    console, begin = Console(stderr=True, highlight=False, emoji=False), time.monotonic()
+    if WAITING or not is_interactive() or not can_draw(console):
+        yield lambda done, of: None
+        return
+    with contextlib.ExitStack() as stack:
+        stack.callback(WAITING.clear)
+        WAITING.append(what)
+        shown: list[Status] = []
+
+        def told(done: int, of: int) -> None:
+            if not shown and time.monotonic() - begin > PATIENCE:
+                shown.append(stack.enter_context(console.status(what)))
+            for status in shown:
+                status.update(f"{what}: {done:,} of {of:,}")
+
+        yield told
+
+
+@contextlib.contextmanager
 def watched(title: str, log_size: float, expected: int | None = None, *, quiet: bool = False) -> Iterator[Callback]:
     """Shows a run while the block lasts: live on a terminal or in a notebook, in plain lines elsewhere, or not at all.
 
@@ -156,3 +189,48 @@ def watched(title: str, log_size: float, expected: int | None = None, *, quiet: 
         return
     with Live(watch, console=console, refresh_per_second=5, transient=True):
         yield watch
+
+
+class TensorBoard:
+    """A callback for `learn`: survivors and bounds against episodes, as scalars.
+
+    Use it in a `with` block, or call `close` when the run is over.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]):
+        """Opens the event files in `folder`."""
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError as error:
+            raise InvalidInput(
+                "writing for TensorBoard needs tensorboardX, which is not installed: pip install 'richobs[tensorboard]'."
+            ) from error
+        self._writer: Any = SummaryWriter(str(file_path(folder)))
+
+    def __call__(self, progress: Progress) -> None:
+        """Writes the numbers of one event; those that it does not have are left out."""
+        event, at = progress.event, progress.episodes
+        scalars = {"survivors_log10": words.power_of_ten(event.log_size_after)}
+        if progress.upper is not None and progress.lower is not None:
+            scalars |= {"value/v_star_at_most": progress.upper, "value/policy_at_least": progress.lower}
+        said = event.said()
+        scalars |= {f"{event.kind}/statistic": said.statistic, f"{event.kind}/threshold": said.threshold}
+        for reading in said.readings:
+            logs = {f"{reading.chart.name}_log10/{i}": log for i, log in enumerate(reading.logs)}
+            logs |= {f"{reading.chart.name}_log10/limit": reading.limit}
+            scalars |= {name: words.power_of_ten(log) for name, log in logs.items()}
+        for name, value in scalars.items():
+            if math.isfinite(value):
+                self._writer.add_scalar(name, value, at)
+
+    def close(self) -> None:
+        """Writes what is not yet written, and closes the files."""
+        self._writer.close()
+
+    def __enter__(self) -> "TensorBoard":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -272,6 +272,27 @@ class Agreement(NamedTuple):
         return float(top + np.log(np.exp(logs - top).sum()))
 
 
+class Shortfall(NamedTuple):
+    """Bets against E[D] >= epsilon for D = V_f(x_0) - R, what a function promises less what is earned [T7].
+
+    Every function has its own bets, since its own values bound its D. Shapes: N functions, A bets each.
+    """
+
+    epsilon: float  # the mean that is refuted
+    bets: Floats  # [N, A] in (0, 1/(largest - epsilon))
+    weights: Floats  # [A] share of the money on each; they sum to 1
+
+    @classmethod
+    def of(cls, epsilon: float, largest: Floats) -> "Shortfall":
+        """Returns the bets for a mean and `[N]` the largest D of every function."""
+        fractions, weights = np.array(FRACTIONS).T
+        return cls(epsilon, fractions / np.maximum(largest - epsilon, epsilon)[:, None], weights)
+
+    def growth(self, members: Ints, lack: Floats) -> Floats:
+        """Returns `[m, A]` the logarithm of what D `[m, n]` of some functions multiplies the wealth of each bet by."""
+        return np.stack([np.log1p(bet[:, None] * (self.epsilon - lack)).sum(axis=1) for bet in self.bets[members].T], 1)
+
+
 def lower_bound_of_mean(returns: Floats, smallest: float, threshold: float, times: Floats | None = None) -> float:
     """Returns W: the mean of returns in [0, 1] is at least W, at any time, but for a share of delta [B3.1].
 

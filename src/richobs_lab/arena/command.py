@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from richobs import InvalidInput
-from richobs.cli.printing import Trimmed, widened
+from richobs.cli.options import Trimmed, widened
 from richobs.cli.sweep import ManyRunsOptions
 from richobs_lab.arena.contest import BUDGET, SEEDS, families_of, plan_arena, run_arena
 from richobs_lab.arena.page import PAGE, arena_plain, arena_table, write_arena

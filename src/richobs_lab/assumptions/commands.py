@@ -6,8 +6,7 @@ import json
 from rich.console import Console
 from rich.text import Text
 
-from richobs.cli.options import GymnasiumOptions, World, build, build_playable
-from richobs.cli.printing import headline, print_findings
+from richobs.cli.options import GymnasiumOptions, World, build, build_playable, headline, print_findings
 from richobs.core.environment import Environment, environment_identity
 from richobs.core.errors import InvalidInput
 from richobs.core.problem import Problem

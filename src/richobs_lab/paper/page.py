@@ -36,7 +36,9 @@ PLURALS: dict[Judgement, str] = {
 
 TYPESET: tuple[tuple[str, Any], ...] = (  # what plain text writes -> HTML, in this order
     (r"\bV\*-hat\b", "V\u0302<sup>⋆</sup>"),
+    (r"\b([VQf])\*_(\w)\b", r"\1<sup>⋆</sup><sub>\2</sub>"),
     (r"\b([VQf])\*", r"\1<sup>⋆</sup>"),
+    (r"\b([A-Z])&#39;_(\w)\b", "\\1\u2032<sub>\\2</sub>"),
     (r"\bO~", "Õ"),
     (r"\bR~", "R\u0303"),
     (r"\bsqrt\b", "√"),
@@ -51,9 +53,9 @@ TYPESET: tuple[tuple[str, Any], ...] = (  # what plain text writes -> HTML, in t
             strict=True,
         )
     ),
-    (r"\b([A-Za-z\u03b1-\u03c9])_([A-Za-z0-9]+)", r"\1<sub>\2</sub>"),
+    (r"\b(log|[A-Za-z\u0391-\u03c9])_([A-Za-z0-9]+)", r"\1<sub>\2</sub>"),
     (r"\^(\([^()]*\)|-?[\w.]*\w(?:<(su[bp])>[^<]*</\2>)?)", r"<sup>\1</sup>"),
-    (r"(\d)\*(\d)", r"\1·\2"),
+    (r"(\d) ?\* ?(\d)", r"\1·\2"),
 )
 
 

@@ -78,8 +78,9 @@ def contrast(x: Observations, actions: Ints, next_x: Observations, n_actions: in
     features, here = Features.of(next_x), Features.of(x)(x)
     if max(n_actions * here.shape[1], features.size) > MOST_FEATURES:
         raise InvalidInput(
-            f"HOMER here compares all pairs of a feature before and one after, at most {MOST_FEATURES:,} on each side; got "
-            f"{n_actions} actions times {here.shape[1]:,} features, and {features.size:,}. Give it smaller observations."
+            f"this HOMER-like method compares all pairs of a feature before and one after, at most {MOST_FEATURES:,} on "
+            f"each side; got {n_actions} actions times {here.shape[1]:,} features, and "
+            f"{features.size:,}. Give it smaller observations."
         )
     before = (here[:, None, :] * np.eye(n_actions)[actions][:, :, None]).reshape(len(x), -1)  # [n, K (1 + D)]
     after = features(next_x)
@@ -117,7 +118,7 @@ def action_values(x: Observations, actions: Ints, y: Floats, n_actions: int) -> 
 
 @dataclass(frozen=True)
 class HomerTuning:
-    """The numbers of HOMER that can be chosen."""
+    """The numbers of the HOMER-like method that can be chosen."""
 
     samples: int = 0
     """Transitions of each level for its abstract states; 0 means 100 for every pair of state and action."""
@@ -161,7 +162,7 @@ class Homer(DecodingRival):
         "'greedy' needs none of the last."
     )
     Tuning = HomerTuning
-    theorem = "the theorem on HOMER asks for other sample sizes than the tuned ones that were played"
+    theorem = "the theorem on HOMER is about a network and other sample sizes, not this SVD and the tuned ones played"
 
     def plan(self, problem: Problem, settings: Settings) -> ShortPlan:
         """Returns the episodes that it will play at most."""
@@ -172,16 +173,16 @@ class Homer(DecodingRival):
         planning = tuning.planning or PLANNING_EACH * pairs
         steps = N * (H - 1) * (H - 2) // 2 if tuning.planner == "psdp" else 0
         lines = (
-            PlanRow("HOMER", "samples", samples, "episodes", f"of each level: tuned, or {SAMPLES_EACH} N K"),
+            PlanRow("HOMER-like", "samples", samples, "episodes", f"of each level: tuned, or {SAMPLES_EACH} N K"),
             PlanRow(
-                "HOMER", "search", search, "episodes", f"of each PSDP step to a state: tuned, or {SEARCH_EACH} N K"
+                "HOMER-like", "search", search, "episodes", f"of each PSDP step to a state: tuned, or {SEARCH_EACH} N K"
             ),
             PlanRow(
-                "HOMER", "planning", planning, "episodes", f"of each PSDP step for rewards: or {PLANNING_EACH} N K"
+                "HOMER-like", "planning", planning, "episodes", f"of each PSDP step for rewards: or {PLANNING_EACH} N K"
             ),
-            PlanRow("HOMER", "states", N, "", "of a level at most"),
+            PlanRow("HOMER-like", "states", N, "", "of a level at most"),
         )
-        return ShortPlan("HOMER", (H - 1) * samples + steps * search + H * planning, lines)
+        return ShortPlan("HOMER-like", (H - 1) * samples + steps * search + H * planning, lines)
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Learns."""
@@ -199,7 +200,7 @@ class Homer(DecodingRival):
 
 
 class Abstraction:
-    """What HOMER has learned so far: abstract states of every level, and policies that reach them."""
+    """What the HOMER-like method has learned so far: abstract states of every level, and policies that reach them."""
 
     def __init__(self, engine: Engine, horizon: int, n_actions: int, *, seed: int = 0, notify: Callback = tell_nobody):
         """Begins at level 0, where nothing has to be reached.

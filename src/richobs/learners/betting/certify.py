@@ -23,7 +23,7 @@ from richobs.core.words import number_words
 from richobs.learners.betting.candidate import Accounts, Candidate, lost_sums
 from richobs.learners.betting.events import PHASE, AgreementTested, ClaimClosed
 from richobs.learners.betting.values import Ranges, distinct, top_values
-from richobs.learners.doubt import ERRORS_APART, FALSE_ALARM, LEAST, RARE, Doubt, of_returns
+from richobs.learners.doubt import ERRORS_APART, FALSE_ALARM, LEAST, RARE, RETURNS_APART, WON, Doubt, of_returns
 from richobs.stats import bets
 from richobs.stats.shares import Series, Share, Supposed
 
@@ -46,11 +46,24 @@ SMALLEST_BET = 1 / 16  # of epsilon, on returns
 LOOK_AGAIN = 1.03  # an interval is looked at again after so many times the episodes
 REFUTED = "bets never refute Q*"
 TAKEN_OVER = "the algorithm that took over is right: V* - V(policy) is at most"
+MOST_ROOTS = (
+    1 << 16
+)  # members of level 0, each with its own wealth for every candidate, up to which promises are tested
 Means = Literal[
-    "agreement", "interval", "one survivor", "worth it", "not worth it", "fallback", "tolerance", "doubted", "nothing"
+    "agreement",
+    "promise",
+    "interval",
+    "one survivor",
+    "worth it",
+    "not worth it",
+    "fallback",
+    "tolerance",
+    "doubted",
+    "nothing",
 ]  # what a claim rests on
 REASONS: dict[Means, StopReason] = {
     "agreement": StopReason.AGREEMENT,
+    "promise": StopReason.NEAR_OPTIMAL,
     "interval": StopReason.CERTIFIED,
     "one survivor": StopReason.ONE_SURVIVOR,
     "worth it": StopReason.WORTH_IT,
@@ -142,6 +155,34 @@ def agreement_bets(epsilon: float, ranges: Ranges, horizon: int) -> bets.Agreeme
     return bets.Agreement.of(left, max(ranges.jump, epsilon), horizon) if left > 0 else None
 
 
+def promise_bets(epsilon: float, ranges: Ranges, functions: FunctionClass) -> bets.Shortfall | None:
+    """Returns the bets that a policy earns less than survivors promise, by epsilon less what tolerance and rounding hide.
+
+    They take the share of agreement where that is left out: None where it is not, and where nothing is left [T7].
+    """
+    left = epsilon - ranges.rounded - ranges.above
+    if agreement_bets(epsilon, ranges, functions.horizon) is not None or left <= 0:
+        return None
+    highest = functions.value_bounds(0)[1]
+    return bets.Shortfall.of(left, highest - ranges.least) if len(highest) <= MOST_ROOTS else None
+
+
+@dataclass(frozen=True)
+class PromiseRecord:
+    """The numbers from which a reader recomputes a claim by promises [T7]."""
+
+    account: int  # number of the candidate's accounts
+    n: int  # its episodes
+    threshold: float  # wealth that was needed
+    epsilon: float  # mean shortfall that is refuted: epsilon less what rounding and tolerance may hide
+    root: int  # the surviving member of level 0 against whose promise the bets won least
+    bets: list[float]  # [A]
+    weights: list[float]  # [A]
+    logs: list[float]  # [A] logarithms of the wealth of each bet
+    log_wealth: float  # of all of them
+    survivors: str  # digest of the surviving members of all levels
+
+
 @dataclass(frozen=True)
 class AgreementRecord:
     """The numbers from which a reader recomputes a claim by agreement [B3.2]."""
@@ -195,7 +236,7 @@ class BettingConstants:
         list[int]
     ]  # of every batch played: candidate, episodes, number of its accounts (0: none), groups refuted
     interval: IntervalRecord
-    agreement: AgreementRecord | None = None
+    agreement: AgreementRecord | PromiseRecord | None = None  # of promises where survivors cannot agree
 
 
 class Closed(NamedTuple):
@@ -205,7 +246,7 @@ class Closed(NamedTuple):
     by: Means
     gap: float  # V* - V(policy) is at most this
     accounts: Accounts | None
-    agreement: AgreementRecord | None = None
+    agreement: AgreementRecord | PromiseRecord | None = None
     doubt: str = ""  # why the claim is wider than what was shown
 
 
@@ -217,23 +258,40 @@ def promise_of(search: "BettingSearch", member: Member) -> float:
 
 
 def doubted(search: "BettingSearch", candidate: Candidate, claim: Closed) -> Doubt | None:
-    """Returns what the policy's own episodes say against the claim, or that there are too few; None for nothing [C]."""
+    """Returns what the policy's own episodes say against the claim, or that there are too few; None for nothing [C].
+
+    What rests on U and W alone does not need that the policy's own function is right.
+    """
     own, ranges, epsilon = candidate.accounts, search.ranges, max(search.epsilon, claim.gap)
+    plain = claim.by in ("worth it", "not worth it", "tolerance", "nothing")
     if own is None or candidate.n < LEAST:
-        return Doubt(f"the policy was played in {candidate.n:,} episodes, and {LEAST} are needed")
-    promised, lost = promise_of(search, candidate.member), ranges.lost
+        return Doubt.lack(candidate.n, ranges.most)
+    promised, lost = -math.inf if plain else promise_of(search, candidate.member), ranges.lost
     limits = {"upper": search.upper, "promised": promised, "allowed": epsilon / 2 + lost, "range_of": ranges.span}
     found = of_returns(own.returns[0], own.returns[1], **limits)
-    if found is not None or candidate.member not in search.survivors:
+    if found is not None:
         return found
     H = len(ranges.width)
-    for h in range(H):
+    for h in range(H) if candidate.member in search.survivors and not plain else ():
         mean, error = candidate.error(h)
         width = float(ranges.width[h])
         chance = max(ERRORS_APART * error, RARE / max(float(own.errors[h, 1]), 1.0)) + float(ranges.residual[h])
         if (abs(mean) - chance) * width > epsilon / (2 * H):
-            return Doubt(f"{_seen(search, candidate, h)}", missing=abs(mean) * width)
-    return None
+            return Doubt(f"{_seen(search, candidate, h)}", missing=_most_missing(search, candidate, h))
+    won: tuple[float, ...] = ()  # of every level of a product, of all levels of a list
+    if not (plain and search.functions.is_product):
+        won = search.survivors.least_log_wealth(candidate.member)
+    if max(won, default=-math.inf) < math.log(WON * max(len(won), 1)):
+        return None
+    level = f"at level {int(np.argmax(won))} " if len(won) > 1 else ""
+    words = f"bets against what is left of the class {level}hold {math.exp(max(won)):.3g} times the money put in"
+    return Doubt(words, missing=sum(_most_missing(search, candidate, h) for h in range(H)))
+
+
+def _most_missing(search: "BettingSearch", candidate: Candidate, level: int) -> float:
+    """Returns how far off the candidate's function seems to be at a level, on average along its policy, at the most."""
+    mean, error = candidate.error(level)
+    return (abs(mean) + RETURNS_APART * error) * float(search.ranges.width[level])
 
 
 def _seen(search: "BettingSearch", candidate: Candidate, level: int) -> str:
@@ -261,9 +319,12 @@ def check_alarm(search: "BettingSearch", candidate: Candidate, doubt: Doubt) -> 
     Where it earns less than predicted some level's errors have a mean, and [B2] refutes the function.
     """
     own = candidate.accounts
-    if own is None or doubt.above == -math.inf:
+    if own is None or doubt.is_lack or doubt.above == -math.inf:
         return
-    share, ranges = Supposed(FALSE_ALARM * search.delta), search.ranges
+    term = (
+        own.interval.amount / SHARES["interval"]
+    )  # of delta: each candidate has its own, and they sum to delta at most
+    share, ranges = Supposed(FALSE_ALARM * term), search.ranges
     totals, smallest = ranges.unit_totals(own.returns[0]), SMALLEST_BET * search.epsilon / ranges.span
     lower = ranges.least + ranges.span * bets.lower_bound_of_mean(totals, smallest, bets.death(share), own.returns[1])
     if lower > search.upper:
@@ -271,18 +332,20 @@ def check_alarm(search: "BettingSearch", candidate: Candidate, doubt: Doubt) -> 
         worst = max(levels, key=lambda h: abs(candidate.error(h)[0]) * float(ranges.width[h]))
         raise BrokenPromise(
             f"{doubt.words}; {_seen(search, candidate, worst)}: {ranges.broken} With all assumptions true this happens with "
-            f"probability at most {FALSE_ALARM * search.delta:g}."
+            f"probability at most {(1 + FALSE_ALARM) * search.delta:g}."
         )
 
 
 def widened(search: "BettingSearch", candidate: Candidate, claim: Closed, doubt: Doubt) -> Closed:
-    """Returns the claim that what was seen does not speak against: it says less than what was shown, never more [C]."""
-    own = candidate.accounts
-    assert own is not None, "it was played"
-    search.raised = max(search.upper + doubt.missing, doubt.above)
-    lower = own.look(SMALLEST_BET * search.epsilon, search.ranges)
+    """Returns the claim that what was seen does not speak against: it says less than what was shown, never more [C].
+
+    Where too little was played it says of V* what is always true.
+    """
+    own, ranges = candidate.accounts, search.ranges
+    search.raised = max(search.upper, min(max(search.upper + doubt.missing, doubt.above), ranges.most))
+    lower = ranges.least if own is None else own.look(SMALLEST_BET * search.epsilon, ranges)
     gap = max(claim.gap, search.upper - lower)
-    return Closed(candidate.member, "doubted", gap, own, None, doubt.words)
+    return Closed(candidate.member, "nothing" if doubt.is_lack else "doubted", gap, own, None, doubt.words)
 
 
 def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
@@ -310,9 +373,12 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
             found = Closed(candidate.member, "interval", gap, own)
         else:
             record = agreed(search, own)
+            kept = promised(search, own)
             if record is not None:
                 found = Closed(candidate.member, "agreement", epsilon, own, record)
-            elif lost and gap <= epsilon + lost and search.patience.ends(gap, search.engine.ledger.total):
+            elif kept is not None:
+                found = Closed(candidate.member, "promise", epsilon, own, kept)
+            elif lost and _gave_up(search, own, gap):
                 found = best_interval(search, candidate)._replace(by="tolerance")
     if found is not None:
         size = space.log_bound
@@ -322,6 +388,12 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
             )
         )
     return found
+
+
+def _gave_up(search: "BettingSearch", own: Accounts, gap: float) -> bool:
+    """Returns whether the tolerance keeps the gap from epsilon: not while the mean return is near enough to U [T5]."""
+    ends = search.patience.ends(gap, search.engine.ledger.total, search.survivors.log_bound)
+    return ends and gap <= search.epsilon + search.ranges.lost and search.upper - own.mean > search.epsilon
 
 
 def _check_bounds(search: "BettingSearch") -> None:
@@ -403,6 +475,33 @@ def still_needed(search: "BettingSearch", own: Accounts) -> int:
     return more or LARGEST
 
 
+def promised(search: "BettingSearch", own: Accounts) -> PromiseRecord | None:
+    """Bets, for every survivor f at once, against E[V_f(x_0)] - V(pi) >= epsilon; returns the numbers where all win [T7]."""
+    bet, space = search.promises, search.survivors
+    if bet is None or not own.n:
+        return None
+    living = space.living(0)
+    logs = own.promises[living]  # [m, A]
+    total = np.logaddexp.reduce(logs + np.log(bet.weights), axis=1)
+    least = int(total.argmin())
+    if total[least] < math.log(bets.death(Supposed(own.agreement.amount))):
+        return None
+    if own.agreement_threshold is None:
+        own.agreement_threshold = bets.death(own.agreement)
+    return PromiseRecord(
+        account=own.number,
+        n=own.n,
+        threshold=own.agreement_threshold,
+        epsilon=bet.epsilon,
+        root=int(living[least]),
+        bets=bet.bets[living[least]].tolist(),
+        weights=bet.weights.tolist(),
+        logs=logs[least].tolist(),
+        log_wealth=float(total[least]),
+        survivors=_digest(search),
+    )
+
+
 def _digest(search: "BettingSearch") -> str:
     """Returns the SHA-256 of the surviving members, level by level."""
     digest = hashlib.sha256()
@@ -457,7 +556,7 @@ def outcome(search: "BettingSearch", found: Closed) -> Outcome:
     search.refutations.claim(REFUTED, (), episodes + (0 if log is None else log.n), search.survivors.limit)
     for other in search.opened:
         if other.accounts is not None:
-            agreed = found.by == "agreement" and other.accounts is own
+            agreed = found.by in ("agreement", "promise") and other.accounts is own
             other.accounts.write_claims(search.epsilon if agreed else None)
     promise = search.roots.promise(search.survivors.living(0))
     wording = partial(

@@ -31,7 +31,7 @@ from richobs.learners.base import (
     similar_worlds,
 )
 from richobs.learners.betting.candidate import AGREED
-from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets
+from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets, promise_bets
 from richobs.learners.betting.search import Tuning, betting
 from richobs.learners.betting.values import Ranges
 from richobs.learners.handing_over import Fallback
@@ -190,7 +190,8 @@ class Betting(Learner):
         best = {row[4] for row in claims if row[0] == LOWER} | {float(problem.env.reward_range[0])}
         tops = [row[4] for row in claims if row[0] == UPPER]
         known = isinstance(upper, float) and isinstance(lower, float)
-        stated = known and lower in best and (not tops or upper <= min(tops)) and upper >= lower
+        shown = not tops or upper == float(problem.env.reward_range[1])  # which always holds
+        stated = known and lower in best and (shown or upper <= min(tops)) and upper >= lower
         if by == "doubted":
             stated = known and lower in best and upper >= lower and result["epsilon"] >= upper - lower
         if by == "interval":
@@ -205,6 +206,8 @@ class Betting(Learner):
         ]
         if by == "agreement":
             findings.append(_agreement(constants["agreement"], claims, problem, settings))
+        if by == "promise":
+            findings.append(_promise(constants["agreement"], claims, problem, settings))
         return findings
 
 
@@ -237,3 +240,18 @@ def _agreement(record: Any, claims: Any, problem: Problem, settings: Settings) -
     enough = len(claimed) == 1 and again >= math.log(1 / claimed[0][3])
     same = enough and record["bets"] == bet.bets.tolist() and record["weights"] == bet.weights.tolist()
     return Finding("agreement", same, f"{record['n']} episodes make a wealth of exp({again:.4g})")
+
+
+def _promise(record: Any, claims: Any, problem: Problem, settings: Settings) -> Finding:
+    """Adds up the wealth that a claim by promises rests on again, from that of each bet."""
+    bet = promise_bets(settings.epsilon, _ranges(problem, settings), problem.functions)
+    claimed = [row for row in claims if row[0] == AGREED]
+    root = record["root"]
+    if bet is None or len(claimed) != 1 or not 0 <= root < len(bet.bets):
+        return Finding("promise", False, "promises are tested where a tolerance keeps survivors from agreement")
+    again = float(np.logaddexp.reduce(np.array(record["logs"]) + np.log(bet.weights)))
+    same = record["bets"] == bet.bets[root].tolist() and record["weights"] == bet.weights.tolist()
+    most = record["n"] * np.log1p(bet.bets[root] * (bet.epsilon + problem.env.reward_range[1]))  # if all were earned
+    possible = bool((np.array(record["logs"]) <= most + 1e-9).all())
+    enough = math.exp(again) * claimed[0][3] >= 1
+    return Finding("promise", same and possible and enough, f"{record['n']} episodes make a wealth of exp({again:.4g})")

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+import numpy as np
+
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
@@ -46,7 +48,9 @@ from richobs.learners.betting.certify import (
     closed,
     doubted,
     outcome,
+    promise_bets,
     promise_of,
+    promised,
     still_needed,
     widened,
 )
@@ -59,7 +63,7 @@ from richobs.learners.betting.events import (
 )
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
-from richobs.learners.betting.values import Ranges, samples_of
+from richobs.learners.betting.values import Ranges, samples_of, top_values
 from richobs.learners.doubt import LEAST, ClaimDoubted
 from richobs.learners.handing_over import Fallback
 from richobs.learners.tolerance import Patience, ToleranceIsLarge
@@ -147,6 +151,7 @@ class BettingSearch:
     survivors: ListedSurvivors | ProductSurvivors = field(init=False)
     roots: Roots = field(init=False)
     agreement: bets.Agreement | None = field(init=False)  # None: the tolerance leaves nothing of epsilon
+    promises: bets.Shortfall | None = field(init=False)  # None: survivors can agree, or there is no tolerance
     watch: Watch = field(init=False)  # that episodes are independent and of one law
     candidates: dict[Member, Candidate] = field(default_factory=dict)  # that were played
     opened: list[Candidate] = field(default_factory=list)  # those with accounts
@@ -175,6 +180,7 @@ class BettingSearch:
             self.survivors = ListedSurvivors(self.functions, self.refutations, ranges)
         self.roots = Roots(self.functions, parts["root"], ranges)
         self.agreement = agreement_bets(self.epsilon, ranges, H)
+        self.promises = promise_bets(self.epsilon, ranges, self.functions)
         self.watch = Watch(self.seed, (ranges.least, ranges.most))
 
     @property
@@ -212,6 +218,8 @@ class BettingSearch:
         """Gives a candidate the next shares; nothing that was played before enters its accounts."""
         shares = (self.averages.next(), self.intervals.next(), self.agreements.next())
         candidate.accounts = Accounts.opened(len(self.opened) + 1, self.epsilon, self.ranges, *shares)
+        if self.promises is not None:
+            candidate.accounts.promises = np.zeros_like(self.promises.bets)
         self.opened.append(candidate)
 
     def tell(self, event: Event) -> None:
@@ -288,7 +296,13 @@ def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
     except EpisodeLimit:
         if candidate is None or not search.played:
             raise
-        return best_interval(search, candidate)
+        claim = best_interval(search, candidate)
+        candidate = search.candidate(claim.member)
+        doubt = doubted(search, candidate, claim)
+        if doubt is None:
+            return claim
+        check_alarm(search, candidate, doubt)
+        return widened(search, candidate, claim, doubt)
 
 
 def _tested(search: BettingSearch, claim: Closed) -> Closed:
@@ -297,9 +311,7 @@ def _tested(search: BettingSearch, claim: Closed) -> Closed:
     Raises:
         BrokenPromise: they contradict it; with all assumptions true this happens with probability at most delta / 10.
     """
-    if claim.by in ("worth it", "not worth it"):
-        return claim
-    candidate, spent = search.candidate(claim.member), search.engine.ledger.total
+    candidate, spent = search.candidate(claim.member), max(search.engine.ledger.total, LEAST)
     while True:
         doubt = doubted(search, candidate, claim)
         if doubt is None:
@@ -429,6 +441,11 @@ def _settle(search: BettingSearch, candidate: Candidate, played: Episodes) -> tu
     space = search.survivors
     trail, earned = followed(played, candidate.policy, search.ranges)
     erring = candidate.absorb(trail, earned)
+    if search.promises is not None and candidate.accounts is not None:
+        living = space.living(0)
+        top, got = top_values(search.functions, 0, living, played.observations[0]), search.ranges
+        lack = top.values[top.group] - np.clip(earned, got.least, got.most)
+        candidate.accounts.promises[living] += search.promises.growth(living, lack)
     refuted = space.absorb(samples_of(played), search.batches)
     search.roots.absorb(played.observations[0], space.living(0))
     return refuted, erring
@@ -471,6 +488,7 @@ def _replayed(search: BettingSearch, eta: tuple[float, ...]) -> BettingSearch | 
     assert search.with_tolerance is not None, "_why_not was asked"
     ranges = search.with_tolerance(eta)
     again = replace(search, given_ranges=ranges, notify=nobody, candidates={}, opened=[], batches=0)
+    again.promises = search.promises  # fixed before anything was played
     try:
         _settle_recorded(again)
         for member, played in search.kept.batches:
@@ -513,7 +531,7 @@ def _tolerance_curve(search: BettingSearch, found: Closed, answer: Outcome) -> T
         if again is not None:  # else the row before it stands
             upper, size = max(upper, again.upper), again.survivors.log_size
             gap = max(gap, _gap(search, again, found, answer))
-        rows.append(ToleranceRow(max(eta, default=0.0), gap, upper, size))
+        rows.append(ToleranceRow(min(eta, default=0.0), gap, upper, size))
     return ToleranceCurve(tuple(rows), answer.epsilon, why)
 
 
@@ -525,4 +543,8 @@ def _gap(search: BettingSearch, again: BettingSearch, found: Closed, answer: Out
         gap = min(gap, again.ranges.hidden + again.ranges.lost)
     again.agreement = agreement_bets(search.epsilon + more, again.ranges, search.functions.horizon)
     own = again.candidate(found.member).accounts
-    return min(gap, search.epsilon + more) if own is not None and agreed(again, own) is not None else gap
+    if own is not None and agreed(again, own) is not None:
+        gap = min(gap, search.epsilon + more)
+    if own is not None and promised(again, own) is not None:
+        gap = min(gap, search.epsilon + again.ranges.above - search.ranges.above)
+    return gap

@@ -647,6 +647,10 @@ class ProductSurvivors:
         edges = zip(self._pairs, self._edges(self._living_places(member)), strict=True)
         return tuple(bets.log_of(pairs.wealth_of(*edge)) for pairs, edge in edges)
 
+    def least_log_wealth(self, member: Member) -> tuple[float, ...]:
+        """As `log_wealth`, () if the member is refuted: the best of all chains is not searched for."""
+        return self.log_wealth(member) if member in self else ()
+
     def root(self, member: Member) -> int:
         """Returns the place of a survivor's root among the living members of level 0."""
         return self._living_places(member)[0]

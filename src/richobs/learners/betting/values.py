@@ -123,11 +123,11 @@ class Ranges:
     def residual(self) -> Floats:
         """`[H]` how far E[y] may be from f for the function that is as near Q* as the tolerance says, on the scale of bets.
 
-        |E[y] - f| <= |E[V_f - V*]| + |Q* - f|: the tolerances of two neighbouring levels [T1].
+        |E[y] - f| <= |E[V_f - V*]| + |Q* - f|: the tolerances of two neighbouring levels [T1]; 1 at most.
         """
         if not len(self.eta):
             return np.zeros(len(self.width))
-        return (self.eta + np.append(self.eta[1:], 0.0)) / self.width
+        return np.minimum((self.eta + np.append(self.eta[1:], 0.0)) / self.width, 1.0)
 
     @property
     def above(self) -> float:

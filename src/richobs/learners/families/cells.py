@@ -1,7 +1,7 @@
 """Bounds over cells of parameters: likelihood [F3], regret [F2], and the search that covers what lives with cells [F4].
 
 Pure functions of arrays. Labels are those of `docs/models.md`. Shapes: d parameters, q products of two, S states, K actions,
-n = S K rows, B outcomes of a row at most, E events, P points, C cells, H levels.
+n = S K rows, B outcomes of a row at most, O observations, E events, P points, C cells, H levels.
 """
 
 import math
@@ -36,10 +36,12 @@ class Tables:
         self.reward: Floats = arrays.reward[:, structure].reshape(B, S * K)
         self.next: Ints = np.where(done, S, arrays.next[:, structure].reshape(B, S * K)).astype(np.int64)
         self.real: Mask = ~family.padding[:, structure].reshape(B, S * K)  # [B, n] outcomes that are listed
+        self.shows: Ints = family.shows[structure]  # [S] the number of what each state shows
+        self.n_shown = family.state_of.shape[1]  # O
         self.first: Ints = np.arange(S) * K  # the row of action 0 of each state
 
     def plan(self, law: Floats, pay: Floats | None = None) -> tuple[Floats, Ints]:
-        """Returns `[P]` V* and `[H, S, P]` best actions at points with probabilities `[E, P]`.
+        """Returns `[P]` V* and `[H, O, P]` best actions at observations, at points with probabilities `[E, P]`.
 
         Args:
             law: of every event.
@@ -49,20 +51,20 @@ class Tables:
         p = law[self.events]
         if pay is None:
             pay = np.einsum("bnp,bn->np", p, self.reward)
-        value, best = np.zeros((S + 1, n)), np.zeros((self.horizon, S, n), dtype=np.int64)
+        value, best = np.zeros((S + 1, n)), np.zeros((self.horizon, self.n_shown, n), dtype=np.int64)
         for h in reversed(range(self.horizon)):
             q = (pay + np.einsum("bnp,bnp->np", p, value[self.next])).reshape(S, K, n)
-            best[h] = q.argmax(axis=1)
+            best[h, self.shows] = q.argmax(axis=1)
             value[:S] = q.max(axis=1)
         return self.start @ value[:S], best
 
     def values(self, law: Floats, policy: Ints) -> Floats:
-        """Returns `[P]` the value of a policy `[H, S]` at points with probabilities `[E, P]`."""
+        """Returns `[P]` the value of a policy `[H, O]` at points with probabilities `[E, P]`."""
         value = np.zeros((self.n_states + 1, law.shape[1]))
         p = law[self.events]
         pay = np.einsum("bnp,bn->np", p, self.reward)
         for h in reversed(range(self.horizon)):
-            rows = self.first + policy[h]
+            rows = self.first + policy[h, self.shows]
             value[:-1] = pay[rows] + np.einsum("bnp,bnp->np", p[:, rows], value[self.next[:, rows]])
         return self.start @ value[:-1]
 
@@ -78,7 +80,7 @@ class Regret(NamedTuple):
 
 @np.errstate(all="ignore")  # nothing may be known of an event
 def regret_over(tables: Tables, events: Taylor, policy: Ints, alpha: float = 0.0) -> Regret:
-    """Bounds the loss of a policy `[H, S]` over cells on which the events are Taylor models `[E, C]` (Theorem F2).
+    """Bounds the loss of a policy `[H, O]` over cells on which the events are Taylor models `[E, C]` (Theorem F2).
 
     The Taylor model of V is carried backwards; outcomes of a row sum to 1 at every point, so that only differences of next
     values count. D, the regret from a state on, is at most 0 where the policy goes on, and at most the upper end of the
@@ -132,7 +134,7 @@ def regret_over(tables: Tables, events: Taylor, policy: Ints, alpha: float = 0.0
         rest += linear_size(quadratic_size(np.moveaxis(cubic, 1, 0), ball), ball)
         T_before = T[tables.next]
         QT = rest + mean_above(T_before)
-        rows = tables.first + policy[h]
+        rows = tables.first + policy[h, tables.shows]
         c[:S], G[:, :S], M[:, :S], T[:S] = Qc[rows], Qg[:, rows], Qm[:, rows], QT[rows]
         of = np.repeat(np.arange(S), K)  # the state of each row
         advantage = Taylor(Qc - c[of], Qg - G[:, of], Qm - M[:, of], QT + T[of], ball).high
@@ -265,7 +267,7 @@ def cover(
         family: the family.
         tables: of one structure.
         evidence: of it.
-        policy: `[H, S]` actions.
+        policy: `[H, O]` actions.
         allowed: largest loss.
         scale: `[d]` cells wider than that are halved before they are looked at.
         budget: most cells.

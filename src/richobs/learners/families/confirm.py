@@ -27,7 +27,7 @@ SMALLEST_MEAN = 1e-3  # of the range of totals: means below it are not told from
 
 @dataclass
 class Confirming(Search):
-    """A search that plays policies `[H, S]` of a family, and bounds what the claimed one earns."""
+    """A search that plays policies `[H, O]` of a family, and bounds what the claimed one earns."""
 
     watch: Watch = field(init=False)  # that episodes are independent and of one law
     rounds: int = 0
@@ -56,12 +56,12 @@ class Confirming(Search):
         return max(self.tuning.batch, self.engine.ledger.total // 8)
 
     def policy(self, actions: Ints) -> LearnedPolicy:
-        """Returns a policy `[H, S]` that can be played and saved."""
+        """Returns a policy `[H, O]` that can be played and saved."""
         book = self.functions.arrays.codebook
         return LearnedPolicy.from_table([book] * len(actions), list(actions), n_actions=self.functions.n_actions)
 
     def play(self, actions: Ints, n: int, confirms: bool) -> Episodes:
-        """Returns n episodes of a policy `[H, S]`; those that confirm it bound what it earns, whatever the family says."""
+        """Returns n episodes of a policy `[H, O]`; those that confirm it bound what it earns, whatever the family says."""
         played = self.episodes(Tolerant(self.policy(actions)), n, "confirm" if confirms else "play", PHASE)
         number = self._numbers.setdefault(actions.tobytes(), len(self._numbers))
         self.watch.look(number, played)

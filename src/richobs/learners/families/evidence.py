@@ -61,6 +61,7 @@ class Seen:
         self._rewards: Floats = np.unique(family.arrays.reward)
         E = len(family.program.wanted)
         self.counts: Floats = np.zeros((family.n_structures, E))
+        self.log_first: Floats = np.zeros(family.n_structures)  # where structures differ in what the first state shows
         self.possible: Mask = np.ones(family.n_structures, dtype=bool)
         self.factors = 0  # probabilities multiplied
         self.log_mixture = 0.0
@@ -88,7 +89,7 @@ class Seen:
     def evidence(self, structure: int) -> Evidence:
         """Returns what the data say of one structure."""
         within = self.stepwise.within(structure, self.alpha) if self.alpha else None
-        return Evidence(self.counts[structure], self.threshold, within)
+        return Evidence(self.counts[structure], self.threshold - float(self.log_first[structure]), within)
 
     def nearly(self, alpha: float) -> dict[int, Evidence]:
         """Returns what the data say of every possible structure where the real laws are only within alpha [F7]."""
@@ -102,7 +103,7 @@ class Seen:
     @property
     def has_history(self) -> bool:
         """Whether all batches were kept: not where a family has very many structures."""
-        return self.alpha > 0 or self.counts.size <= HISTORY
+        return self.alpha > 0 or (self.counts.size <= HISTORY and self.family.is_read)
 
     def read(self, played: Episodes) -> Batch:
         """Returns the different steps of some episodes."""
@@ -114,7 +115,7 @@ class Seen:
         Raises:
             BrokenPromise: no structure holds all of it possible.
         """
-        new = np.zeros_like(self.counts)
+        new, began = np.zeros_like(self.counts), np.zeros(len(self.counts))
         alarm = np.zeros(len(TRUST))
         own = np.arange(len(new))
         mixed = nodes.law * nodes.weight
@@ -123,12 +124,17 @@ class Seen:
                 place = self._place(step)
                 event, seen = self.events[place], self.n[place]
                 if step[0] == STARTED:
-                    known = float(self.family.arrays.start[0, int(step[1])])
-                    if known == 0:
+                    first = self._first(int(step[1]))
+                    if not first.any():
                         raise BrokenPromise(
                             f"an episode began in state {int(step[1])}, which the family holds impossible."
                         )
-                    continue  # every forecast knows the law of the first state
+                    if self.family.is_read:
+                        continue  # every forecast knows the law of the first state
+                    self.possible &= first > 0
+                    began += n * np.log(np.maximum(first, TINY))
+                    alarm += n * math.log(max(float(nodes.weight @ first[nodes.structure]), TINY))
+                    continue
                 at = event[nodes.structure]
                 fit = float(mixed[np.maximum(at, 0), np.arange(len(at))][at >= 0].sum())
                 new[own[event >= 0], event[event >= 0]] += n
@@ -143,16 +149,22 @@ class Seen:
         elif self.has_history:
             self._history.append((batch, nodes.means(len(self.counts))))
         log_law = np.log(np.maximum(nodes.law, TINY))
-        logs = (new[nodes.structure] * log_law.T).sum(axis=1)  # [I]
+        logs = (new[nodes.structure] * log_law.T).sum(axis=1) + began[nodes.structure]  # [I]
         logs = np.where(self.possible[nodes.structure], logs, -np.inf) + np.log(np.maximum(nodes.weight, TINY))
         top = float(logs.max())
         self.log_mixture += top + math.log(float(np.exp(logs - top).sum())) if math.isfinite(top) else -math.inf
         self.log_alarms += alarm
         self.counts += new
+        self.log_first += began
         for step, n in zip(batch.steps, batch.n, strict=True):
             self.n[self.steps[step]] += float(n)
             self.rows[step[:3]] = self.rows.get(step[:3], 0.0) + float(n)
         self.factors += int(batch.n.sum())
+
+    def _first(self, x: int) -> Floats:
+        """Returns `[N]` the probability that an episode begins with an observation, in every structure."""
+        state = self.family.state_of[:, x]
+        return np.where(state >= 0, self.family.arrays.start[np.arange(len(state)), state], 0.0)
 
     def _place(self, step: tuple[float, ...]) -> int:
         """Returns the number of a step; a new one is looked up in every structure."""
@@ -164,15 +176,17 @@ class Seen:
 
     def _events_of(self, step: tuple[float, ...]) -> Ints:
         """Returns `[N]` the event of a step in every structure, -1 where it is impossible."""
-        kind, s, a, after, reward = step
-        family, at = self.family, (slice(None), slice(None), int(s), int(a))
+        kind, x, a, after, reward = step
+        family, every = self.family, np.arange(self.family.n_structures)
         if kind == STARTED:
             return np.full(family.n_structures, -1)
-        arrays = family.arrays
+        arrays, state = family.arrays, family.state_of[:, int(x)]
+        at = (slice(None), every, state, int(a))
         close = np.abs(arrays.reward[at] - reward) <= 2 * REWARD_TOLERANCE * max(1.0, abs(reward))
-        fits = close & ~family.padding[at]  # [B, N]
+        fits = close & ~family.padding[at] & (state >= 0)  # [B, N]
         if kind == MOVED:
-            fits &= arrays.done[at] if after == ENDED else ~arrays.done[at] & (arrays.next[at] == int(after))
+            to = None if after == ENDED else family.state_of[:, int(after)]
+            fits &= arrays.done[at] if to is None else ~arrays.done[at] & (arrays.next[at] == to)
         events = (family.paid if kind == LAST else family.events)[at]
         return np.where(fits.any(axis=0), np.take_along_axis(events, fits.argmax(axis=0)[None], axis=0)[0], -1)
 

@@ -80,6 +80,11 @@ class Families(Learner):
                 "a family by laws takes no tolerance: it holds every law on the listed outcomes. Leave `tolerance` out, or "
                 "let states and actions that may differ have laws of their own."
             )
+        if settings.tolerance and not _unlisted(problem).is_read:
+            raise InvalidInput(
+                "a tolerance needs a family that knows which state an observation is: one array `observations`, and no "
+                "function. Leave `tolerance` out, or give the observations."
+            )
         error = 2 * value_error(problem)
         if not error < settings.epsilon:
             raise InvalidInput(
@@ -128,6 +133,11 @@ def _family(problem: Problem) -> Family:
     family = problem.functions
     assert isinstance(family, Family), "its need was checked"
     return family
+
+
+def _unlisted(problem: Problem) -> Unlisted:
+    assert isinstance(problem.functions, Unlisted), "its need was checked"
+    return problem.functions
 
 
 def least_loss(problem: Problem, alpha: float) -> float:

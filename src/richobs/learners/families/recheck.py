@@ -69,7 +69,11 @@ def covered_again(
     if _policy_of(family, actions).digest != content["policy"]["digest"]:
         return [Finding("cells", False, "the policy is not the best one of the parameters that are stated")]
     allowed = max(settings.epsilon, float(constants["allowed"]))
-    evidence = {k: Evidence(own, threshold, bets_made.within(k, alpha) if alpha else None) for k, own in counts.items()}
+    first = {int(k): min(float(log), 0.0) for k, log in constants["log_first"]}
+    evidence = {
+        k: Evidence(own, threshold - first.get(k, 0.0), bets_made.within(k, alpha) if alpha else None)
+        for k, own in counts.items()
+    }
     found = cover_all(family, evidence, actions, allowed, fits, tuning.cells, error)
     same = found.complete and _same(
         problem,

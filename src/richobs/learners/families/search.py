@@ -82,7 +82,7 @@ class Chosen(NamedTuple):
 
     structure: int
     theta: Floats  # [d] where it was planned
-    actions: Ints  # [H, S]
+    actions: Ints  # [H, O]
     regret: float  # the largest
     witness: tuple[int, Floats] | None  # the most likely point at which it loses more than epsilon
 
@@ -217,7 +217,7 @@ def cover_all(
     Args:
         family: the family.
         evidence_of: each structure that holds everything seen possible.
-        actions: `[H, S]` the policy.
+        actions: `[H, O]` the policy.
         allowed: largest loss.
         fits: the most likely parameters of some structures; they decide how cells are cut, not what is true.
         budget: most cells of each structure.
@@ -344,8 +344,9 @@ def living_points(search: FamilySearch) -> list[Points]:
         theta = np.concatenate([fit.theta[:, None], near, far], axis=1)
         theta = np.clip(theta, family.low[:, None], family.high[:, None])
         law = np.maximum(family.program.at(theta), 0.0)
-        logs = seen.evidence(fit.structure).log_likelihood(law)
-        alive = logs > threshold
+        own = seen.evidence(fit.structure)
+        logs = own.log_likelihood(law)
+        alive = logs > own.threshold
         if alive.any():
             law = law[:, alive]
             best = search.tables(fit.structure).plan(law)[0]
@@ -418,7 +419,7 @@ def losses_of(search: FamilySearch, points: Points, actions: Ints) -> Floats:
 
 
 def next_policy(search: FamilySearch, chosen: Chosen, nodes: Nodes) -> tuple[str, Ints]:
-    """Returns what is played next, in words, and its actions `[H, S]` [F6]."""
+    """Returns what is played next, in words, and its actions `[H, O]` [F6]."""
     if search.rounds % 4 == 3 or chosen.witness is None:
         rng = keyed_generator(search.seed, "draw", search.rounds)
         i = int(rng.choice(len(nodes.weight), p=nodes.weight))
@@ -429,11 +430,18 @@ def next_policy(search: FamilySearch, chosen: Chosen, nodes: Nodes) -> tuple[str
     own, other = search.tables(fit.structure), search.tables(structure)
     law = np.maximum(search.family.program.at(np.stack([fit.theta, theta], axis=1)), 0.0)
     p, q = law[own.events, 0], law[other.events, 1]  # [B, n]
+    unknown = np.zeros(q.shape[1], dtype=bool)  # rows whose observation the other structure does not know
     if structure != fit.structure:
-        same = (own.next[:, None] == other.next) & (own.reward[:, None] == other.reward)  # [B, B, n]
-        q = (same * q).sum(axis=1)
+        K = own.n_actions
+        state = search.family.state_of[structure][own.shows]  # [S] the other structure's, by what is seen
+        rows = (np.maximum(state, 0)[:, None] * K + np.arange(K)).ravel()
+        unknown = np.repeat(state < 0, K)
+        seen, shown = (np.append(tables.shows, -1)[tables.next] for tables in (own, other))
+        same = (seen[:, None] == shown[:, rows]) & (own.reward[:, None] == other.reward[:, rows])  # [B, B, n]
+        q = (same * q[:, rows]).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         kl = np.where(p > 0, p * np.minimum(np.log(p / q), MOST_KL), 0.0).sum(axis=0)
+    kl[unknown] = MOST_KL
     _, best = own.plan(law[:, :1], kl[:, None])
     return "the policy that tells the likely parameters from the witness", best[:, :, 0]
 
@@ -511,10 +519,10 @@ def place_nodes(search: FamilySearch) -> Nodes:
                 structure.append(np.full(points.shape[1], fit.structure))
                 theta.append(points)
                 log_weight.append(weighed)
-    logs_all = np.concatenate(log_weight)
+    which = np.concatenate(structure)
+    logs_all = np.concatenate(log_weight) + seen.log_first[which]
     weight = np.exp(logs_all - logs_all.max())
     points = np.concatenate(theta, axis=1)
-    which = np.concatenate(structure)
     return Nodes(which, points, family.forecast(which, points), weight / weight.sum())
 
 
@@ -552,6 +560,7 @@ class FamilyConstants:
     log_numerator: float  # logarithm of what the forecasts gave to what was seen
     factors: int  # probabilities multiplied
     threshold: float  # log-likelihoods above it live
+    log_first: list[list[Any]]  # per structure, where they differ: log-likelihood of the first observations
     counts: list[list[Any]]  # per structure that is possible: its number, and how often each event was seen
     fits: list[list[Any]]  # likewise the most likely parameters, which decide how cells are cut
     structure: int  # of the policy
@@ -627,6 +636,9 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
             log_numerator=seen.log_numerator,
             factors=seen.factors,
             threshold=seen.threshold,
+            log_first=[]
+            if family.is_read
+            else [[int(k), float(seen.log_first[k])] for k in np.flatnonzero(seen.possible)],
             counts=[[int(k), seen.counts[k].tolist()] for k in np.flatnonzero(seen.possible)],
             fits=[[one.structure, one.theta.tolist()] for one in search.fits],
             structure=chosen.structure,

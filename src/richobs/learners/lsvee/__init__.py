@@ -1,4 +1,4 @@
-"""LSVEE as printed, one algorithm box of [KAL16] per file."""
+"""LSVEE, one algorithm box of [KAL16] per file; `Departs from [KAL16]` marks what is not as printed."""
 
 from richobs.learners.lsvee.algorithm import lsvee
 from richobs.learners.lsvee.constants import PaperConstants, SearchConstants

@@ -1,4 +1,4 @@
-"""What happens in a run of LSVEE as printed: consensus tests, eliminations, and policies that are played."""
+"""What happens in a run of LSVEE: consensus tests, eliminations, and policies that are played."""
 
 from richobs.core import events
 from richobs.core.events import Event, Said, event

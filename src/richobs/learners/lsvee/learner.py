@@ -17,7 +17,7 @@ from richobs.learners.printed import N_STATES, PrintedLearner
 
 @dataclass(frozen=True)
 class LsveeTuning:
-    """What may be chosen about LSVEE as printed."""
+    """What may be chosen about LSVEE."""
 
     repeats: Literal["skip", "verbatim"] = "skip"
     """What on-demand exploration does with paths that were learned: skip them, or learn them again as printed (verbatim)."""
@@ -27,10 +27,10 @@ class LsveeTuning:
 
 
 class Lsvee(PrintedLearner):
-    """LSVEE as printed, at its own constants."""
+    """LSVEE at the paper's own constants; as printed but for repeats, failed policies and early stops, or `verbatim`."""
 
     name = "lsvee"
-    about = "LSVEE as printed, at the paper's own constants: every sample size is fixed in advance."
+    about = "LSVEE at the paper's own constants, all sizes fixed in advance; learned paths and failed policies are left out."
     cites = "Krishnamurthy, Agarwal and Langford 2016, Algorithms 1 to 3"
     given = ("class of value functions", "horizon", "number of states", "deterministic transitions")
     needs = (unit_rewards, deterministic_transitions, N_STATES)
@@ -47,7 +47,7 @@ class Lsvee(PrintedLearner):
     def least(self, problem: Problem, settings: Settings) -> tuple[int, str]:
         """Returns what learning the states of one path costs."""
         least = self.constants(problem, settings).one_path
-        return least, f"LSVEE as printed asks for at least {least:.3g} episodes here (H (n_train + K n_test))"
+        return least, f"LSVEE at the printed sizes asks for at least {least:.3g} episodes here (H (n_train + K n_test))"
 
     def plan(self, problem: Problem, settings: Settings) -> SamplePlan:
         """Returns every sample size, and the worst case they add up to."""

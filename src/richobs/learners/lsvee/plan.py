@@ -1,4 +1,4 @@
-"""What LSVEE as printed will ask for: every sample size and threshold, and the worst case they add up to."""
+"""What LSVEE at the printed sizes will ask for: every sample size and threshold, and the worst case they add up to."""
 
 import dataclasses
 import math

@@ -159,7 +159,9 @@ def _planned_again(content: Mapping[str, Any], problem: Problem, settings: Setti
     gap = max(0.0, float((best - values).max())) + 2 * error
     upper, lower = min(most, float(best.max()) + error), max(least, float(values.min()) - error)
     certified = gap <= settings.epsilon
-    widened = result["reason"] == StopReason.DOUBTED.value  # a claim that was made wider says less than what was shown
+    # A claim that was made wider says less than what was shown; where the policy was played too little, nothing.
+    nothing = (result["upper"], result["lower"]) == (float(most), float(least)) and result["epsilon"] >= most - least
+    widened = result["reason"] == StopReason.DOUBTED.value or nothing
     reasons = {StopReason.EVERY_MODEL} if certified else {StopReason.EPISODES_SPENT, StopReason.TOLERANCE}
     if result["remarks"]:  # the episodes were spent before the claim was tested, or speak against it
         reasons |= {StopReason.EPISODES_SPENT, StopReason.DOUBTED}

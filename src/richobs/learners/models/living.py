@@ -84,14 +84,16 @@ class Alarm:
 class Living:
     """Which models live, and the logarithm of each one's wealth."""
 
-    def __init__(self, n_models: int, share: Spendable, alpha: float = 0.0):
+    def __init__(self, n_models: int, share: Spendable, alpha: float = 0.0, horizon: int = 0):
         """Takes the whole family, with equal weights.
 
         Args:
             n_models: N.
             share: probability with which the true model may be refuted.
             alpha: how far the real laws may be from those of a model, in total variation.
+            horizon: number of levels: outcomes of the last one have cells of their own. It must not depend on what is seen.
         """
+        self._last = horizon - 1
         self.models: Ints = np.arange(n_models)  # [m] in order
         self.log_wealth: Floats = np.zeros(n_models)  # [m] of the mixture's bets; with a tolerance of all bets
         self.alpha, self.alarm = alpha, Alarm()
@@ -183,8 +185,7 @@ class Living:
         """Lets the alarm's forecasts bet on a batch beside the mixture's, and learn from it."""
         if not steps:
             return
-        weights, against = self.weights, self._against - forecast
-        last = max(step.where[0] for step in steps)
+        weights, against, last = self.weights, self._against - forecast, self._last
         for step in steps:
             fit = weights @ step.law
             with np.errstate(divide="ignore"):
@@ -197,7 +198,7 @@ class Living:
 
     def _bet_within(self, steps: Sequence[StepLaw]) -> None:
         """Lets mixture and alarm bet, and pays alpha for the span of the ratios at every step [M1]."""
-        weights, last = self.weights, max(step.where[0] for step in steps)
+        weights, last = self.weights, self._last
         for step in steps:
             fit = weights @ step.law
             for k, q in enumerate([fit, *self.alarm.forecasts(step, fit, step.where[0] == last)]):

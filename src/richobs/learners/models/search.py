@@ -92,12 +92,11 @@ class ModelSearch(Search):
     gave_up: bool = False  # the tolerance keeps the loss where it is
     returns: dict[int, list[float]] = field(default_factory=dict)  # per model, what its policy earned
     claimable: int = 0  # episodes when a claim could first be made
-    untested: bool = False  # the episodes were spent before the claim was tested
     doubt: Doubt | None = None  # what speaks against the claim that is made: it is wider for that
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.living = Living(self.family.n_models, self.share, self.alpha)
+        self.living = Living(self.family.n_models, self.share, self.alpha, self.functions.horizon)
         self.regrets = Regrets(self.functions, self.family, self.living, self.tuning.look, self.alpha)
         self.error = planning_error(self.functions.horizon, self.reward_range, self.step_range)
         self.watch = Watch(self.seed, self.reward_range)
@@ -207,10 +206,10 @@ def run(search: ModelSearch, recorded: Episodes | None = None) -> Judged:
         try:
             _play(search, best, doubt is not None)
         except EpisodeLimit:
-            search.best = search.regrets.judged(best.member)
-            found = doubted(search, search.best)
-            search.untested = found is not None
-            search.doubt = None if found is None or found.is_lack else found
+            tested = [member for member, got in search.returns.items() if len(got) >= LEAST]
+            found = [search.regrets.judged(member) for member in tested or [best.member]]
+            search.best = min(found, key=lambda judged: judged.regret)
+            search.doubt = doubted(search, search.best)
             return search.best
 
 
@@ -219,7 +218,7 @@ def _plan(search: ModelSearch) -> Judged:
     enough = search.epsilon - 2 * search.error
     search.best = best = search.regrets.best(math.inf if search.alpha else enough)
     if search.alpha:
-        search.gave_up = search.patience.ends(search.gap(best), search.engine.ledger.total)
+        search.gave_up = search.patience.ends(search.gap(best), search.engine.ledger.total, search.log_size)
     size = search.log_size
     search.tell(
         RegretPlanned(
@@ -240,7 +239,7 @@ def doubted(search: ModelSearch, best: Judged) -> Doubt | None:
     values, counts = search.played_by(best.member)
     n = int(counts.sum())
     if n < LEAST:
-        return Doubt(f"the policy was played in {n:,} episodes, and {LEAST} are needed")
+        return Doubt.lack(n, float(search.reward_range[1]))
     low, high = search.reward_range
     promised = float(search.regrets.values(best.member)[search.living.leader])
     allowed = max(search.epsilon, search.gap(best)) / 2
@@ -423,9 +422,9 @@ def outcome(search: ModelSearch, found: Judged) -> Outcome:
 
 def _reason(search: ModelSearch, certified: bool) -> StopReason:
     """Returns why the search ended."""
-    if search.doubt is not None:
+    if search.doubt is not None and not search.doubt.is_lack:
         return StopReason.DOUBTED
-    return StopReason.EVERY_MODEL if certified and not search.untested else SPENT[search.gave_up]
+    return StopReason.EVERY_MODEL if certified and search.doubt is None else SPENT[search.gave_up]
 
 
 def _assumptions(search: ModelSearch) -> tuple[str, ...]:
@@ -450,7 +449,7 @@ def _remarks(search: ModelSearch, found: Judged) -> tuple[str, ...]:
     if search.doubt is not None:
         return (f"the claim was made wider, because {search.doubt.words}",)
     if gap <= search.epsilon:
-        return (f"the policy itself was played in fewer than {LEAST} episodes",) if search.untested else ()
+        return ()
     lost = number_words(gap, up=True)
     return (f"{left:,} models are left, and in model {found.worst} the best policy found loses up to {lost}",)
 

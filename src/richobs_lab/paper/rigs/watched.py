@@ -9,7 +9,7 @@ import numpy as np
 from richobs import BrokenPromise, FunctionClass, Greedy, Policy, Problem, Progress, TabularProcess
 from richobs.core.ledger import Ledger
 from richobs.core.queries import Answer, Engine, Query
-from richobs.core.types import Ints, Mask
+from richobs.core.types import Ints, Mask, Path
 from richobs.engines import CountedEngine
 from richobs.learners.lsvee.demand import Found, explore_on_demand
 from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
@@ -58,6 +58,14 @@ def some_path_visits(process: TabularProcess, paths: Ints, states: Sequence[Mask
     return False
 
 
+def state_at(process: TabularProcess, path: Path) -> int:
+    """Returns the state that a path leads to; transitions are deterministic."""
+    state = int(process.start.argmax())
+    for h, a in enumerate(path):
+        state = int(process.transitions[h][state, a].argmax())
+    return state
+
+
 def policy_risk_margin(printed: Printed) -> float:
     """Returns 40 sqrt(K) phi H^2, what the policy risk lemma adds to q; it equals epsilon/8."""
     return 40 * math.sqrt(printed.K) * printed.phi * printed.H**2
@@ -77,6 +85,7 @@ class Round(NamedTuple):
 
     regret: float  # V* - V(pi_f)
     chance: float  # q: that pi_f visits an unlearned state
+    uncalled: float  # that pi_f visits a state on which TD-Elim was not called
     learned: int  # states in L before the round
     accurate: bool  # the estimate of V(pi_f) is within epsilon/8
     failed: bool  # by the printed test, whatever the algorithm made of it
@@ -127,6 +136,7 @@ class Demand:
         self.search = LsveeSearch(watched, self.space, self.constants, verbatim, self._count)
         self.rounds: list[Round] = []
         self.eliminations = 0  # calls of TD-Elim
+        self.uncalled = [np.ones(len(e), dtype=bool) for e in self.process.emissions]  # per level [S]: on which not
         self.found: Found | None = None
         self._v_star_hat = math.nan
         if root:
@@ -170,7 +180,10 @@ class Demand:
         return self.search.engine.ledger.total + self.search.engine.ledger.skipped - self._before
 
     def _count(self, progress: Progress) -> None:
-        self.eliminations += isinstance(progress.event, NodeEliminated)
+        if isinstance(progress.event, NodeEliminated):
+            path = progress.event.path
+            self.eliminations += 1
+            self.uncalled[len(path)][state_at(self.process, path)] = False
 
     def _watch(self, query: Query, answer: Answer) -> None:
         """Notes what a round was, from its rollouts."""
@@ -183,6 +196,7 @@ class Demand:
             Round(
                 regret=regret,
                 chance=chance_of_visiting(self.process, policy, unlearned),
+                uncalled=chance_of_visiting(self.process, policy, self.uncalled),
                 learned=int(sum(mask.sum() for mask in learned)),
                 accurate=abs(mean - value) <= self.printed.epsilon / 8,
                 failed=abs(mean - self._v_star_hat) > self.printed.eps_demand,

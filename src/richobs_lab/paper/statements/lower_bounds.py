@@ -426,7 +426,7 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
             "the wall, by the proof: 1/K + 1/2 sqrt(8 epsilon^2 T/K) is 2/3 at T = K/(72 epsilon^2) for K = 2, and less for "
             "more arms",
             abs(max(at_wall) - 2 / 3) <= 1e-12,
-            f"{len(at_wall)} numbers of arms and epsilons, largest {max(at_wall):.6f}: an identity at K = 2",
+            f"{len(at_wall)} numbers of arms and values of epsilon, largest {max(at_wall):.6f}: an identity at K = 2",
         ),
         Check(
             "the wall, exactly: with two arms the best algorithm passes 2/3 at 4 to 7 times as many episodes",
@@ -441,8 +441,8 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
             tightness=expansion["closest"],
         ),
         Check(
-            "Propositions 1 and 2: of the policies, deterministic functions of what is seen, exactly one earns more than "
-            "the optimum less epsilon",
+            "Propositions 1 and 2: of the policies, deterministic functions of observations or of histories, those of "
+            "exactly one action sequence earn more than the optimum less epsilon",
             all(r["good"] == [1] for _, r in built),
             f"{sum(r['policies'] for _, r in built)} members of {len(built)} families, all policies of each",
         ),

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from richobs import Greedy, Tables, make
+from richobs import Greedy, Problem, Tables, make
 from richobs.core.problem import as_problem
 from richobs.core.randomness import keyed_generator
-from richobs.core.types import Floats, Ints
+from richobs.core.types import Floats, Ints, Path
+from richobs.learners.lsvee.dfs import learn_from
 from richobs.learners.version_space import version_space
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.rigs.asked import constants_for
-from richobs_lab.paper.rigs.corners import cliff, gap, learned_tolerance, staircase
+from richobs_lab.paper.rigs.corners import NUDGE, cliff, gap, learned_tolerance, staircase
 from richobs_lab.paper.rigs.printed import Printed
 from richobs_lab.paper.rigs.watched import (
     SURELY,
@@ -66,6 +67,8 @@ def pieces(scale: Scale, /) -> list[Plain]:
         for q in ((0.0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0) if full else (0.0, 0.2, 1.0))
         if H > 1 or q == 0  # below the root there is nothing to fall off from
     ]
+    work += [{"kind": "called", "seed": seed, "chance": 0.0} for seed in range(300 if full else 12)]
+    work += [{"kind": "called", "seed": 0, "chance": q} for q in (0.05, 0.2, 0.5, 0.9)]
     work += [{"kind": "miss", "chance": c, "runs": 2 * runs, "seed": 0} for c in chances]
     work += [{"kind": "conditional", "epsilon": e} for e in (0.5, 0.3, 0.1)]
     work += [{"kind": "rootless", "seed": 0}, {"kind": "above", "seed": 0}]
@@ -98,6 +101,7 @@ def measure(piece: Plain, /) -> Plain:
         "test": measure_test,
         "risk": measure_risk,
         "limit": measure_limit,
+        "called": measure_called,
         "miss": measure_miss,
         "conditional": measure_conditional,
         "rootless": measure_rootless,
@@ -188,6 +192,41 @@ def measure_limit(horizon: int, chance: float) -> Plain:
     regret, q = demand.regret(policy), chance_of_visiting(demand.process, policy, unlearned)
     margin = policy_risk_margin(demand.printed)
     return {"regret": regret, "q": q, "excess": regret - q - margin, "margin": margin}
+
+
+def measure_called(seed: int, chance: float) -> Plain:
+    """Computes regret, and the chance of leaving the states on which TD-Elim was called, of all that survive a few searches.
+
+    The world is random, or the cliff where `chance` is not 0; there TD-Elim is called on the state above the abyss.
+    """
+    problem, paths = (cliff(chance, [0.0, 0.0], worth=1.0), [(0,)]) if chance else liars(seed)
+    demand = Demand(problem, epsilon=EPSILON, delta=DELTA, seed=seed)
+    for path in paths:
+        learn_from(demand.search, path, demand.constants.demand)
+    policies = [Greedy(problem.functions.member(int(i))) for i in np.flatnonzero(demand.space.alive(0))]
+    visits = [chance_of_visiting(demand.process, policy, demand.uncalled) for policy in policies]
+    return {"epsilon": EPSILON, "uncalled": [[demand.regret(p), q] for p, q in zip(policies, visits, strict=True)]}
+
+
+def liars(seed: int) -> tuple[Problem, list[Path]]:
+    """Returns a random world, and paths to search from.
+
+    Each function but the last, Q*, says of some observations that the worst action is as good as the best: right about
+    values, so that consensus holds, and wrong about what to do until TD-Elim is called there.
+    """
+    rng = keyed_generator(seed, "on-demand", "called")
+    H, K = int(rng.integers(2, 5)), int(rng.integers(2, 4))
+    shape = {"horizon": H, "n_states": int(rng.integers(2, 5)), "n_actions": K, "n_observations": 8}
+    problem = make("random", seed=seed, overlap=0.0, **shape)
+    process = problem.process
+    assert process is not None
+    tables = []
+    for q in process.q_tables:
+        lies = (rng.random((30, len(q), 1)) < 0.1) & (np.arange(K) == q.argmin(axis=1)[:, None])  # [N, X, K]
+        tables.append(np.concatenate([np.where(lies, q.max(axis=1)[:, None] + NUDGE, q), q[None]]))
+    functions = Tables([np.clip(t, 0, 1) for t in tables], codebooks=process.codebooks)
+    paths = [tuple(rng.integers(K, size=rng.integers(1, H)).tolist()) for _ in range(int(rng.integers(4)))]
+    return as_problem(problem, functions), paths
 
 
 def measure_miss(chance: float, runs: int, seed: int) -> Plain:
@@ -332,6 +371,7 @@ def measure_run(world: str, shift: int, seed: int, **shape: Any) -> Plain:
         "episodes": float(demand.episodes),
         "bound": float(printed.most_on_demand),
         "excess": max(r.regret - r.chance - policy_risk_margin(printed) for r in demand.rounds),
+        "uncalled": [[r.regret, r.uncalled] for r in demand.rounds],
         "learned": learned,
         "failed": [r.failed for r in demand.rounds],
         "good": all(r.accurate and not (r.failed and r.missed) for r in demand.rounds),
@@ -341,9 +381,21 @@ def measure_run(world: str, shift: int, seed: int, **shape: Any) -> Plain:
 
 def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
     """Returns what follows for the four lemmas and the theorem."""
-    tests, risks, limits, misses, conditionals, rootless, aboves, slacks, caps, runs = (
+    tests, risks, limits, called, misses, conditionals, rootless, aboves, slacks, caps, runs = (
         list(of_kind(kind, pieces, results))
-        for kind in ("test", "risk", "limit", "miss", "conditional", "rootless", "above", "slack", "cap", "run")
+        for kind in (
+            "test",
+            "risk",
+            "limit",
+            "called",
+            "miss",
+            "conditional",
+            "rootless",
+            "above",
+            "slack",
+            "cap",
+            "run",
+        )
     )
     accurate = sum(p["runs"] - r["inaccurate"] for p, r in tests)
     must_pass = [(p, r) for p, r in tests if p["loss"] <= 0.25]
@@ -373,6 +425,7 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
     stairs = [(p, r) for p, r in runs if p["world"] == "staircase"]
     reached = all(r["rounds"] == (p["n_states"] - 1) * (p["horizon"] - 1) + 2 for p, r in stairs if r["good"])
     alone = rootless[0][1]
+    leaving = [(regret, r["epsilon"] / 8 + chance) for _, r in [*called, *runs] for regret, chance in r["uncalled"]]
     checks = (
         Check(
             "Rounds are as printed: n_1 rollouts, n_2 paths, and the test at epsilon/2, computed a second time",
@@ -437,6 +490,16 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             tightness=tightest,
         ),
         Check(
+            "Section 3.1, where L is the set of states on which TD-Elim was called: V* - V(pi_f) <= epsilon/8 + Pr[pi_f "
+            "visits a state outside L]",
+            all(left <= right + SURELY for left, right in leaving),
+            f"{len(leaving)} policies: survivors of a few searches in {len(called)} worlds, and those tried in {len(runs)} "
+            f"runs; {sum(left > EPSILON / 8 for left, _ in leaving)} of them lose more than epsilon/8",
+            reading="on the event that the calls of TD-Elim succeeded, which has probability 1 - delta: an elimination that "
+            "fails may keep a policy that errs where it was called",
+            tightness=max((left / right for left, right in leaving if right <= 1), default=None),
+        ),
+        Check(
             "Progress: where q >= epsilon/8, n_2 paths all miss the unlearned states with probability at most "
             "exp(-epsilon n_2/8), its share of delta",
             all(r["exact"] <= r["bound"] <= share + SURELY for _, r in covered)
@@ -484,7 +547,7 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             all(r["episodes"] <= r["bound"] for _, r in runs),
             f"largest share of the bound {max(r['episodes'] / r['bound'] for _, r in runs):.2f}",
             reading="with probability 1 - delta: off the good event a run may take more, or never end; and delta at most "
-            "1/2 where the order is printed with log(1/delta), as in Theorem 1",
+            "1/2 where the order is printed with log(1/delta), as in Theorem 1; and children of length H are terminal",
             tightness=max(r["episodes"] / r["bound"] for _, r in runs),
         ),
         Check(

@@ -417,7 +417,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             sum(r["many"] for _, r in runs) == 0 and all(r["printed"] <= r["bound"] for _, r in stairs),
             f"{paper} random worlds and {len(stairs)} staircases; the staircases take up to "
             f"{max(r['printed'] / r['bound'] for _, r in stairs):.0%} of it",
-            reading="with probability 1 - delta: off the good event a run may take more, or never end",
+            reading="with probability 1 - delta: off the good event a run may take more, or never end; and children "
+            "of length H are terminal",
             tightness=max(r["printed"] / r["bound"] for _, r in stairs),
         ),
         Check(

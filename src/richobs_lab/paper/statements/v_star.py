@@ -109,7 +109,9 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
                 all(r["episodes"] <= r["with_bound"] and r["off"] == 0 for r in results),
                 f"At most {max(r['episodes'] / r['with_bound'] for r in results):.3f} of the bound, which is between "
                 f"{min(constants):.2g} and {max(constants):.2g} times M H^5 K^2/eps^2 log(NMHK/delta).",
-                reading="with probability 1 - delta, as T <= M H in Theorem 5: off the good event a search may take more",
+                reading="with probability 1 - delta, as T <= M H in Theorem 5: off the good event a search may take more; "
+                "children of length H are terminal; and delta at most 1/2 at N = M = K = H = 1, where the "
+                "logarithm vanishes as delta goes to 1",
             ),
         ),
         columns=("class", "H", "searches", "largest error / epsilon", "sum in the proof, K = 1", "episodes / bound"),
