@@ -10,7 +10,8 @@ With `--waiting` the levels of product classes wait (docs/betting.md, Waiting) a
 only those of large classes do; lists never wait. Its results are in `betting_soundness_waiting.json`.
 
 With `--keep FILE` counts are added to those that the file holds, and the table shows all of them: `--runs 500 --first-seed
-1000` goes on where the first thousand ended. Keep one file for each version of the search.
+1000` goes on where the first thousand ended. The table is then `..._kept.json`. Keep one file for each version of the
+search.
 """
 
 import os
@@ -226,7 +227,7 @@ def main() -> None:
             detail = ", ".join(f"{what}: {n}" for what, n in sorted(counted.items())) or "nothing"
             rows.append((delta, kind, runs, runs - fine, f"[{low:.5f}, {high:.5f}]", detail))
     publish(
-        "betting_soundness_waiting" if given.waiting else "betting_soundness",
+        "betting_soundness" + "_waiting" * given.waiting + "_kept" * (given.keep is not None),
         "Betting searches over random problems"
         + (", levels wait" if given.waiting else "")
         + ": how often anything claimed was false",
