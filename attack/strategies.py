@@ -54,7 +54,7 @@ WORLD_IDS = st.one_of(
 )
 OPTION_NAMES = (
     *("epsilon", "delta", "learner", "n-states", "max-episodes", "tuning", "seed", "horizon", "x", "json", "engine"),
-    *("workers", "threshold", "out", "policy", "episodes", "seeds", "first-seed", "budget", "seconds", "max-runs"),
+    *("workers", "threshold", "out", "policy", "episodes", "seeds", "budget", "seconds", "max-runs"),
     *("sequences", "error-rate", "confidence", "device", "worlds", "learners"),
 )
 OPTIONS = st.lists(st.builds("--{}={}".format, st.sampled_from(OPTION_NAMES), TEXT), max_size=2)

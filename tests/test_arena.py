@@ -372,6 +372,7 @@ def test_rivals_need_as_many_episodes_as_was_published():
 def test_worlds_that_nobody_can_play_are_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["arena", "--worlds", "nosuch", "--learners", "betting", "--seeds", "1"]) == 2
+    assert main(["arena", "--worlds", "nosuch", "--learners", "betting", "--list"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "no learner can play any of these worlds" in said
     assert "separated by spaces" in said

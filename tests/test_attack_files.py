@@ -82,7 +82,7 @@ def test_one_forged_folder_is_one_line_among_the_others(part, victims, tmp_path,
     assert main(["report", str(tmp_path), "--no-figures", "--out", str(page)]) == 0
     said = capsys.readouterr()
     assert f"left out {forged}: {forged / CERTIFICATE} is damaged: " in said.err
-    assert "at most 0.3 above the policy" in page.read_text()
+    assert "loses at most 0.3 to the best policy" in page.read_text()
     assert [file.name for file in tmp_path.iterdir() if file.suffix in (".png", ".svg")] == []
     assert main(["show", str(tmp_path), "--json"]) == 0
     assert ["error" in run for run in json.loads(capsys.readouterr().out)] == [False, True]

@@ -160,10 +160,11 @@ def some_values(rng: np.random.Generator, members: int, n: int, distinct: int) -
 
 
 def check_equal(host: Pairs, device: Pairs) -> None:
+    # The host computes few bets one by one, with log(1 + s ZETA) where the device has s ZETA, which is larger by 1e-12 or so.
     np.testing.assert_array_equal(host.rows.of, device.rows.of)
     np.testing.assert_array_equal(host.columns.of, device.columns.of)
     np.testing.assert_array_equal(host.held.alive, there(device.held.alive))
-    np.testing.assert_allclose(there(device.held.wealth), host.held.wealth, rtol=1e-12)
+    np.testing.assert_allclose(there(device.held.wealth), host.held.wealth, rtol=1e-11)
     np.testing.assert_allclose(there(device.held.loss), host.held.loss, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(host.held.living_rows(), device.held.living_rows())
     np.testing.assert_array_equal(host.held.living_columns(), device.held.living_columns())
@@ -308,6 +309,6 @@ def test_the_kernel_does_what_pytorchs_own_operations_do(rows: int, columns: int
         assert device.update(f, y, t, x, actions) == host.update(f, y, t, x, actions)
         check = (host.held.wealth, there(device.held.wealth)), (host.held.loss, there(device.held.loss))
         for expected, found in check:
-            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
         np.testing.assert_array_equal(host.held.alive, there(device.held.alive))
     assert rows == 1 or not host.held.alive.all()

@@ -40,9 +40,9 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "spent", "name"),
     [
-        ("", "betting: play", "lock-3,noise_bits=2"),
-        ("--tuning first=8 doubt=1.5", "betting: play", "lock-3,noise_bits=2,doubt=1.5,first=8"),
-        ("--learner certified", "certified: batch", "lock-3,noise_bits=2,learner=certified"),
+        ("", "betting: play", "lock-3-noise_bits=2"),
+        ("--tuning first=8 doubt=1.5", "betting: play", "lock-3-noise_bits=2-doubt=1.5-first=8"),
+        ("--learner certified", "certified: batch", "lock-3-noise_bits=2-learner=certified"),
     ],
 )
 def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path, asked, spent, name):

@@ -41,6 +41,12 @@ def test_examples_run(document, capsys):
         assert_prints(code, capsys.readouterr().out)
 
 
+def test_the_tools_of_the_first_page_run(capsys):
+    code = "\n".join(python_of("docs/index.md"))
+    exec(compile(code, "index.md", "exec"), {})
+    assert assert_prints(code, capsys.readouterr().out) == 1
+
+
 def test_the_guide_to_ones_own_problem_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code = "\n".join(python_of("docs/your-own-problem.md"))

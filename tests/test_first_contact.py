@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import inspect
+import os
+import pathlib
 import subprocess
 import sys
 import types
@@ -14,6 +16,7 @@ from rich.console import Console
 
 import richobs
 from richobs.classes.model_arrays import merged_rewards
+from richobs.cli import doctor
 from richobs.cli.main import main
 from richobs.core.process import Codebook
 from richobs.show import terminal
@@ -26,15 +29,14 @@ CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
     [
         (
             lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), CLASS),
-            r"learn\(env, .* still needs reward_range=\(sma",
+            r"from_gymnasium\(env, horizon=3, reward_range=\(smallest",
         ),
         (
             lambda: richobs.learn("FrozenLake-v1"),
-            r"learn\('FrozenLake-v1', .* still needs functions, the class F and rewa",
+            "without a function class: give learn",
         ),
         (lambda: richobs.learn("FrozenLake", CLASS), r"richobs.from_gymnasium\(id, ...\) a Gymnasium one"),
-        (lambda: richobs.learn(richobs.make("lock/3"), reward_range=(0, 1)), "this one declares its own"),
-        (lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), 3, reward_range=(0, 1)), "a function class needs"),
+        (lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), 3), "a function class needs"),
         (
             lambda: richobs.Problem(gymnasium.make("FrozenLake-v1"), CLASS),
             r"from_gymnasium\(env, horizon=100, reward_r",
@@ -55,17 +57,13 @@ def test_a_mistake_gets_the_hint_that_it_needs(mistake, hint):
         mistake()
 
 
-LAKE = {"desc": ["SFF", "FHF", "FFG"], "is_slippery": True}
-
-
-def test_learn_takes_a_gymnasium_environment_and_the_levels_of_the_class():
-    functions = richobs.Simulators([gymnasium.make("FrozenLake-v1", **LAKE)], horizon=6)
-    plain = richobs.learn(
-        gymnasium.make("FrozenLake-v1", **LAKE), functions, reward_range=(0, 1), epsilon=0.5, max_episodes=16
-    )
-    declared = richobs.from_gymnasium("FrozenLake-v1", horizon=6, reward_range=(0, 1), **LAKE)
-    assert plain.claim == richobs.learn(declared, functions, epsilon=0.5, max_episodes=16).claim
-    assert richobs.plan("FrozenLake-v1", functions, reward_range=(0, 1)).title
+def test_learn_takes_a_gymnasium_environment_where_the_class_knows_its_range():
+    family = richobs.Family.of_gymnasium("FrozenLake-v1", success_rate=(0.1, 0.9), horizon=6)
+    declared = richobs.from_gymnasium("FrozenLake-v1", horizon=6, reward_range=family.reward_range)
+    few = {"epsilon": 0.5, "max_episodes": 16}
+    assert richobs.learn("FrozenLake-v1", family, **few).claim == richobs.learn(declared, family, **few).claim
+    assert "the given simulator" in richobs.learn(gymnasium.make("FrozenLake-v1"), family, **few).claim
+    assert richobs.plan("FrozenLake-v1", family).title
 
 
 def test_the_command_line_trusts_models(tmp_path, monkeypatch, capsys):
@@ -171,3 +169,22 @@ def test_who_waits_is_told_how_far_it_is(monkeypatch):
     )
     assert functions.n_models == 1
     assert terminal.WAITING == []
+
+
+def test_verify_and_show_offer_the_last_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["verify"]) == 2
+    assert "there is no certificate below runs" in capsys.readouterr().err
+    for world in ("lock/2", "lock/3"):
+        assert main(["learn", world, "--quiet"]) == 0
+    os.utime("runs/lock-2/certificate.json", (1, 1))
+    assert main(["verify", "--quiet"]) == 0
+    assert "the last certificate here: runs/lock-3/certificate.json" in capsys.readouterr().err
+    assert main(["show"]) == 0
+    assert "the last one: richobs show runs/lock-3" in capsys.readouterr().out
+
+
+def test_doctor_names_every_missing_package_of_an_extra(monkeypatch):
+    monkeypatch.setattr(doctor, "problem_of", lambda each: f"{each.name} is not installed")
+    problem = doctor.examined(pathlib.Path("runs"))["extras"]["bsuite"]["problem"]
+    assert problem == "bsuite is not installed; shimmy is not installed"

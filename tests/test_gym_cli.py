@@ -246,7 +246,7 @@ class TestCommands:
         named = richobs.Problem(problem.env, problem.functions, id=f"gym:A/B-v0?{'&'.join(arguments)}")
         folder = default_folder(named, Settings())
         assert folder.parent == pathlib.Path("runs")
-        assert re.fullmatch(r"gym-A-B-v0,[A-Za-z0-9._=,-]{1,200}", folder.name)
+        assert re.fullmatch(r"gym-A-B-v0-[A-Za-z0-9._=-]{1,60}", folder.name)
 
 
 class Plain:

@@ -57,7 +57,8 @@ def dies_with_seed_1(cell, folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "seeds"), [("0:3", [0, 1, 2]), ("7", [7]), ("3,5", [3, 5]), ("0:2,9", [0, 1, 9]), ("2:4", [2, 3])]
+    ("text", "seeds"),
+    [("0:3", [0, 1, 2]), ("3", [0, 1, 2]), ("7,", [7]), ("3,5", [3, 5]), ("0:2,9", [0, 1, 9]), ("2:4", [2, 3])],
 )
 def test_seeds_are_written_as_ranges_and_lists(text, seeds):
     assert list(seed_list(text)) == seeds
@@ -259,7 +260,7 @@ def test_the_command_line_runs_a_sweep(tmp_path, monkeypatch, capsys):
     told = json.loads(capsys.readouterr().out)
     assert [row["varied"] for row in told["settings"]] == [{"horizon": 2}, {"horizon": 3}]
     assert [run["result"]["as_asked"] for run in told["runs"]] == [True, True]
-    folder = tmp_path / "runs" / "sweep-lock-epsilon=0.3-horizon=2,3-seeds=0-1"
+    folder = tmp_path / "runs" / "sweep-lock-epsilon=0.3-horizon=2-3-seeds=0-1"
     assert (folder / "horizon=2,seed=0" / "report.html").exists()
     assert (folder / "sweep.html").exists()
 

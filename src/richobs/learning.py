@@ -42,7 +42,6 @@ def learn(
     *,
     epsilon: float = 0.1,
     delta: float = 0.05,
-    reward_range: tuple[float, float] | None = None,
     learner: str | None = None,
     assume: Assume | None = None,
     seed: int = 0,
@@ -58,14 +57,13 @@ def learn(
 
     Args:
         env: an environment, or a problem such as `richobs.make` returns, which brings class, process and n_states along; or
-            an environment of Gymnasium or its id, which is played for as many levels as the class has.
+            an environment of Gymnasium or its id, where the class knows levels and totals, as a `richobs.Family` does.
         functions: the class F of value functions; it should hold Q*.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the claim is false.
-        reward_range: smallest and largest possible total of an episode, where an environment of Gymnasium is given.
         learner: who learns, by default "betting", which needs few episodes and allows random transitions, "families" for a
             `richobs.Family`, and "linear" for a `richobs.Linear` without parameters. "lsvee" is the
-            paper's algorithm and assumes deterministic transitions. `richobs learners` lists all with what they need and
+            paper's own algorithm and assumes deterministic transitions. `richobs learners` lists all with what they need and
             promise.
         assume: what the class is trusted for where it is a family of models (`richobs.Simulators`). "values", the weaker
             assumption, is the default: Q* of the real system is among the models' Q functions. "model" means that the real
@@ -101,7 +99,7 @@ def learn(
         Rejected: the environment answered something else than it was asked, or is not replayable although it says so.
         WorkerFailed: a worker was lost; with `out`, the same call goes on from what was recorded.
     """
-    problem = as_problem(playable(env, functions, reward_range), functions)
+    problem = as_problem(playable(env, functions), functions)
     name = chosen_learner(problem.functions, learner, assume)
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function that takes a Progress; got {callback!r}.")
@@ -155,26 +153,27 @@ def chosen_learner(functions: FunctionClass, learner: str | None, assume: Assume
     return name
 
 
-def playable(env: Any, functions: FunctionClass | None, reward_range: tuple[float, float] | None) -> Any:
-    """Returns what is learned; an environment of Gymnasium, or its id, becomes one of as many levels as the class has.
+def playable(env: Any, functions: FunctionClass | None) -> Any:
+    """Returns what is learned; an environment of Gymnasium, or its id, has the levels and the totals that the class knows.
 
     Raises:
-        InvalidInput: something is missing or too much, by name.
+        InvalidInput: the class does not know them.
     """
     if not isinstance(env, gymnasium.Env) and not (isinstance(env, str) and env in gymnasium.registry):
-        if reward_range is not None:
-            raise InvalidInput("reward_range is for environments of Gymnasium; this one declares its own.")
         return env
-    if functions is None or reward_range is None:
-        name = repr(env) if isinstance(env, str) else "env"
-        missing = ["functions, the class F"] if functions is None else []
-        missing += [] if reward_range else ["reward_range=(smallest total of an episode, largest total)"]
+    name = repr(env) if isinstance(env, str) else "env"
+    if functions is None:
         raise InvalidInput(
-            f"an environment of Gymnasium arrived; learn({name}, functions, reward_range=...) still needs "
-            f"{' and '.join(missing)}. richobs.from_gymnasium declares more: see docs/gymnasium.md."
+            f"an environment of Gymnasium arrived without a function class: give learn({name}, functions)."
         )
     check_class(functions)
-    return from_gymnasium(env, horizon=functions.horizon, reward_range=reward_range)
+    known = getattr(functions, "reward_range", None)
+    if known is None:
+        raise InvalidInput(
+            f"an environment of Gymnasium does not say what an episode can earn. Give richobs.from_gymnasium({name}, "
+            f"horizon={functions.horizon}, reward_range=(smallest total, largest total)): see docs/gymnasium.md."
+        )
+    return from_gymnasium(env, horizon=functions.horizon, reward_range=known)
 
 
 def _settings(tuning: Any = None, **given: Any) -> Settings:
@@ -199,7 +198,6 @@ def plan(
     *,
     epsilon: float = 0.1,
     delta: float = 0.05,
-    reward_range: tuple[float, float] | None = None,
     learner: str | None = None,
     **settings: Any,
 ) -> Plan:
@@ -212,7 +210,6 @@ def plan(
         functions: the class F of value functions, where an environment is given.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the claim is false.
-        reward_range: as for `learn`.
         learner: who would learn, by default "betting". "lsvee" has the paper's own sample sizes.
         **settings: further fields of `richobs.Settings`, such as `n_states`, `max_episodes` and `tuning`.
 
@@ -223,7 +220,7 @@ def plan(
     Raises:
         InvalidInput: the learner cannot serve this problem or these settings.
     """
-    problem = as_problem(playable(env, functions, reward_range), functions)
+    problem = as_problem(playable(env, functions), functions)
     name = learner or default_learner(problem.functions)
     asked = _settings(**settings, epsilon=epsilon, delta=delta, learner=name)
     asked.check()

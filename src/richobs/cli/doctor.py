@@ -128,7 +128,7 @@ def _extras() -> dict[str, dict[str, Any]] | None:
     return {
         name: {
             "packages": {each.name: installed(each.name) for each in needed if each.name != PACKAGE},
-            "problem": next(filter(None, map(problem_of, needed)), None),
+            "problem": "; ".join(filter(None, map(problem_of, needed))) or None,
             "install": f"pip install '{PACKAGE}[{name}]'",
         }
         for name, needed in extras.items()

@@ -25,7 +25,6 @@ from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, r
 from richobs.show import write_report
 from richobs.show.summary import claim_text, gives_what_was_asked, plain_console
 from richobs.show.terminal import TensorBoard, watched
-from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +113,7 @@ def _holds_finished(folder: pathlib.Path, settings: Settings) -> bool:
     return stored.state == "finished" and dataclasses.replace(stored.settings, workers=settings.workers) == settings
 
 
-LONGEST = 180  # characters of a folder's name
+LONGEST = 60  # characters of a folder's name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,13 +159,13 @@ def default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
         for name in asked
         if name not in {*MAY_CHANGE, "tuning"} and asked[name] != plain.get(name)
     ]
-    name = problem.name
-    if is_gymnasium_id(name):  # its marks are not for folders
-        name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", name.replace("&", ",").replace("?", ","))
-    whole = ",".join([name, *named, *settings.tuning]).replace("/", "-")
-    if len(whole) > LONGEST:
-        whole = f"{whole[:LONGEST]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
-    return pathlib.Path("runs") / whole
+    return pathlib.Path("runs") / folder_name("-".join([problem.name, *named, *settings.tuning]))
+
+
+def folder_name(whole: str) -> str:
+    """Returns a short name for a folder: other marks than those of plain names are left out, long ones end with a digest."""
+    name = re.sub(r"[^A-Za-z0-9._=+-]+", "-", whole)
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def _text(value: object) -> str:

@@ -90,6 +90,8 @@ class ShowCommand:
             console.print_json(json.dumps([as_plain(name, run) for name, run in found]))
         elif found:
             widened(console).print(Trimmed(runs_table(found)))
+            last = max(found, key=lambda row: row[1].last if isinstance(row[1], StoredRun) else 0.0)[0]
+            console.print(Text(f"the last one: richobs show {last}"), style="dim")
         else:
             console.print(Text(f"no runs in {self.folder}"))
         return 0
@@ -163,8 +165,8 @@ class ReportCommand:
 class VerifyCommand:
     """Derive a certificate's constants again, run its draws again, and say whether everything agrees."""
 
-    file: tyro.conf.Positional[pathlib.Path]
-    """The certificate, or the folder it is in; a policy.npz beside it is checked too."""
+    file: tyro.conf.Positional[pathlib.Path | None] = None
+    """The certificate, or its folder; by default the last one below `runs`. A policy.npz beside it is checked too."""
     json: bool = False
     """Print JSON instead of a table."""
     quiet: bool = False
@@ -176,7 +178,8 @@ class VerifyCommand:
 
     def run(self, console: Console) -> int:
         """Prints what agrees; the exit status is 1 if anything does not."""
-        file = self.file / CERTIFICATE if self.file.is_dir() else self.file
+        given = self.file or _last_certificate()
+        file = given / CERTIFICATE if given.is_dir() else given
         if file.with_name(QUESTION).exists():
             claim = str(read_json(file).get("claim")) if file.exists() else ""
             checked = verify_judgement(file.parent, lambda world: make_stored(world, file, self.trust))
@@ -234,6 +237,20 @@ class VerifyCommand:
         asked = plain_console(stderr=True)
         asked.print(Text(f"That is more than the budget of {self.budget:,}: {work.words}."))
         return work.cost if Confirm.ask("Go on?", console=asked, default=False) else self.budget
+
+
+def _last_certificate() -> pathlib.Path:
+    """Returns the certificate below `runs` that was written last, and says which.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    found = pathlib.Path("runs").glob(f"**/{CERTIFICATE}")
+    last = max(found, key=lambda file: file.stat().st_mtime, default=None)
+    if last is None:
+        raise InvalidInput("there is no certificate below runs: give a certificate, or the folder of a run.")
+    plain_console(stderr=True).print(Text(f"the last certificate here: {last}"), style="dim")
+    return last
 
 
 def _keep(file: pathlib.Path, checked: Verification) -> list[str]:

@@ -2,10 +2,8 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import pathlib
-import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -15,6 +13,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from richobs.cli.learn import folder_name
 from richobs.cli.options import Trimmed, WorkOptions, option_name, widened
 from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings, field_docs
@@ -23,8 +22,6 @@ from richobs.runs.sweep import FIXED, MAX_RUNS, RESULTS, plan_cells, seed_list
 from richobs.show.summary import plain_console
 from richobs.show.sweep import PAGE, sweep_plain, sweep_table, sweep_watched
 from richobs.worlds.registry import WORLDS, config_class
-
-LONGEST = 120  # characters of a folder's name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +93,7 @@ class SweepCommand:
     parameters: Parameters
     many: ManyRunsOptions
     seeds: str = "0:10"
-    """Seeds of the runs: `0:20` are those from 0 to 19, `3,7` are two."""
+    """Seeds of the runs: `20` and `0:20` are those from 0 to 19, `3,7` are two."""
 
     def run(self, console: Console) -> int:
         """Runs what is missing and prints a line per setting; the exit status is 1 if a run failed."""
@@ -121,10 +118,7 @@ class SweepCommand:
     def _folder(self, given: Mapping[str, str]) -> pathlib.Path:
         """Returns a folder under `runs/` named after what is varied."""
         whole = "-".join(["sweep", self.where, *map("=".join, given.items()), f"seeds={self.seeds}"])
-        name = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", whole)
-        if name != whole.replace("/", "-").replace(":", "-") or len(name) > LONGEST:
-            name = f"{name[:LONGEST]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
-        return pathlib.Path("runs") / name
+        return pathlib.Path("runs") / folder_name(whole)
 
 
 def _values(name: str, text: str) -> list[Any]:

@@ -160,19 +160,21 @@ Watch = Callable[[SweepProgress], None]
 
 
 def seed_list(text: str) -> Iterator[int]:
-    """Returns the seeds that a text names: `0:20` are those from 0 to 19, `3,7` are two, and both can be mixed.
+    """Returns the seeds that a text names: `20` and `0:20` are those from 0 to 19, `3,7` are two, and `7,` is one.
 
     Raises:
         InvalidInput: the text names none.
     """
     seeds: list[range] = []
-    for part in text.split(","):
+    for part in text.removesuffix(",").split(","):
         first, colon, end = part.partition(":")
+        if text == part and not colon:
+            first, colon, end = "0", ":", part
         try:
             seeds.append(range(int(first), int(end) if colon else int(first) + 1))
         except ValueError:
             raise InvalidInput(
-                f"seeds are written as 0:20 (from 0 to 19) or as 3,7,9; {part!r:.80} in {text!r:.80} is neither."
+                f"seeds are written as 20 or 0:20 (from 0 to 19) or as 3,7,9; {part!r:.80} in {text!r:.80} is neither."
             ) from None
     if not any(seeds):
         raise InvalidInput(f"a sweep needs at least one seed; {text!r:.80} names none.")

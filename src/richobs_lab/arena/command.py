@@ -13,6 +13,8 @@ from rich.text import Text
 from richobs import InvalidInput
 from richobs.cli.options import Trimmed, widened
 from richobs.cli.sweep import ManyRunsOptions
+from richobs.core.words import several
+from richobs.runs.sweep import seed_list
 from richobs_lab.arena.contest import BUDGET, SEEDS, families_of, plan_arena, run_arena
 from richobs_lab.arena.page import PAGE, arena_plain, arena_table, write_arena
 
@@ -26,10 +28,9 @@ class ArenaCommand:
     """Families of worlds or ids such as `lock/5,noise_bits=4`, with spaces between them; by default all families."""
     learners: Annotated[str, tyro.conf.arg(metavar="LEARNERS", help_behavior_hint="")] = ""
     """Learners with commas between them, tuning after spaces: `betting,pcid,pcid samples=40`; by default all."""
-    seeds: int = SEEDS
-    """How many seeds; each also chooses the secret of its world."""
-    first_seed: int = 0
-    """The smallest seed; `--seeds 10 --first-seed 100` are those of the stored results."""
+    seeds: str = str(SEEDS)
+    """Seeds, each of which also chooses the secret of its world: `20` and `0:20` are those from 0 to 19, `3,7` are two;
+    `100:110` are those of the stored results."""
     budget: int = BUDGET
     """Episodes that a run may play. Runs whose episodes are drawn as counts have no limit."""
     epsilon: float = 0.1
@@ -48,7 +49,7 @@ class ArenaCommand:
         contest = plan_arena(
             self.worlds.split(),
             entered,
-            seeds=range(self.first_seed, self.first_seed + self.seeds),
+            seeds=seed_list(self.seeds),
             budget=self.budget,
             epsilon=self.epsilon,
             delta=self.delta,
@@ -57,10 +58,10 @@ class ArenaCommand:
         if self.list:
             for family, worlds in families_of(self.worlds.split()).items():
                 console.print(Text(f"{family}: {' '.join(worlds)}"))
-            console.print(Text(f"\n{len(contest.cells):,} runs"))
+            console.print(Text(f"\n{several(len(contest.cells), 'run')}"))
             for family, horizon, name, why in contest.arena.absent:
                 console.print(Text(f"{name} is not on {family}, H = {horizon}: {why}", style="dim"))
-            return 0
+            return 0 if contest.cells else 2
         if not contest.cells:
             reasons = list(dict.fromkeys(why for *_, why in contest.arena.absent))[:3]
             raise InvalidInput(
@@ -81,7 +82,7 @@ class ArenaCommand:
             if contest.arena.absent:
                 console.print(
                     Text(
-                        f"{len(contest.arena.absent):,} pairs of learner and world were not run; --list says why",
+                        f"not run: {several(len(contest.arena.absent), 'pair')} of learner and world; --list says why",
                         style="dim",
                     )
                 )
@@ -94,7 +95,6 @@ class ArenaCommand:
             self.worlds,
             self.learners,
             self.seeds,
-            self.first_seed,
             self.budget,
             self.epsilon,
             self.delta,
