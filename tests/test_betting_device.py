@@ -160,7 +160,7 @@ def some_values(rng: np.random.Generator, members: int, n: int, distinct: int) -
 
 
 def check_equal(host: Pairs, device: Pairs) -> None:
-    # The host computes few bets one by one, with log(1 + s ZETA) where the device has s ZETA, which is larger by 1e-12 or so.
+    # The host computes few bets one by one, with log(1 + s ZETA) where the device has s ZETA, larger by 1e-12 or so.
     np.testing.assert_array_equal(host.rows.of, device.rows.of)
     np.testing.assert_array_equal(host.columns.of, device.columns.of)
     np.testing.assert_array_equal(host.held.alive, there(device.held.alive))
