@@ -148,7 +148,10 @@ def test_a_curve_in_words() -> None:
     assert str(curve).startswith(said)
 
 
-def test_the_command_line_prints_it_where_it_is_asked_for(capsys: Any) -> None:
+def test_the_command_line_prints_it_where_it_is_asked_for(
+    capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for asked in ((), ("--tolerance-curve",)):
         status, said = run_command(capsys, "learn", "lock", "--horizon", "3", "--no-report", *asked)
         assert status == 0
