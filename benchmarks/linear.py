@@ -204,6 +204,23 @@ def price(seeds: int) -> None:
 
 def beside(seeds: int) -> None:
     """Compares with LSVI-UCB, and with BPI-UCRL, which counts and knows no features, on the same problems."""
+    columns = [
+        "problem",
+        "method",
+        "epsilon",
+        "good from",
+        "episodes",
+        "certified",
+        "bound at the end",
+        "false",
+        "runs",
+    ]
+    note = (
+        "Good from: episodes after which the policy that would be answered stays within epsilon of V* (nobody knows then). "
+        "LSVI-UCB (Jin et al. 2020, c = 1) claims nothing of a policy. Where it lands: features are the probabilities of "
+        "the cells that an action may lead to, so that means are linear. "
+        "A command that is ended early stores the problems that it finished."
+    )
     rows: list[list[Any]] = []
     problems: tuple[tuple[str, Callable[[int], Problem], float, int], ...] = (
         ("linear MDP, H 3, d 8", lambda seed: linear_problem(horizon=3, dim=8, seed=seed), 0.1, 30_000),
@@ -223,23 +240,7 @@ def beside(seeds: int) -> None:
                 [name, method, epsilon, int(np.median(good)), int(np.median(spent)), sure, bound, sum(false), seeds]
             )
             print(rows[-1], flush=True)
-    columns = [
-        "problem",
-        "method",
-        "epsilon",
-        "good from",
-        "episodes",
-        "certified",
-        "bound at the end",
-        "false",
-        "runs",
-    ]
-    note = (
-        "Good from: episodes after which the policy that would be answered stays within epsilon of V* (nobody knows then). "
-        "LSVI-UCB (Jin et al. 2020, c = 1) claims nothing of a policy. Where it lands: features are the probabilities of "
-        "the cells that an action may lead to, so that means are linear."
-    )
-    publish("linear_beside", "LSVI-UCB and BPI-UCRL on the same problems", columns, rows, note)
+        publish("linear_beside", "LSVI-UCB and BPI-UCRL on the same problems", columns, rows, note)
 
 
 def fourier(seeds: int) -> None:
@@ -319,7 +320,7 @@ class Fourier:
 
     def __call__(self, level: int, x: Floats) -> Floats:
         wave = np.cos(np.asarray(x) / [1.0, 1.5, 0.1, 1.5] @ self.w + self.b) / math.sqrt(len(self.b))
-        return np.einsum("nd,ab->nabd", wave, np.eye(2)).reshape(len(wave), 2, -1)
+        return np.einsum("nd,ab->nabd", wave, np.eye(2)).reshape(len(wave), 2, 2 * len(self.b))  # none may be alive
 
 
 def lake(landing: bool) -> Problem:
