@@ -4,6 +4,7 @@ Run with `python benchmarks/screenshots.py`; it writes `docs/figures/report.png`
 needs Chromium (`apt-get install chromium`) and Playwright (`pip install playwright`), which downloads nothing here.
 """
 
+import contextlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,7 +15,7 @@ import richobs
 from richobs.runs.store import StoredRun, keep_verification
 from richobs.show import write_report
 
-TARGET = Path(__file__).parents[1] / "docs" / "figures"
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "figures"
 LARGEST = 400_000  # bytes of a picture
 
 
@@ -22,8 +23,8 @@ def main() -> None:
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         raise SystemExit("no chromium, chromium-browser or google-chrome on the PATH (apt-get install chromium)")
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as tools:
-        (page,) = write_report([betting_run(Path(folder) / "lock-5")], Path(folder) / "report.html", figures=False)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), sync_playwright() as tools:
+        (page,) = write_report([betting_run(Path("runs/lock-5"))], Path("report.html"), figures=False)
         browser = tools.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         take(browser, page, "report.png", width=1280, height=1500, scale=1.25)
         take(browser, page, "report-phone.png", width=360, height=1560, scale=1.5)
@@ -43,13 +44,13 @@ def take(browser: Browser, page: Path, name: str, *, width: int, height: int, sc
         viewport={"width": width, "height": height}, device_scale_factor=scale, color_scheme="light"
     )
     tab = context.new_page()
-    tab.goto(page.as_uri())
+    tab.goto(page.resolve().as_uri())
     tab.evaluate("scrollTo({ top: 0, behavior: 'instant' })")
     tab.wait_for_timeout(300)
     tab.screenshot(path=TARGET / name)
     context.close()
     size = (TARGET / name).stat().st_size
-    print(f"written to {(TARGET / name).relative_to(Path(__file__).parents[1])}, {size:,} bytes")
+    print(f"written to {(TARGET / name).relative_to(TARGET.parents[1])}, {size:,} bytes")
     if size > LARGEST:
         raise SystemExit(f"{name} has more than {LARGEST:,} bytes")
 

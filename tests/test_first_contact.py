@@ -38,6 +38,31 @@ CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
         (lambda: richobs.learn("FrozenLake", CLASS), r"richobs.from_gymnasium\(id, ...\) a Gymnasium one"),
         (lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), 3), "a function class needs"),
         (
+            lambda: richobs.learn(richobs.make("lock/3").env, [gymnasium.make("FrozenLake-v1")]),
+            r"none of these. richobs.Simulators makes one of a list of models.*docs/classes.md",
+        ),
+        (lambda: richobs.Simulators([gymnasium.make("CartPole-v1")], 5), r"Model.of_lists, .*Model.by_replay"),
+        (
+            lambda: richobs.Family(lambda theta: theta["slip"], theta={"wind": (0, 1)}, horizon=3),
+            r"make asks for theta\['slip'\], and theta names wind. Give its ends, theta=\{'slip': \(low",
+        ),
+        (
+            lambda: richobs.Family.of_gymnasium("FrozenLake-v1", horizon=3, desc=["SG"], success_rate=(0, 1)),
+            r"Unknown: desc=\(low, high\). Known: fixed=\{'desc': ...\}",
+        ),
+        (
+            lambda: richobs.certify_policy("CartPole-v1", max, threshold=9),
+            r"gymnasium.make\(id\) or richobs.make\(id\)",
+        ),
+        (
+            lambda: richobs.certify_policy(gymnasium.make("CartPole-v1"), max, threshold=9),
+            "CartPole-v1 does not declare what an episode's .*give reward_range",
+        ),
+        (
+            lambda: richobs.certify_policy(gymnasium.make("CartPole-v1"), max, measure=len, threshold=9),
+            r"with measure=, its values\) lie in \[0, 1\].*the range that is right as reward_range=",
+        ),
+        (
             lambda: richobs.Problem(gymnasium.make("FrozenLake-v1"), CLASS),
             r"from_gymnasium\(env, horizon=100, reward_r",
         ),
@@ -55,6 +80,21 @@ CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
 def test_a_mistake_gets_the_hint_that_it_needs(mistake, hint):
     with pytest.raises(richobs.InvalidInput, match=hint):
         mistake()
+
+
+def test_what_is_known_is_given_as_it_is():
+    ends = {"success_rate": (0.1, 0.9), "horizon": 6}
+    plain = richobs.Family.of_gymnasium("FrozenLake-v1", map_name="8x8", **ends)
+    assert plain.digest == richobs.Family.of_gymnasium("FrozenLake-v1", fixed={"map_name": "8x8"}, **ends).digest
+    two = [[[(1.0, 1, 0.0, False)]], [[(1.0, 1, 0.5, True)]]]
+    for start in (1, [0.0, 1.0]):
+        assert richobs.Simulators([richobs.Model.of_lists(two, 2, start)]).optimal_values().tolist() == [0.5]
+    np.testing.assert_array_equal(richobs.Model.of_lists(two, 2).start, [1, 0])
+    np.testing.assert_array_equal(
+        richobs.Model.of_arrays(np.eye(2)[:, None], np.zeros((2, 1)), 2, start=1).start, [0, 1]
+    )
+    with pytest.raises(TypeError, match=r"of_lists\(\) missing 2 .*outcomes.*See help\(Model.of_lists\)"):
+        richobs.Model.of_lists()
 
 
 def test_learn_takes_a_gymnasium_environment_where_the_class_knows_its_range():

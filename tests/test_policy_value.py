@@ -219,7 +219,7 @@ class TestCertifyPolicy:
         ("given", "words"),
         [
             ({}, "nothing says when to stop"),
-            ({"threshold": 0.0}, r"decides nothing, because totals lie in \[0, 1\]"),
+            ({"threshold": 0.0}, r"decides nothing, because totals \(with measure=, its values\) lie in \[0, 1\]"),
             ({"threshold": 1.5}, "decides nothing"),
             ({"threshold": math.nan}, "threshold must be a finite number"),
             ({"epsilon": 0}, "must be above 0"),

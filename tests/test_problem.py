@@ -43,11 +43,13 @@ class TestProblems:
     def test_what_is_missing_is_named(self):
         problem = richobs.make("lock/3")
         with pytest.raises(
-            InvalidInput, match=r"an environment needs horizon, .*; a int arrived, which has no horizon"
+            InvalidInput,
+            match=r"an environment needs horizon, .*; a int arrived, which has none of these. richobs.make",
         ):
             Problem(3, problem.functions)
         with pytest.raises(
-            InvalidInput, match=r"a function class needs .*; a list arrived, which has no .*value_bounds"
+            InvalidInput,
+            match=r"a function class needs .*; a list arrived, which has none of these. richobs.Simulators",
         ):
             Problem(problem.env, [])
         with pytest.raises(InvalidInput, match="the class has 4 levels and 4 actions; the environment has 3 and 4"):

@@ -336,4 +336,4 @@ def test_the_guide_to_classes_runs(capsys):
         exec(compile(code, "classes.md", "exec"), names)
     promised = re.findall(r"^print\(.*\)\s+# (.*)$", guide, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == promised
-    assert len(promised) == 4
+    assert len(promised) == 6

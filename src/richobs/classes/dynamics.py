@@ -95,7 +95,7 @@ class Model:
         cls,
         outcomes: Mapping[int, Mapping[int, Sequence[Outcome]]] | Sequence[Sequence[Sequence[Outcome]]],
         horizon: int,
-        start: ArrayLike,
+        start: ArrayLike = 0,
         *,
         observations: NDArray[Any] | None = None,
         level_of: Ints | None = None,
@@ -105,7 +105,7 @@ class Model:
         Args:
             outcomes: lists of (probability, next state, reward, done). Equal outcomes are added up.
             horizon: number of levels H.
-            start: `[S]` distribution of the first state.
+            start: the first state, or `[S]` its distribution.
             observations: `[S, ...]` what each state shows; by default its number.
             level_of: `[S]` the level of each state, where it has one.
         """
@@ -124,7 +124,7 @@ class Model:
         padded = padded.reshape(n_states, n_actions, width, 4)
         return cls(
             horizon,
-            real_array(start),
+            first_law(start, n_states),
             padded[..., 3],
             padded[..., 0].astype(np.int64),
             padded[..., 1],
@@ -140,7 +140,7 @@ class Model:
         rewards: ArrayLike,
         horizon: int,
         *,
-        start: ArrayLike | None = None,
+        start: ArrayLike = 0,
         done: ArrayLike | None = None,
         observations: NDArray[Any] | None = None,
     ) -> Model:
@@ -150,16 +150,15 @@ class Model:
             transitions: `[S, K, S]` P(s' | s, a).
             rewards: `[S, K, S]` what the move to s' pays; `[S, K]` where that does not depend on s'.
             horizon: number of levels H.
-            start: `[S]` distribution of the first state; by default state 0.
+            start: the first state, or `[S]` its distribution.
             done: `[S]` states whose arrival ends the episode, or `[S, K, S]` moves that do; by default none.
             observations: `[S, ...]` what each state shows; by default its number.
         """
         p = real_array(transitions)
         outcomes = sparse_outcomes(p[None], real_array(rewards)[None], done)
-        first = np.eye(len(p))[0] if start is None else real_array(start)
         columns: list[NDArray[Any]] = [np.moveaxis(part[:, 0], 0, -1) for part in outcomes]
         probability, to, reward, ends = columns
-        return cls(horizon, first, probability, to, reward, ends, observations)
+        return cls(horizon, first_law(start, len(p)), probability, to, reward, ends, observations)
 
     @classmethod
     def of_process(cls, process: TabularProcess) -> Model:
@@ -453,6 +452,16 @@ def has_outcomes(env: Any) -> bool:
     return hasattr(env, "unwrapped") and hasattr(env.unwrapped, "P")
 
 
+def first_law(start: Any, n_states: int) -> Floats:
+    """Returns `[S]` the law of the first state."""
+    if np.ndim(start) == 0:
+        return np.eye(n_states)[whole_number("start", start, 0, n_states - 1)]
+    first = real_array(start)
+    if first.shape != (n_states,):
+        raise InvalidInput(f"start must be a state, or [S] = [{n_states}] probabilities; got shape {first.shape}.")
+    return first
+
+
 def as_model(given: Any, horizon: int | None = None) -> Model:
     """Returns a model as it is, or that of a process, of a toy-text environment or of its id.
 
@@ -469,7 +478,8 @@ def as_model(given: Any, horizon: int | None = None) -> Model:
     if not isinstance(given, str) and not has_outcomes(given):
         raise InvalidInput(
             f"a candidate is a richobs.Model, a TabularProcess, or a Gymnasium toy-text environment; got a "
-            f"{type(given).__name__}. richobs.Model has functions that make models of arrays, lists and environments."
+            f"{type(given).__name__}. Write its outcomes down (richobs.Model.of_lists, Model.of_arrays), or replay an "
+            "environment without chance (Model.by_replay): see docs/classes.md."
         )
     if horizon is None:
         raise InvalidInput("a Gymnasium environment does not say how many levels are meant: give `horizon`.")

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from richobs.classes.base import digest_of, write_parts
-from richobs.classes.dynamics import Model
+from richobs.classes.dynamics import Model, first_law
 from richobs.classes.model_arrays import REWARD_TOLERANCE, ModelArrays
-from richobs.classes.parametric import FORMAT, OFF, Unlisted, first_law, shown_rows
+from richobs.classes.parametric import FORMAT, OFF, Unlisted, shown_rows
 from richobs.core.arguments import LEVELS, real_array, real_number, refuse_unusable, whole_number
 from richobs.core.errors import InvalidInput
 from richobs.core.process import Codebook

@@ -22,11 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from richobs.classes import taylor
 from richobs.classes.base import Arrays, digest_of, read_whole, write_parts
-from richobs.classes.dynamics import Model
+from richobs.classes.dynamics import Model, first_law
 from richobs.classes.expressions import Expression, Graph, Node, Program
 from richobs.classes.model_arrays import REWARD_TOLERANCE, ModelArrays
 from richobs.classes.taylor import Taylor
-from richobs.core.arguments import LEVELS, real_array, real_number, refuse_unusable, whole_number
+from richobs.core.arguments import LEVELS, real_number, refuse_unusable, whole_number
 from richobs.core.environment import checked_range
 from richobs.core.errors import InvalidInput
 from richobs.core.process import Codebook
@@ -311,9 +311,7 @@ class Family(Unlisted):
         return x._apply("phi", x) if isinstance(x, Expression) else float(taylor.normal(x))
 
     @classmethod
-    def of_gymnasium(
-        cls, env: Any, *, horizon: int, fixed: Mapping[str, Any] | None = None, **theta: tuple[float, float]
-    ) -> Family:
+    def of_gymnasium(cls, env: Any, *, horizon: int, fixed: Mapping[str, Any] | None = None, **theta: Any) -> Family:
         """Returns the family of a Gymnasium toy-text environment whose outcomes `P` depend on keyword arguments.
 
         Probabilities must be affine in the arguments: they are computed from d + 1 environments and compared with
@@ -322,17 +320,21 @@ class Family(Unlisted):
         Args:
             env: id of the environment, or a function that makes it.
             horizon: number of levels H.
-            fixed: arguments that are known, such as `map_name`.
-            **theta: (low, high) of each argument that is not.
+            fixed: arguments that are known, of any type.
+            **theta: (low, high) of each argument that is not known. A text, a number or a bool is a known argument, as in
+                `map_name="8x8"`.
         """
         import gymnasium
 
+        known = {name: value for name, value in theta.items() if isinstance(value, str | float | int)}
+        theta = {name: ends for name, ends in theta.items() if name not in known}
+        known = {**(fixed or {}), **known}
         names, low, high, lists = _read_box(theta)
-        if lists:
-            raise InvalidInput(f"of_gymnasium takes (low, high) for every argument; {next(iter(lists))} is a list.")
+        if name := next(iter(lists), None):
+            raise InvalidInput(f"{name} is a list. Unknown: {name}=(low, high). Known: fixed={{{name!r}: ...}}.")
 
         def made(point: Floats) -> Any:
-            given = {**(fixed or {}), **dict(zip(names, point.tolist(), strict=True))}
+            given = {**known, **dict(zip(names, point.tolist(), strict=True))}
             with _named(names, point):
                 return gymnasium.make(env, **given) if isinstance(env, str) else env(**given)
 
@@ -544,16 +546,6 @@ class Family(Unlisted):
                     )
 
 
-def first_law(start: Any, n_states: int) -> Floats:
-    """Returns `[S]` the law of the first state."""
-    if np.ndim(start) == 0:
-        return np.eye(n_states)[whole_number("start", start, 0, n_states - 1)]
-    first = real_array(start)
-    if first.shape != (n_states,):
-        raise InvalidInput(f"start must be a state, or [S] = [{n_states}] probabilities; got shape {first.shape}.")
-    return first
-
-
 def shown_rows(shown: Any, n_states: int) -> NDArray[Any]:
     """Returns `[S, ...]` what the states show."""
     rows = np.arange(n_states) if shown is None else np.asarray(shown)
@@ -638,10 +630,18 @@ def _read_box(theta: Any) -> tuple[list[str], Floats, Floats, dict[str, list[Any
     return names, box[:, 0].copy(), box[:, 1].copy(), lists
 
 
+class _Parameters(dict[str, Any]):
+    def __missing__(self, name: Any) -> Any:
+        raise InvalidInput(
+            f"make asks for theta[{name!r}], and theta names {', '.join(self)}. Give its ends, theta={{{name!r}: (low, "
+            "high), ...}, or write a known number into make."
+        )
+
+
 def _called(make: Make, given: dict[str, Any]) -> Any:
     if not callable(make):
         raise InvalidInput(f"make must be a function of the parameters; got {make!r:.60}.")
-    return make(dict(given))
+    return make(_Parameters(given))
 
 
 def _read_outcomes(given: Any, graph: Graph, kind: str) -> list[list[dict[Any, Expression]]]:

@@ -143,7 +143,10 @@ def refuse_unusable(function: Callable[P, R]) -> Callable[P, R]:
         except RichObsError:
             raise
         except UNUSABLE as error:
-            given = signature.bind(*args, **kwargs).arguments
+            try:
+                given = signature.bind(*args, **kwargs).arguments
+            except TypeError:
+                raise TypeError(f"{error}. See help({who}).") from None
             kinds = ", ".join(
                 f"{name} of type {type(value).__name__}" for name, value in given.items() if name not in ("self", "cls")
             )

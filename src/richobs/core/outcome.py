@@ -47,7 +47,7 @@ class StopReason(enum.Enum):
 SHARPER: dict[StopReason | None, str] = {  # why a loss was shown to be less than the distance of the bounds
     StopReason.AGREEMENT: "all surviving functions agree about this policy",
     StopReason.ONE_SURVIVOR: StopReason.ONE_SURVIVOR.value,
-    StopReason.EVERY_MODEL: "it loses no more in any system that is left",
+    StopReason.EVERY_MODEL: "the policy loses at most this in every system that is left",
 }
 
 

@@ -112,7 +112,8 @@ def _check_playable(env: Any) -> None:
     if not all(hasattr(env, name) for name in ENVIRONMENT_NAMES):
         raise InvalidInput(
             "richobs judges policies in its own environments and problems, and in those of Gymnasium and "
-            f"Stable-Baselines3; a {type(env).__name__} arrived. See docs/policy-value.md."
+            f"Stable-Baselines3; a {type(env).__name__} arrived. An id becomes one with gymnasium.make(id) or "
+            "richobs.make(id). See docs/policy-value.md."
         )
 
 

@@ -664,9 +664,9 @@ def totals_range(env: Any, reward_range: tuple[float, float] | None) -> tuple[fl
     if given is None:
         if isinstance(env, gymnasium.Env | VectorEnv) or not hasattr(env, "reward_range"):
             raise InvalidInput(
-                f"{'a log' if env is None else type(env).__name__} does not declare what an episode's rewards can sum to, "
-                "and no interval is valid without that: give reward_range=(smallest total, largest total), for CartPole-v1 "
-                "(0, 500)."
+                f"{'a log' if env is None else environment_words(env, None)} does not declare what an episode's rewards can "
+                "sum to, and no interval is valid without that: give reward_range=(smallest total, largest total), such as "
+                "(0, 500) for CartPole-v1."
             )
         given = env.reward_range
     low, high = checked_range("reward_range", given)
@@ -701,8 +701,8 @@ def check_question(
         raise InvalidInput(f"delta must lie between {SMALLEST:g} and 1; got {delta!r}.")
     if threshold is not None and not low < threshold <= high:
         raise InvalidInput(
-            f"threshold {threshold:g} decides nothing, because totals lie in [{low:g}, {high:g}]. Give one above {low:g} "
-            f"and at most {high:g}."
+            f"threshold {threshold:g} decides nothing, because totals (with measure=, its values) lie in [{low:g}, "
+            f"{high:g}]. Give one above {low:g} and at most {high:g}, or the range that is right as reward_range=."
         )
     if epsilon is not None and epsilon <= 0:
         raise InvalidInput(f"epsilon, the width of the interval, must be above 0; got {epsilon!r}.")
