@@ -472,7 +472,7 @@ def test_learn_chooses_the_learner_and_others_say_what_to_give():
         ("constants", lambda c: c.update(gap=c["gap"] / 2), "cells"),
         ("constants", lambda c: c.update(steps=c["steps"][:1]), "cells"),
         ("constants", lambda c: c["steps"].append(c["steps"][0]), "cells"),
-        ("constants", lambda c: c["steps"][-1].__setitem__(5, -1.0), "cells"),
+        ("constants", lambda c: c["steps"].append([2.0, *c["steps"][1][1:3], 0.0, 0.0, 0.0]), "cells"),
         ("constants", lambda c: c["steps"][-1].__setitem__(4, 0.5), "cells"),
         ("constants", lambda c: c.update(planned_at=[0.1]), "cells"),
         ("result", lambda c: c.update(upper=c["upper"] - 0.01), "cells"),
@@ -542,7 +542,7 @@ def test_every_structure_that_is_possible_is_covered_again(tolerance):
         arms = [[(p, 0, 1.0, True), (1 - p, 0, 0.0, True)] for p in (t["x"], 0.5)]
         return [arms if t["first"] else arms[::-1]]
 
-    problem = problem_at(Family(make, {"x": (0.1, 0.9), "first": [True, False]}, horizon=1), {"x": 0.7, "first": True})
+    problem = problem_at(Family(make, {"x": (0.1, 0.9), "first": [True, False]}, horizon=1), {"x": 0.55, "first": True})
     outcome = richobs.learn(problem, epsilon=0.01, seed=3, max_episodes=60, tolerance=tolerance)
     content = Certificate.of(outcome, problem).content
     assert outcome.guaranteed
@@ -657,6 +657,10 @@ def test_first_observations_are_evidence_where_they_are_listed():
         np.testing.assert_allclose(np.exp(seen.log_first), [0.9, 0.1] if shown == 0 else [0.1, 0.9])
         assert seen.evidence(0).threshold == pytest.approx(seen.threshold - seen.log_first[0])
     assert total == pytest.approx(1.0)
+    refuted = Seen(readers(), Share(0.1))
+    refuted.recount([[evidence.STARTED, 1.0, 0.0, 0.0, 0.0, 3.0]])
+    assert refuted.possible.tolist() == [state in (0, 1) for state in readers().state_of[:, 1]]
+    assert not refuted.possible.all()
 
 
 @pytest.mark.parametrize(
