@@ -8,6 +8,10 @@ candidate that was looked at, and the gap between V* and the policy's value.
 
 With `--waiting` the levels of product classes wait (docs/betting.md, Waiting) at small random thresholds, where by default
 only those of large classes do; lists never wait. Its results are in `betting_soundness_waiting.json`.
+
+With `--keep FILE` counts are added to those that the file holds, and the table shows all of them: `--runs 500 --first-seed
+1000` goes on where the first thousand ended. The table is then `..._kept.json`. Keep one file for each version of the
+search.
 """
 
 import os
@@ -18,6 +22,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import argparse
 import dataclasses
 import functools
+import json
 import math
 import multiprocessing
 import sys
@@ -195,14 +200,20 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--waiting", action="store_true", help="let levels of small product classes wait too")
+    parser.add_argument("--keep", type=Path, help="file of counts, to which those of this run are added")
     given = parser.parse_args()
     wrong: dict[tuple[float, str], Counter[str]] = {}
+    if given.keep is not None and given.keep.exists():
+        for delta, kind, counts in json.loads(given.keep.read_text()):
+            wrong[delta, kind] = Counter(counts)
     seeds = range(given.first_seed, given.first_seed + given.runs)
     with multiprocessing.Pool(given.workers) as pool:
         for delta, kind, what in pool.imap_unordered(
             functools.partial(one_run, waits=given.waiting), seeds, chunksize=20
         ):
             wrong.setdefault((delta, kind), Counter())[what] += 1
+    if given.keep is not None:
+        given.keep.write_text(json.dumps([[*key, counts] for key, counts in wrong.items()]))
     rows = []
     kinds = sorted({kind for _, kind in wrong})
     for delta in DELTAS:
@@ -216,7 +227,7 @@ def main() -> None:
             detail = ", ".join(f"{what}: {n}" for what, n in sorted(counted.items())) or "nothing"
             rows.append((delta, kind, runs, runs - fine, f"[{low:.5f}, {high:.5f}]", detail))
     publish(
-        "betting_soundness_waiting" if given.waiting else "betting_soundness",
+        "betting_soundness" + "_waiting" * given.waiting + "_kept" * (given.keep is not None),
         "Betting searches over random problems"
         + (", levels wait" if given.waiting else "")
         + ": how often anything claimed was false",

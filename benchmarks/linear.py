@@ -13,8 +13,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
 import hashlib
+import importlib
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -38,8 +40,9 @@ from richobs.core.types import Floats, Ints
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.rivals.bpi_ucrl import plan_bounds
 from richobs_lab.rivals.tabular import EmpiricalModel
-from richobs_lab.worlds.linear_mdp import Kind, linear_problem, nearly_tolerance
+from richobs_lab.worlds.linear_mdp import FiniteEnvironment, Kind, linear_problem, nearly_tolerance
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 LIMIT = 3_000_000
 TOLERANCE = 1e-9
 
@@ -265,6 +268,48 @@ def fourier(seeds: int) -> None:
 CART_STEPS = 20
 
 
+def pixels(seeds: int) -> None:
+    """Certifies features of a network that was trained on a first phase (`examples/pixels.py`); everything is exact."""
+    sys.path.insert(0, str(EXAMPLES))
+    robot: Any = importlib.import_module("pixels")
+    rows: list[list[Any]] = []
+    for power, tolerance in ((robot.SHARP, 0.001), (1.0, 0.25), (1.0, 0.0)):
+        for seed in range(seeds):
+            truth, off = pixels_truth(robot, functions := robot.candidates(seed, power))
+            problem, begin = Problem(robot.Robot(), functions, truth=truth), time.process_time()
+            asked: dict[str, Any] = {"epsilon": 0.1, "seed": seed, "tolerance": tolerance, "max_episodes": 200_000}
+            outcome = richobs.learn(problem, progress=False, **asked)
+            claimed = round(outcome.epsilon, 4) if outcome.guaranteed else None
+            loss = round(problem.optimal_value - problem.value(outcome.policy), 4)
+            false, spent = is_false(problem, outcome), round(time.process_time() - begin, 1)
+            rows.append([power, seed, round(off, 5), tolerance, claimed, loss, false, outcome.episodes, spent])
+            print(rows[-1], flush=True)
+    columns = ["power", "seed", "share off", "tolerance", "claimed", "true loss", "false", "episodes", "CPU s"]
+    note = (
+        "Epsilon 0.1, at most 200,000 episodes, and 4,000 before them for the training. share off: the largest total "
+        "variation between a law of the next cell and its fit by least squares that is linear in the features; a function "
+        "as wide as 1 has means within it of linear. power 1: the network's probabilities as trained."
+    )
+    publish("linear_pixels", "Features of a network, from pixels", columns, rows, note)
+
+
+def pixels_truth(robot: Any, functions: Linear) -> tuple[Truth, float]:
+    """Returns what policies of pictures are worth, exactly, and which share of a law is not linear in the features."""
+    lands = robot.FAILS / 16 + (1 - robot.FAILS) * np.eye(16)[robot.LANDS]  # [S, K, S]
+    law, pictures = np.repeat(lands, 16, axis=0), robot.PICTURES.reshape(-1, 8, 8)  # [X, K, S], [X, 8, 8]
+    H, X = functions.horizon, len(pictures)
+    finite = FiniteEnvironment(np.full(X, 1 / X), [law[:, :, 15]] * H, [np.repeat(law, 16, axis=2) / 16] * H)
+    phi = functions.phi(0, pictures).reshape(-1, functions.dim)
+    linear = phi @ np.linalg.lstsq(phi, law.reshape(-1, 16), rcond=None)[0]
+    off = float(np.abs(linear - law.reshape(-1, 16)).sum(axis=1).max() / 2)
+
+    def value(policy: richobs.Policy) -> float:
+        tables = [policy.actions(h, pictures, keyed_generator(0, "unused")) for h in range(H)]
+        return finite.value(Actions([Codebook(np.arange(X))] * H, tables))
+
+    return Truth(finite.value(None), world=None, exact_value=value), off
+
+
 class Fourier:
     """Random Fourier features of CartPole's state, for each action its own; no longer than 1."""
 
@@ -391,14 +436,14 @@ def bpi_ucrl(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("cost", "soundness", "beside", "price", "fourier"))
+    parser.add_argument("--only", choices=("cost", "soundness", "beside", "price", "fourier", "pixels"))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="of soundness; the next call goes on from there"
     )
     asked = parser.parse_args()
-    parts = {part.__name__: partial(part, asked.seeds) for part in (cost, beside, price, fourier)}
+    parts = {part.__name__: partial(part, asked.seeds) for part in (cost, beside, price, fourier, pixels)}
     parts["soundness"] = partial(soundness, asked.runs, asked.minutes)
     for part in parts if asked.only is None else [asked.only]:
         parts[part]()

@@ -13,6 +13,9 @@ Run with `nice python benchmarks/nearly.py` (about an hour on one core; `--runs 
   function is from 60 less the level at what a good policy sees.
 
 Each is run with the tolerance that is true, and with none. Results go to `benchmarks/results/nearly.json`.
+
+`--true 50` asks instead what it costs that claims are tested before they are made, in worlds whose classes hold Q*: 50 seeds
+each, with doubt and without. Results go to `benchmarks/results/doubt.json`.
 """
 
 import os
@@ -28,6 +31,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 
@@ -36,9 +40,12 @@ from measure import RESULTS, publish
 from richobs.classes import Listed, TableLevel
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
+from richobs.core.outcome import StopReason
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask
+from richobs.learners.betting.certify import doubted
+from richobs.learners.doubt import LEAST
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.worlds.frozen_lake import neighbours
@@ -56,6 +63,7 @@ MOVES = 12
 STEPS = 60  # of a cart pole
 EDGES = np.array([2.4, 3.0, 0.2095, 3.5])  # of position, speed, angle and its speed; the pole falls at two of them
 SHAPE = np.array([7, 9, 25, 5])  # cells of each
+TRUE = ("lock/5", "lock/5,swap=0.5", "random/5", "random/5,stochastic=True", "frozen-lake")  # Q* is in their classes
 RUNS = {"cart pole": 20}  # at the most, of what takes long
 
 
@@ -257,25 +265,75 @@ def cells() -> list[tuple[str, Callable[[int], Case], bool, dict[str, Any]]]:
     return rows
 
 
+def true_class(world: str, runs: int, delta: float = 0.05) -> tuple[Any, ...]:
+    """Returns what claims that are tested cost in a world whose class holds Q*: the same seeds, with doubt and without."""
+    begin = time.process_time()
+    found: list[list[Any]] = [[], []]  # with doubt, without
+    for seed in range(runs):
+        for kept, tested in zip(found, (doubted, lambda *_: None), strict=True):
+            with mock.patch("richobs.learners.betting.search.doubted", tested):
+                asked: dict[str, Any] = {"epsilon": 0.1, "delta": delta, "max_episodes": LIMIT, "progress": False}
+                try:
+                    kept.append(richobs.learn(richobs.make(world, seed=seed), seed=seed, **asked))
+                except BrokenPromise:
+                    kept.append(None)
+    both = [(one, other) for one, other in zip(*found, strict=True) if one is not None and other is not None]
+    now, before = np.median([(one.episodes, max(other.episodes, LEAST)) for one, other in both], axis=0)
+    alarms = sum(one is None and other is not None for one, other in zip(*found, strict=True))
+    wider = sum(one.reason is StopReason.DOUBTED for one, _ in both)
+    low, high = binomial_interval(alarms, runs, 0.95)
+    row = (
+        *(world, 0.1, delta, runs, float(now), float(before), round(float(now / before), 3), alarms),
+        *(f"[{low:.3f}, {high:.3f}]", delta / 10, wider, *(sum(o is None for o in side) for side in found)),
+        round(time.process_time() - begin, 1),
+    )
+    print(*row, sep="; ", flush=True)
+    return row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Claims where the class holds the truth only nearly.")
     parser.add_argument("--runs", type=int, default=200, help="of each row")
     parser.add_argument("--only", default="", help="regular expression: measure only rows whose name begins so")
+    parser.add_argument("--true", type=int, default=0, help="instead: seeds of each world whose class holds Q*")
+    parser.add_argument("--told", choices=("yes", "no"), help="measure only rows with the tolerance told, or not")
     given = parser.parse_args()
+    if given.true:
+        publish(
+            "doubt",
+            "Claims that are tested before they are made: what that costs where Q* is in the class",
+            (
+                *(
+                    "world",
+                    "epsilon",
+                    "delta",
+                    "runs",
+                    "median episodes",
+                    "median without doubt (16 at least)",
+                    "ratio",
+                ),
+                *("false alarms", "false alarms, 95% (exact binomial)", "allowed", "claims made wider"),
+                *("nothing left", "nothing left without doubt", "CPU s"),
+            ),
+            [true_class(world, given.true) for world in TRUE if re.match(given.only, world)],
+            "The same seeds with doubt and without. False alarm: only the run with doubt says that an assumption is broken. "
+            "Nothing left: BrokenPromise, which delta allows.",
+        )
+        return
     stored = json.loads(FILE.read_text())["rows"] if FILE.exists() else []
     known = {(row["problem"], row["learner"], row["told"]): tuple(row[c] for c in COLUMNS) for row in stored}
     for name, make, told, asked in cells():
-        if re.match(given.only, name):
+        if re.match(given.only, name) and (not given.told or told == (given.told == "yes")):
             row = measured(name, make, told, min(given.runs, RUNS.get(name, given.runs)), **asked)
             known[name, row[1], row[3]] = row
-    publish(
-        "nearly",
-        "Classes that hold the truth only nearly: claims with the tolerance and without",
-        COLUMNS,
-        list(known.values()),
-        "A claim is false where V*, the policy's value or their difference is not what it says. Off by: distance of the "
-        "nearest function from Q*, or of the nearest law in total variation (models).",
-    )
+            publish(
+                "nearly",
+                "Classes that hold the truth only nearly: claims with the tolerance and without",
+                COLUMNS,
+                list(known.values()),
+                "A claim is false where V*, the policy's value or their difference is not what it says. Off by: distance of "
+                "the nearest function from Q*, or of the nearest law in total variation (models).",
+            )
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def test_what_is_wrong_dies_at_the_limit_and_not_before_and_stays_dead(is_produc
     for t, played in enumerate(batches, 1):
         rich.absorb(samples_of(played), t)
         most.append(max(rich.log_wealth(member)))
-    space, limit = survivors(is_product, share), (2 if is_product else 1) / share
+    space, limit = survivors(is_product, share), 0.7 * (2 if is_product else 1) / share
     assert space.limit == pytest.approx(limit, rel=1e-5)
     for t, played in enumerate(batches, 1):
         space.absorb(samples_of(played), t)

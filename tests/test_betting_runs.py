@@ -119,7 +119,7 @@ def test_averages_end_a_search_that_forecasts_do_not(
         kinds: list[str] = []
         engine = StreamEngine(problem.env, problem.functions, seed=seed, ledger=Ledger(episodes))
         asked_for = (engine, problem.functions, 0.1, 0.05, seed)
-        return BettingSearch(*asked_for, lambda p: kinds.append(p.event.kind), Tuning()), kinds
+        return BettingSearch(*asked_for, lambda p: kinds.append(p.event.kind), Tuning(first=4)), kinds
 
     assert problem.optimal_value == pytest.approx(0.58)
     with_averages, kinds = search()

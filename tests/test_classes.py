@@ -416,3 +416,28 @@ def test_whole_classes_come_back(tmp_path):
     (tmp_path / "class.npz").write_bytes(b"PK")
     with pytest.raises(InvalidFile, match="not a richobs-functions file"):
         Listed.load(tmp_path / "class.npz")
+
+
+@pytest.mark.parametrize("kind", [Layered, Listed])
+def test_values_of_ones_own_are_what_is_bet_on(kind):
+    """Decoders know rows of their values; a class that changes the values must be read by these."""
+
+    class Halved(kind):
+        def values(self, level, x, members=None, /):
+            return super().values(level, x, members) / 2
+
+    levels, x = [Decoders(2, [[0.2, 0.4], [0.6, 0.0]])], np.array([[1.0, 0.0]])
+    assert kind(levels).rows(0, x, np.arange(8)) is not None
+    assert Halved(levels).rows(0, x, np.arange(8)) is None
+    np.testing.assert_array_equal(Halved(levels).values(0, x), kind(levels).values(0, x) / 2)
+
+
+def test_what_a_decoder_is_worth_stays_as_it_was_given():
+    given = np.array([[0.2, 0.4], [0.6, 0.0]])
+    decoders = Decoders(2, given)
+    given[0] = 1.0
+    assert decoders.worth[0].tolist() == [0.2, 0.4]
+    with pytest.raises(ValueError, match="read-only"):
+        decoders.worth[0] = 1.0
+    with pytest.raises(AttributeError):
+        decoders.worth = given

@@ -43,18 +43,23 @@ def test_the_only_function_is_believed_after_16_episodes_of_its_policy() -> None
 
 @pytest.mark.parametrize(("chance", "predicted"), [(0.9, 0.3), (0.1, 0.8)])
 def test_an_absurd_function_is_contradicted_or_its_claim_made_wider(chance: float, predicted: float) -> None:
-    """Its policy earns much more, or much less, than it promises. Nothing false is claimed in 20 runs."""
-    told = []
-    for seed in range(20):
+    """Its policy earns much more, or much less, than it promises.
+
+    The class lacks Q*, so U rests on two standard errors where the claim was made wider, and may be below the truth in 1
+    of 20 runs. More than 6 of 40 would be so with probability 0.004. Untested, all 40 would state U = 0.3 where 0.9 is true.
+    """
+    told, wrong = [], 0
+    for seed in range(40):
         try:
             found = learned((chance, 0.0), (predicted, 0.0), seed=seed)
         except BrokenPromise as broken:
             told.append(str(broken))
             continue
         assert found.upper is not None
-        assert found.upper >= chance
+        wrong += found.upper < chance
         told.append(found.remarks[0] if found.remarks else "")
-    assert sum("no function of the class" in words for words in told) > 10
+    assert wrong <= 6
+    assert sum("no function of the class" in words for words in told) > 20
 
 
 def test_a_policy_that_earns_more_than_u_names_where() -> None:
@@ -140,7 +145,7 @@ def test_a_claim_is_tested_however_a_run_ends(asked: dict[str, Any], most: int) 
         wrong += found.upper < 0.85
         if most == 0:
             assert (found.reason, found.upper) == (StopReason.EPISODES_SPENT, 1.0)
-            assert "12 episodes, and 16 are needed" in found.remarks[0]
+            assert "10 episodes, and 16 are needed" in found.remarks[0]
     assert wrong <= most
 
 

@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -41,7 +42,7 @@ def example(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     monkeypatch.setattr(sys, "argv", ["example"])
     yield importlib.import_module
-    for name in (*NAMES, "pictures", "real", "measure"):
+    for name in (*NAMES, "pictures", "real", "measure", "linear"):
         sys.modules.pop(name, None)
     matplotlib.use(backend)
 
@@ -182,6 +183,19 @@ def test_a_door_and_a_key_from_images(example):
 def test_freeway_from_ram(example):
     pytest.importorskip("ale_py")
     assert learned(example, "freeway", 0.1, "values", modes=(0,)).lower > 0.5
+
+
+def test_features_of_a_network_are_certified_from_pixels(example):
+    """The tolerance covers what the network gets wrong, and claimed epsilon and bounds hold for the exact values."""
+    made, linear = example("pixels"), example("linear")
+    functions = made.candidates()
+    truth, off = linear.pixels_truth(made, functions)
+    outcome = richobs.learn(made.Robot(), functions, epsilon=0.2, tolerance=0.001, max_episodes=100_000)
+    assert off <= 0.001
+    assert outcome.epsilon == 0.2
+    assert_right(outcome, SimpleNamespace(optimum=truth.optimal_value, value=truth.exact_value))
+    _, as_trained = linear.pixels_truth(made, made.candidates(sharp=1.0))
+    assert as_trained > 0.1
 
 
 def test_networks_of_a_training_are_certified(example):

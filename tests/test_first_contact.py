@@ -36,10 +36,13 @@ CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
             "without a function class: give learn",
         ),
         (lambda: richobs.learn("FrozenLake", CLASS), r"richobs.from_gymnasium\(id, ...\) a Gymnasium one"),
-        (lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), 3), "a function class needs"),
+        (
+            lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), 3),
+            "a function class is needed; a int arrived. richobs.Simulators",
+        ),
         (
             lambda: richobs.learn(richobs.make("lock/3").env, [gymnasium.make("FrozenLake-v1")]),
-            r"none of these. richobs.Simulators makes one of a list of models.*docs/classes.md",
+            r"a list arrived. richobs.Simulators makes one of a list of models.*docs/classes.md",
         ),
         (lambda: richobs.Simulators([gymnasium.make("CartPole-v1")], 5), r"Model.of_lists, .*Model.by_replay"),
         (

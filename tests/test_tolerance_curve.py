@@ -1,6 +1,8 @@
 """The tolerance curve: what the episodes of a run say of its policy for wider tolerances, docs/betting.md [T6]."""
 
+import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +12,15 @@ from tests.test_cli import run as run_command
 from tests.test_tolerance import is_false, nearly
 
 import richobs
-from richobs.core.errors import BrokenPromise
+from richobs.core.errors import BrokenPromise, InvalidFile
 from richobs.core.outcome import Outcome, StopReason, ToleranceCurve, ToleranceRow
 from richobs.core.policies import Uniform
 from richobs.core.problem import Problem
 from richobs.learners.betting import search
 from richobs.learners.betting.events import BatchPlayed
 from richobs.learners.betting.values import Cells
+from richobs.runs.store import CURVE, StoredRun
+from richobs.show.page import RunView, page
 
 ETA = 2.0**-5  # a rung
 
@@ -38,10 +42,10 @@ def near(seed: int, **asked: Any) -> Outcome:
     [
         (lambda: lock(epsilon=0.1), StopReason.AGREEMENT, 0.0),
         (lambda: lock(epsilon=0.1, max_episodes=40), StopReason.EPISODES_SPENT, 0.0),
-        (lambda: lock(tolerance=0.01), StopReason.AGREEMENT, 0.01),
+        (lambda: lock(tolerance=0.01), StopReason.CERTIFIED, 0.01),
         (lambda: near(3), StopReason.ONE_SURVIVOR, 0.0),
-        (lambda: near(1, tolerance=0.02, epsilon=0.3), StopReason.CERTIFIED, 0.02),
-        (lambda: near(3, tolerance=[0.01, 0.03, 0.0], epsilon=0.3), StopReason.CERTIFIED, 0.0),
+        (lambda: near(1, tolerance=0.02, epsilon=0.3), StopReason.ONE_SURVIVOR, 0.02),
+        (lambda: near(3, tolerance=[0.01, 0.03, 0.0], epsilon=0.3), StopReason.ONE_SURVIVOR, 0.0),
     ],
 )
 def test_the_curve_begins_with_the_run_and_grows(run: Any, reason: StopReason, first: float) -> None:
@@ -149,3 +153,52 @@ def test_the_command_line_prints_it_where_it_is_asked_for(capsys: Any) -> None:
         status, said = run_command(capsys, "learn", "lock", "--horizon", "3", "--no-report", *asked)
         assert status == 0
         assert ("the claim holds up to tolerance 0; at" in said.out) == bool(asked)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_run_keeps_a_curve_that_was_asked_for_until_it_goes_on(asked: bool, tmp_path: Path) -> None:
+    outcome = lock(epsilon=0.1, max_episodes=40, out=tmp_path)
+    curve = outcome.tolerance_curve if asked else None
+    lock(epsilon=0.1, max_episodes=40, out=tmp_path)  # nothing is played
+    stored = StoredRun.read(tmp_path)
+    assert stored.curve == curve
+    assert ("Each row is a statement of its own, with probability at least 1 - delta" in page([stored])) == asked
+    assert lock(epsilon=0.1, out=tmp_path).episodes > 40
+    assert StoredRun.read(tmp_path).curve is None  # it was about another certificate
+    StoredRun.discard(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["run.lock"]
+    assert outcome.tolerance_curve.rows  # also where the run is gone
+
+
+def test_a_drawn_curve_never_promises_more_than_its_rows(tmp_path: Path) -> None:
+    """Between two tolerances the wider row holds: the line rises at the smaller one."""
+    rows = lock(epsilon=0.1, out=tmp_path).tolerance_curve.rows
+    chart = RunView(StoredRun.read(tmp_path), 1).tolerance_chart
+    assert chart is not None
+    points = [tuple(map(float, point.split())) for point in chart.lines[0].path[1:].split("L")]  # 1000 wide; y falls
+    high = max(row.epsilon for row in rows) * 1.06
+    for i, row in enumerate(rows):
+        drawn = [1000 - y for x, y in points if x == pytest.approx(1000 * i / (len(rows) - 1), abs=0.1)]
+        assert max(drawn) >= 1000 * rows[min(i + 1, len(rows) - 1)].epsilon / high - 0.1
+        assert max(drawn) >= 1000 * row.epsilon / high - 0.1
+    assert [tick.label for tick in chart.x_ticks[:2]] == ["0", "0.00195"]
+    assert len(chart.rows) == len(rows)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rows": []},
+        {"rows": [[0.0, 0.1, None, 1.0]]},
+        {"rows": [[0.0, 0.1, 1.0]]},
+        {"rows": [[0.0, "0.1", 1.0, 1.0]]},
+        {"rows": [[0.0, float("nan"), 1.0, 1.0]]},
+        {"together": 1},
+    ],
+)
+def test_a_damaged_curve_is_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
+    assert lock(max_episodes=40, out=tmp_path).tolerance_curve.rows
+    file = tmp_path / CURVE
+    file.write_text(json.dumps({**json.loads(file.read_text()), **wrong}))
+    with pytest.raises(InvalidFile, match=r"tolerance_curve\.json is damaged.*Remove it, and ask for the curve again"):
+        StoredRun.read(tmp_path)

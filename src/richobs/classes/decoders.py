@@ -41,7 +41,8 @@ class Decoders(LevelClass):
             rotation: `[D', D']` orthogonal matrix; observations are `rotation @ (D' coordinates)` and are turned back
                 first. None where observations are the coordinates.
         """
-        self.worth = real_array(worth)
+        self._worth = real_array(worth).copy()
+        self._worth.setflags(write=False)
         if n_coordinates < 2 or self.worth.ndim != 2:
             raise InvalidInput(
                 f"decoders need at least two coordinates and a worth of shape [A, K]; got {n_coordinates} and shape "
@@ -63,6 +64,11 @@ class Decoders(LevelClass):
         if self.size > np.iinfo(np.int64).max:
             raise InvalidInput(f"{n_coordinates} coordinates make more decoders than an index can name.")
         self._groups: dict[int, NDArray[np.int32]] = {}  # action -> group of every member
+
+    @property
+    def worth(self) -> Floats:
+        """`[A, K]` the value of each action in a state that a decoder tells; it stays as it was given."""
+        return self._worth
 
     @property
     def observation_ndim(self) -> int:

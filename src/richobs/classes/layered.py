@@ -6,7 +6,7 @@ Shapes: H levels, N members of a level, n observations, K actions.
 import math
 import os
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -82,6 +82,12 @@ class ByLevel:
         """
         write_parts(file, FORMAT, [to_arrays(c) for c in self.levels], {"is_product": self.is_product})
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Lets a subclass with values of its own be read by these, not by the rows that its levels know."""
+        super().__init_subclass__(**options)
+        if "values" in vars(cls) and "rows" not in vars(cls):
+            cls.rows = _no_rows  # type: ignore[method-assign]
+
     def level_size(self, level: int, /) -> int:
         """Returns how many members `level` has."""
         return int(self.levels[level].size)
@@ -118,6 +124,13 @@ class ByLevel:
     def value_range(self, level: int, /) -> tuple[float, float]:
         """Returns the smallest and the largest value that the members of `level` may take, as declared."""
         return checked_range(self.levels[level].value_range)
+
+
+def _no_rows(
+    self: ByLevel, level: int, x: Observations, members: Ints, actions: Ints | None = None, /
+) -> tuple[Floats, Ints] | None:
+    """Says that the values must be read."""
+    return None
 
 
 def read_levels(file: str | os.PathLike[str], *, is_product: bool) -> list[LevelClass]:

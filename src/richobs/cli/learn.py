@@ -49,6 +49,7 @@ def learn_in(
     """Learns in a folder, going on where it stopped, and says what was found."""
     was_finished = _holds_finished(folder, prepared.asked)
     outcome = _run(folder, prepared, output, executor)
+    curve = outcome.tolerance_curve if output.tolerance_curve else None  # kept in the folder, where the page finds it
     checks = outcome.ledger.checks
     stored = StoredRun.read(folder)
     if stored.certificate is None:
@@ -66,8 +67,8 @@ def learn_in(
         return 0
     print_claim(console, claim_text(stored))
     print_summary(console, stored)
-    if output.tolerance_curve:
-        console.print(Text(f"\n{outcome.tolerance_curve}"))
+    if curve is not None:
+        console.print(Text(f"\n{curve}"))
     if checks:
         console.print(f"\n{checks:,} more episodes were played, to compare workers with this process", style="dim")
     if was_finished:

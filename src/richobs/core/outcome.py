@@ -152,7 +152,10 @@ class Outcome(InNotebook):
 
     @cached_property
     def tolerance_curve(self) -> ToleranceCurve:
-        """What these episodes say where the class holds Q* less nearly than was assumed; computed when first asked for."""
+        """What these episodes say where the class holds Q* less nearly than was assumed.
+
+        Computed when first asked for, and then kept in the run's folder, if it has one.
+        """
         if self.replay is None:
             return ToleranceCurve((), self.epsilon, f"{self.learner} computes none, or the outcome was stored")
         return self.replay()

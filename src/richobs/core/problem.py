@@ -306,16 +306,15 @@ def _require(what: str, thing: object, names: tuple[str, ...]) -> None:
                 f"richobs.from_gymnasium(env, horizon={steps or '...'}, reward_range=(smallest total, largest total)): see "
                 "docs/gymnasium.md."
             )
-        lacks = f"no {', '.join(missing)}" if len(missing) < len(names) else "none of these"
+        arrived = f"a {type(thing).__name__} arrived"
+        found = f"{what} needs {', '.join(names)}; {arrived}, which has no {', '.join(missing)}"
         advice = (
             "richobs.make(id) builds a world, richobs.from_gymnasium(id, ...) a Gymnasium one: docs/your-own-problem.md."
             if "play" in names
             else "richobs.Simulators makes one of a list of models, Callables of Python functions, Tables of arrays, Family "
             "of a simulator with unknown numbers: see docs/classes.md."
         )
-        raise InvalidInput(
-            f"{what} needs {', '.join(names)}; a {type(thing).__name__} arrived, which has {lacks}. {advice}"
-        )
+        raise InvalidInput(f"{found if len(missing) < len(names) else f'{what} is needed; {arrived}'}. {advice}")
 
 
 def joined_episodes(given: Any) -> Episodes:

@@ -26,7 +26,7 @@ from richobs.engines.play import Log
 from richobs.engines.probes import Probes, check_alone
 from richobs.runs.certificate import Certificate
 from richobs.runs.prepare import Prepared, is_simulated, prepare
-from richobs.runs.store import RunFolder, describe
+from richobs.runs.store import RunFolder, describe, keep_curve
 
 
 def run(
@@ -89,8 +89,11 @@ def run_prepared(
                 folder.end("stopped", str(stopped))
                 raise
             outcome.ledger.real_episodes = folder.real_episodes()  # those of earlier calls included
-            folder.finish(outcome.policy, Certificate.of(outcome, problem))
-            return outcome
+            digest, replay = folder.finish(outcome.policy, Certificate.of(outcome, problem)), outcome.replay
+            if replay is None:
+                return outcome
+            place = os.path.abspath(out)
+            return dataclasses.replace(outcome, replay=lambda: keep_curve(place, digest, replay()))
 
 
 def _learn(

@@ -45,6 +45,7 @@ from richobs.core.files import (
     write_atomically,
 )
 from richobs.core.ledger import Ledger
+from richobs.core.outcome import ToleranceCurve, ToleranceRow
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem, episodes_digest
 from richobs.core.settings import MAY_CHANGE, Settings, read_record
@@ -73,19 +74,19 @@ FORMAT = "richobs-run"
 VERSION = 5
 CONFIG, DATABASE, LOCK = "config.json", "run.sqlite", "run.lock"
 CERTIFICATE, POLICY, VERIFICATION, REPORT = "certificate.json", "policy.npz", "verification.json", "report.html"
-RECORDED = "recorded.npz"
-FILES = (CONFIG, DATABASE, f"{DATABASE}-wal", LOCK, CERTIFICATE, POLICY, RECORDED, VERIFICATION)  # that are read
+RECORDED, CURVE = "recorded.npz", "tolerance_curve.json"
+FILES = (CONFIG, DATABASE, f"{DATABASE}-wal", LOCK, CERTIFICATE, POLICY, RECORDED, VERIFICATION, CURVE)  # that are read
 MOST_ROWS = 1_000_000  # draws of a run, and its events
 MOST_CALLS = 100_000_000  # of one draw
 FOLDED = ("draw", "event")  # kinds of rows that hold what is new in their text since the row before
 LEFTOVERS = re.compile(
-    r"\.(config\.json|certificate\.json|policy\.npz|recorded\.npz|verification\.json|report\.html)\.\w{8}"
+    r"\.(config\.json|certificate\.json|policy\.npz|recorded\.npz|verification\.json|tolerance_curve\.json|report\.html)\.\w{8}"
 )
 STATES = ("finished", "unfinished", "stopped")
 MOST_LEVELS, MOST_ACTIONS = 100_000, 1_000_000  # of a run that is kept
 MOST_FOLDERS = 50_000  # that are looked through for runs
 LONGEST_MESSAGE = 10_000  # characters of the error that stopped a run
-LARGEST_CONFIG = 2**20  # bytes of config.json and verification.json
+LARGEST_CONFIG = 2**20  # bytes of config.json, verification.json and tolerance_curve.json
 EVENT_TOLERANCE = 1e-6  # by which numbers of recorded decisions may differ where a device computes them again elsewhere
 PATIENCE = 30.0  # seconds for which a reader tries again, where what it reads changes meanwhile
 PAUSE = 0.05  # seconds between two attempts
@@ -107,6 +108,7 @@ class StoredRun:
     ledger: Ledger  # every episode so far
     certificate: Certificate | None = None  # once it is finished
     verification: Verification | None = None  # what verification.json says; who may write the folder can write it
+    curve: ToleranceCurve | None = None  # what tolerance_curve.json says, where it was asked for; likewise
     n_states: int | None = None  # hidden states a level, where that is known
     started: float = 0.0  # seconds since 1970
     last: float = 0.0  # when something was stored last
@@ -139,7 +141,7 @@ class StoredRun:
         with held(place / LOCK), _writing(place):
             _sweep(place)
             database = place / DATABASE
-            results = (place / name for name in (CERTIFICATE, POLICY, RECORDED, VERIFICATION, REPORT))
+            results = (place / name for name in (CERTIFICATE, POLICY, RECORDED, VERIFICATION, CURVE, REPORT))
             for file in (database, log_of(database), *others_of(database), *results):
                 file.unlink(missing_ok=True)
             sync_folder(place)  # no database without its configuration, also where this is killed
@@ -187,8 +189,8 @@ def _with_certificate(found: StoredRun) -> StoredRun:
             "`richobs resume` writes the run's own again."
         )
     found.ledger.skip(int(certificate.content["result"]["skipped"]))
-    checked = _read_verification(found.folder, certificate)
-    return dataclasses.replace(found, message="", certificate=certificate, verification=checked)
+    checked, curve = _read_verification(found.folder, certificate), _read_curve(found.folder, certificate)
+    return dataclasses.replace(found, message="", certificate=certificate, verification=checked, curve=curve)
 
 
 def _read_as_reader(place: FilePath, config: dict[str, Any]) -> StoredRun:
@@ -295,6 +297,16 @@ def _is_run(config: FilePath) -> bool:
 def keep_verification(folder: str | os.PathLike[str], checked: Verification) -> None:
     """Writes what became of checking a run's certificate, and of which certificate."""
     _write_json(folder_path(folder) / VERIFICATION, dataclasses.asdict(checked))
+
+
+def keep_curve(folder: str | os.PathLike[str], digest: str, curve: ToleranceCurve) -> ToleranceCurve:
+    """Writes a tolerance curve beside the certificate with this digest, unless that is gone; returns the curve."""
+    place = folder_path(folder)
+    if curve.rows and (place / CERTIFICATE).exists():
+        rows = [[v if math.isfinite(v) else None for v in row] for row in curve.rows]
+        with _writing(place):
+            _write_json(place / CURVE, {"certificate": digest, "together": curve.together, "rows": rows})
+    return curve
 
 
 def _write_json(file: FilePath, content: dict[str, Any]) -> None:
@@ -535,8 +547,11 @@ class RunFolder:
         with reading(f"the run in {self._place}", passes=RichObsError):
             return _last_end(self._rows)[0] == "finished"
 
-    def finish(self, policy: SavablePolicy, certificate: Certificate) -> None:
-        """Writes policy and certificate, unless both are there already and belong together."""
+    def finish(self, policy: SavablePolicy, certificate: Certificate) -> str:
+        """Writes policy and certificate, unless both are there already and belong together.
+
+        Returns the digest of the certificate that is there then.
+        """
         file, there = self._place / CERTIFICATE, None
         with contextlib.suppress(OSError, InvalidFile):
             there = Certificate.load(file).content
@@ -549,7 +564,9 @@ class RunFolder:
                     policy.save(self._place / POLICY)
                 certificate.save(file)
                 self.end("finished", certificate.digest)
+                there = None
         self._keep_config()
+        return certificate.digest if there is None else Certificate(there).digest
 
     def end(self, state: str, message: str) -> None:
         """Notes how the run ended, and waits until that is on disk: a certificate is believed where this names it."""
@@ -644,6 +661,22 @@ def _read_verification(place: FilePath, certificate: Certificate) -> Verificatio
         if not findings or not typed or not re.fullmatch(r"[\w.+-]{1,40}", content["version"]):
             raise ValueError("it needs findings, each with two texts and true or false, and the version that made them")
         return Verification(findings, certificate.digest, content["at"], content["version"])
+
+
+def _read_curve(place: FilePath, certificate: Certificate) -> ToleranceCurve | None:
+    """Returns the tolerance curve of the certificate that is there now, where it was asked for."""
+    file = place / CURVE
+    with reading(file, "Remove it, and ask for the curve again."):
+        if not file.exists():
+            return None
+        content = read_json(file, LARGEST_CONFIG)
+        if certificate.digest != content["certificate"]:
+            return None
+        rows = tuple(ToleranceRow(t, e, u, math.nan if left is None else left) for t, e, u, left in content["rows"])
+        numbers = all(type(v) is float and abs(v) < math.inf for row in content["rows"] for v in row if v is not None)
+        if not rows or not numbers or any(None in row for row in rows) or type(content["together"]) is not bool:
+            raise ValueError("it needs rows of four numbers, and whether they hold together")
+        return ToleranceCurve(rows, certificate.content["result"]["epsilon"], together=content["together"])
 
 
 def _sweep(place: FilePath) -> None:

@@ -1,6 +1,7 @@
 """The page: what a stored run claims, did and spent, as one HTML file that needs nothing else."""
 
 import contextlib
+import dataclasses
 import functools
 import math
 import pathlib
@@ -333,6 +334,37 @@ class RunView:
         powers = [(x, max(words.power_of_ten(size), 0.0)) for x, size in ((0.0, first), *sizes)]
         title = "Surviving functions (log10)"
         return step_chart(title, "episodes", [("", "a", powers)], summary, show_x=episodes_axis)
+
+    @property
+    def tolerance_chart(self) -> Chart | None:
+        """The tolerance curve, where it was asked for: steps, because between two rows the wider one holds."""
+        if self.run.curve is None:
+            return None
+        rows, together = self.run.curve.rows, self.run.curve.together
+        last = len(rows) - 1
+        points = [(max(i - 1.0, 0.0), row.epsilon) for i, row in enumerate(rows)] + [(float(last), rows[-1].epsilon)]
+        drawn = step_chart(
+            "Claimed epsilon", "tolerance", [("", "a", points)], f"In short, {self.run.curve}.", show_x=str
+        )
+        hold = (
+            "All rows hold at once with probability at least 1 - delta."
+            if together
+            else "Each row is a statement of its own, with probability at least 1 - delta; the rows do not hold all at once."
+        )
+        return dataclasses.replace(
+            drawn,
+            x_ticks=tuple(Tick(100 * i / (last or 1), f"{rows[i].tolerance:.3g}") for i in range(0, last + 1, 2)),
+            about=f"If the truth is within the tolerance of the class, the policy loses at most epsilon. {hold} "
+            "Which tolerance is true, the curve does not say.",
+            head=("tolerance", "epsilon", "V* at most", "functions left"),
+            rows=tuple(
+                (
+                    *(words.at_least(row.tolerance), words.at_most(row.epsilon), words.at_most(row.upper)),
+                    "" if math.isnan(row.log_size) else words.functions(row.log_size),
+                )
+                for row in rows
+            ),
+        )
 
     @property
     def without_bounds(self) -> str:

@@ -18,6 +18,7 @@ CAP = 0.9  # largest share of its limit that a bet takes: no factor falls below 
 FLOOR = 0.02  # f and 1 - f count as at least this in the limits: no bet exceeds CAP / FLOOR
 ZETA = 2e-7  # declared error of E[y] - f for Q*: what rounding to single precision may add to rewards and values
 GUARD = 1e-6  # relative excess over 1/d that a wealth must show, against rounding of products and logarithms
+ALL_MONEY = 0.7  # more than `money` of all batches together
 LEAST_VARIANCE = 1e-8  # of a forecast, so that no bet divides by 0
 FEW_VALUES = 12  # distinct values of f up to which the growth is a matrix product per value
 FEW_BETS = 1 << 11  # of all pairs on all samples up to which they are computed one by one
@@ -25,11 +26,11 @@ SOME_ROWS = 32  # of f in which its distinct values are looked for first
 BLOCK = 1 << 16  # pairs whose bets are computed at once
 MOST_GROWTH = 600.0  # logarithm of the most that a wealth grows in one batch, so that float64 can hold it
 FRACTIONS = (  # bets against a mean loss as shares of the largest, and the money on each
-    (0.95, 0.5),
-    (0.75, 0.25),
-    (0.5, 0.125),
-    (0.25, 0.0625),
-    (0.1, 0.0625),
+    (0.95, 0.8),
+    (0.75, 0.1),
+    (0.5, 0.05),
+    (0.25, 0.025),
+    (0.1, 0.025),
 )
 SECTIONS = 13  # of an interval into 16, to find the largest mean that is refuted
 KL_HALVINGS = 36  # of an interval, to invert a divergence: 10^-11, always on the safe side
@@ -38,7 +39,7 @@ FINE = 1e-10  # budgets below it are inverted by Pinsker's inequality, because r
 
 
 def money(t: int) -> float:
-    """Returns what is put into an account before its t-th batch, t from 1; all of it sums to less than 1 [B1].
+    """Returns what is put into an account before its t-th batch, t from 1; all of it sums to less than ALL_MONEY [B1].
 
     1/2 at first, then 1/(3.3 t^2): 0.5 + (pi^2/6 - 1)/3.3 < 0.7.
     """
@@ -48,6 +49,11 @@ def money(t: int) -> float:
 def death(share: Spendable) -> float:
     """Returns the wealth at which an account's hypothesis is refuted: 1/d, a little more against rounding (Ville)."""
     return (1 + GUARD) / share.spend()
+
+
+def refutation(share: Spendable) -> float:
+    """Returns the wealth at which a pair is refuted: 1/d times all the money that is ever put in, rounded up [B1]."""
+    return ALL_MONEY * death(share)
 
 
 def stakes(forecast: Floats, variance: Floats, f: Floats, tolerance: float = 0.0) -> Floats:
@@ -228,7 +234,7 @@ class Agreement(NamedTuple):
     def of(cls, epsilon: float, jump: float, horizon: int) -> "Agreement":
         """Returns the bets for a mean, a largest value and a number of levels."""
         scales = (1 / (4 * horizon), 1 / (4 * math.sqrt(horizon)), 1 / 4)
-        pairs = [(theta, fraction) for theta in zip(scales, (0.5, 0.25, 0.25), strict=True) for fraction in FRACTIONS]
+        pairs = [(theta, fraction) for theta in zip(scales, (0.8, 0.1, 0.1), strict=True) for fraction in FRACTIONS]
         theta = epsilon * np.array([scale for (scale, _), _ in pairs])
         gaps = horizon * theta
         bets = np.array([fraction for _, (fraction, _) in pairs]) / np.maximum(gaps + jump - epsilon, epsilon)

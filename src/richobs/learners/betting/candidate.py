@@ -151,6 +151,7 @@ class Accounts:
     interval_threshold: float | None = None  # once its share is spent
     agreement_threshold: float | None = None
     hardest: int = 0  # the level at which agreement failed last
+    taken: Floats | None = None  # [A] what survivors then took from the logarithms of its wealth
     promises: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # [N_0, A] logarithms of wealth [T7]
 
     @classmethod

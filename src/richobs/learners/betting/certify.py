@@ -3,6 +3,7 @@
 Shapes: N_0 members of level 0, m of them alive, A bets of agreement.
 """
 
+import bisect
 import hashlib
 import math
 from dataclasses import asdict, dataclass
@@ -30,13 +31,14 @@ if TYPE_CHECKING:  # the loop calls this module
     from richobs.learners.betting.search import BettingSearch
 
 SHARES = {  # of delta
-    "bets": 0.395,
-    "averages": 0.1,
-    "interval": 0.15,
-    "agreement": 0.15,
-    "root": 0.195,
+    "bets": 0.345,
+    "averages": 0.05,
+    "interval": 0.12,
+    "agreement": 0.35,
+    "root": 0.125,
     "reserve": 0.01,  # kept for what takes over from a search that does not end
 }
+LARGEST = 8_192  # episodes of a batch: they are in memory at once
 FIRST_LOOK = 32  # first observations before the first look
 NEXT_LOOK = 1.5  # sizes of looks grow by this factor
 ASSUMPTIONS = (REACTIVE, REALIZABLE)  # transitions may be random
@@ -458,6 +460,7 @@ def agreed(search: "BettingSearch", own: Accounts) -> AgreementRecord | None:
         if log_wealth < needed:
             own.hardest = h
             break
+    own.taken = worst.total
     won = log_wealth >= needed
     size = space.log_bound
     search.tell(
@@ -489,6 +492,20 @@ def agreed(search: "BettingSearch", own: Accounts) -> AgreementRecord | None:
         log_wealth=log_wealth,
         survivors=_digest(search),
     )
+
+
+def still_needed(search: "BettingSearch", own: Accounts) -> int:
+    """Returns how many more episodes without a loss agreement needs, if survivors lose no more than at the last test.
+
+    LARGEST where it has enough already, or needs more than that. It chooses the size of a batch; no claim depends on it.
+    """
+    bet = search.agreement
+    if bet is None:
+        return LARGEST
+    needed = math.log(bets.death(Supposed(own.agreement.amount)))
+    taken = np.zeros(len(bet.bets)) if own.taken is None else own.taken
+    more = bisect.bisect_left(range(LARGEST), True, key=lambda k: bet.log_wealth(own.n + k, taken) >= needed)
+    return more or LARGEST
 
 
 def promised(search: "BettingSearch", own: Accounts) -> PromiseRecord | None:

@@ -36,6 +36,7 @@ from richobs.core.words import number_words
 from richobs.engines.independence import Watch
 from richobs.learners.betting.candidate import Accounts, Candidate, IdleExploration, followed
 from richobs.learners.betting.certify import (
+    LARGEST,
     SHARES,
     TAKEN_OVER,
     Closed,
@@ -50,6 +51,7 @@ from richobs.learners.betting.certify import (
     promise_bets,
     promise_of,
     promised,
+    still_needed,
     strangest,
     widened,
 )
@@ -70,7 +72,6 @@ from richobs.stats import bets
 from richobs.stats.shares import Series, Share
 
 DRAWN_WITHIN, KEPT_WITHIN = 1 / 8, 1 / 4  # of epsilon: how much less than the most a candidate may promise
-LARGEST = 8_192  # episodes of a batch: they are in memory at once
 DOUBT_GROWTH = 0.1  # nats for every candidate drawn
 
 
@@ -85,7 +86,7 @@ WithTolerance = Callable[[Sequence[float]], Ranges]
 class Tuning:
     """How eager the search is; nothing claimed depends on it."""
 
-    first: int = 4
+    first: int = 2
     """Episodes of the first batch of a tenure; it doubles from batch to batch while the candidate stays."""
     largest: int = 8
     """Largest batch of a young search; a search of many episodes allows a sixteenth of them, at most 8,192."""
@@ -198,10 +199,14 @@ class BettingSearch:
         """The sentence that every broken promise ends with."""
         return f"With all assumptions true this happens with probability at most {self.delta:g}."
 
-    @property
-    def next_size(self) -> int:
-        """Episodes of the next batch: known before it is played, and not a matter of how many are allowed."""
-        return min(self.tuning.first * 2 ** min(self.tenure, 40), self.tuning.most(self.engine.ledger.total))
+    def next_size(self, candidate: Candidate) -> int:
+        """Returns the episodes of the next batch: known before it is played, and not a matter of how many are allowed.
+
+        They are no more than agreement needs if they go well.
+        """
+        size = min(self.tuning.first * 2 ** min(self.tenure, 40), self.tuning.most(self.engine.ledger.total))
+        own = candidate.accounts
+        return size if own is None else min(size, max(self.tuning.first, still_needed(self, own)))
 
     def candidate(self, member: Member) -> Candidate:
         """Returns the candidate of a function, a new one where it was not played before."""
@@ -396,7 +401,7 @@ def _play(search: BettingSearch, candidate: Candidate, most: int = 0) -> None:
     worthless = search.ranges.rest + nearly
     policy = IdleExploration(candidate.policy, worthless, search.functions.n_actions)
     n = (
-        min(search.next_size, most) if most > 0 else search.next_size
+        min(search.next_size(candidate), most) if most > 0 else search.next_size(candidate)
     )  # like policy, forecasts, bets and shares it is fixed before anything is drawn
     played = search.engine.ask(Query(policy, n, "play", PHASE, episodes=True)).episodes
     search.batches, search.tenure = search.batches + 1, search.tenure + 1

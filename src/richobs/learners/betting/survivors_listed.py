@@ -46,7 +46,7 @@ class ListedSurvivors:
             ranges: of rewards and values.
         """
         self.functions, self.ranges = functions, ranges
-        self.limit = bets.death(share)
+        self.limit = bets.refutation(share)
         self._members = np.arange(functions.level_size(0))
         H, N = functions.horizon, len(self._members)
         self._wealth = np.zeros(N)

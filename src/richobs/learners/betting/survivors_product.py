@@ -467,7 +467,7 @@ class ProductSurvivors:
         self._twin = _all_twins(functions)  # per level [N_h] a member that is the same function
         self._members = [np.flatnonzero(twin == np.arange(len(twin))) for twin in self._twin]
         sizes = [len(m) for m in self._members] + [1]
-        limits = [bets.death(part) for part in share.split(*[1 / H] * H)]
+        limits = [bets.refutation(part) for part in share.split(*[1 / H] * H)]
         tolerance = ranges.residual.tolist()
         self._pairs = [Pairs(sizes[h], sizes[h + 1], limits[h], device, tolerance[h]) for h in range(H)]
         self.limit = limits[0]
