@@ -229,9 +229,10 @@ def test_a_first_state_that_depends_on_an_argument_is_refused():
         observation_space = gymnasium.spaces.Discrete(2)
         action_space = gymnasium.spaces.Discrete(1)
 
-        def __init__(self, x, fixed_start=False):
+        def __init__(self, x, moves):
             self.P = {s: {0: [(x, 0, 1.0, True), (1 - x, 1, 0.0, True)]} for s in range(2)}
-            self.initial_state_distrib = np.array([0.5, 0.5] if fixed_start else [x, 1 - x])
+            first = 0.5 + moves * (x - 0.5)
+            self.initial_state_distrib = np.array([first, 1 - first])
 
         def reset(self, *, seed=None, options=None):
             super().reset(seed=seed)
@@ -243,6 +244,7 @@ def test_a_first_state_that_depends_on_an_argument_is_refused():
             _, self.s, reward, over = p[int(self.np_random.choice(2, p=[q for q, *_ in p]))]
             return self.s, reward, over, False, {}
 
-    assert Family.of_gymnasium(Env, horizon=1, fixed={"fixed_start": True}, x=(0.2, 0.8)).names == ["x"]
-    with pytest.raises(InvalidInput, match="the law of the first state depends on x"):
-        Family.of_gymnasium(Env, horizon=1, x=(0.2, 0.8))
+    assert Family.of_gymnasium(Env, horizon=1, fixed={"moves": 0.0}, x=(0.2, 0.8)).names == ["x"]
+    for moves in (1.0, 1e-5):
+        with pytest.raises(InvalidInput, match="the law of the first state depends on x"):
+            Family.of_gymnasium(Env, horizon=1, fixed={"moves": moves}, x=(0.2, 0.8))

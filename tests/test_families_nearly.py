@@ -270,6 +270,24 @@ def test_a_tolerance_that_leaves_too_much_ends_the_run_with_the_wider_claim():
     assert outcome.lower > 0
 
 
+@pytest.mark.parametrize("seed", [21, 22])
+def test_what_another_policy_earned_is_not_stated(seed):
+    """A first policy is confirmed, another one is chosen, and the episodes run out before it is confirmed as well."""
+    family = Family(
+        lambda t: [[[(t["x"], 0, 1.0, False), (1 - t["x"], 0, 0.0, False)], [(1.0, 0, 0.5, False)]]],
+        {"x": (0.05, 0.95)},
+        horizon=1,
+    )
+    law, pay, to = np.array([[[0.56, 0.44], [1.0, 0.0]]]), np.array([[[1.0, 0.0], [0.5, 0.0]]]), np.zeros((1, 2, 2))
+    real = Model(1, np.ones(1), law, to.astype(int), pay, to.astype(bool))
+    problem = Problem(model_problem(Simulators([real]), 0, family.reward_range).env, family)
+    outcome = richobs.learn(problem, epsilon=0.13, delta=0.5, tolerance=0.05, seed=seed, max_episodes=70)
+    assert (outcome.guaranteed, outcome.reason.name, outcome.constants.looked) == (True, "TOLERANCE", 1)
+    assert outcome.constants.earns == [0.0, 1.0]
+    content = Certificate.of(outcome, problem).content
+    assert all(finding.agrees for finding in learner("families").recheck(content, problem, outcome.settings))
+
+
 def test_a_run_says_before_it_plays_what_a_tolerance_leaves():
     """At most 0.55 - 0.45 is lost where nothing is bent; within 0.2 a policy may lose 0.4 - 0.05 or more."""
     family = coin((0.45, 0.55))

@@ -230,6 +230,27 @@ def test_a_cover_is_complete_exactly_where_the_policy_is_good_enough(heads, thre
         assert found.witness is not None
 
 
+def test_a_cell_is_dropped_only_where_its_likelihood_is_known_to_be_too_small():
+    family = coin()
+    own = Evidence(np.zeros(len(family.program.wanted)), math.nan)
+    policy = np.zeros((1, 1), dtype=np.int64)
+    assert cells.cover(family, Tables(family, 0), own, policy, 0.6, np.ones(1), 10, 0.0).hull.tolist() == [[0.0, 1.0]]
+
+
+def test_a_probability_that_is_not_a_number_at_a_point_is_refused():
+    """(exp(y) - 1 - y) / y tends to 0 at y = 0, where it is 0/0; 0.194... is the second point of the first forecast."""
+    at = float(search.points_in(coin((0.1, 0.9)), 2)[0, 1])
+
+    def make(t):
+        y = t["x"] - at
+        p = 0.5 + 0.4 * (np.exp(y) - 1 - y) / y
+        return [[[(p, 0, 1.0, True), (1 - p, 0, 0.0, True)], [(1.0, 0, 0.5, True)]]]
+
+    family = Family(make, {"x": (0.1, 0.9)}, horizon=1)
+    with pytest.raises(InvalidInput, match=r"a probability is not a number at \{'x': 0\.194"):
+        richobs.learn(problem_at(family, {"x": 0.85}), epsilon=0.1)
+
+
 def test_running_out_of_cells_is_no_cover():
     family = coin()
     counts = np.zeros(len(family.program.wanted))
@@ -449,7 +470,10 @@ def test_learn_chooses_the_learner_and_others_say_what_to_give():
     [
         ("constants", lambda c: c.update(log_numerator=c["log_numerator"] + 3), "cells"),
         ("constants", lambda c: c.update(gap=c["gap"] / 2), "cells"),
-        ("constants", lambda c: c.update(counts=[[0, [0.0] * len(c["counts"][0][1])]]), "cells"),
+        ("constants", lambda c: c.update(steps=c["steps"][:1]), "cells"),
+        ("constants", lambda c: c["steps"].append(c["steps"][0]), "cells"),
+        ("constants", lambda c: c["steps"].append([2.0, *c["steps"][1][1:3], 0.0, 0.0, 0.0]), "cells"),
+        ("constants", lambda c: c["steps"][-1].__setitem__(4, 0.5), "cells"),
         ("constants", lambda c: c.update(planned_at=[0.1]), "cells"),
         ("result", lambda c: c.update(upper=c["upper"] - 0.01), "cells"),
         ("result", lambda c: c.update(epsilon=0.01), "cells"),
@@ -506,8 +530,26 @@ def test_a_list_of_structures_is_told_apart():
     outcome = run(problem, Settings(learner="families", epsilon=0.1))
     assert outcome.guaranteed
     assert problem.optimal_value - problem.value(outcome.policy) <= 0.1
-    assert [k for k, _ in outcome.constants.counts] == [1]
+    assert [k for k, _ in outcome.constants.fits] == [1]
     assert family.structure_words(1) == {"goal": 2}
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.01])
+def test_every_structure_that_is_possible_is_covered_again(tolerance):
+    """Which of two arms is a fair coin is listed: both stay possible, and the claim must hold for the second as well."""
+
+    def make(t):
+        arms = [[(p, 0, 1.0, True), (1 - p, 0, 0.0, True)] for p in (t["x"], 0.5)]
+        return [arms if t["first"] else arms[::-1]]
+
+    problem = problem_at(Family(make, {"x": (0.1, 0.9), "first": [True, False]}, horizon=1), {"x": 0.55, "first": True})
+    outcome = richobs.learn(problem, epsilon=0.01, seed=3, max_episodes=60, tolerance=tolerance)
+    content = Certificate.of(outcome, problem).content
+    assert outcome.guaranteed
+    assert "counts" not in content["constants"]  # what is possible is derived from the steps
+    assert [k for k, _ in outcome.constants.fits] == [0, 1]
+    findings = learner("families").recheck(content, problem, outcome.settings)
+    assert [finding.what for finding in findings if not finding.agrees] == []
 
 
 def test_claims_are_rarely_false_where_they_are_hard():
@@ -572,7 +614,7 @@ def test_what_states_show_may_be_listed(tmp_path):
     outcome = run(problem, Settings(learner="families", epsilon=0.3, seed=1))
     assert outcome.guaranteed
     assert problem.optimal_value - problem.value(outcome.policy) <= 0.3
-    assert [k for k, _ in outcome.constants.counts] == [2]
+    assert [k for k, _ in outcome.constants.fits] == [2]
     assert 0.2 <= outcome.theta["p"][0] <= 0.7 <= outcome.theta["p"][1]
     content = Certificate.of(outcome, problem).content
     assert all(f.agrees for f in learner("families").recheck(content, problem, outcome.settings))
@@ -615,6 +657,10 @@ def test_first_observations_are_evidence_where_they_are_listed():
         np.testing.assert_allclose(np.exp(seen.log_first), [0.9, 0.1] if shown == 0 else [0.1, 0.9])
         assert seen.evidence(0).threshold == pytest.approx(seen.threshold - seen.log_first[0])
     assert total == pytest.approx(1.0)
+    refuted = Seen(readers(), Share(0.1))
+    refuted.recount([[evidence.STARTED, 1.0, 0.0, 0.0, 0.0, 3.0]])
+    assert refuted.possible.tolist() == [state in (0, 1) for state in readers().state_of[:, 1]]
+    assert not refuted.possible.all()
 
 
 @pytest.mark.parametrize(

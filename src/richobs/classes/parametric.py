@@ -341,7 +341,9 @@ class Family(Unlisted):
         def published(point: Floats) -> Any:
             with contextlib.closing(made(point)) as one:
                 begins = getattr(one.unwrapped, "initial_state_distrib", None)
-                if begins is not None and not np.allclose(np.asarray(begins, dtype=np.float64), model.start, atol=OFF):
+                if begins is not None and not np.allclose(
+                    np.asarray(begins, dtype=np.float64), model.start, rtol=0.0, atol=OFF
+                ):
                     raise InvalidInput(
                         f"the law of the first state depends on {', '.join(names)}: it is another one at "
                         f"{dict(zip(names, point.tolist(), strict=True))}. A family knows the law of the first state. Write "
@@ -498,6 +500,13 @@ class Family(Unlisted):
         Where the probabilities at a point are none, because they sum to more than 1, all of them are made smaller.
         """
         law = np.maximum(self.program.at(points), 0.0)
+        unknown = np.isnan(law).any(axis=0)
+        if unknown.any():
+            where = dict(zip(self.names, points[:, int(unknown.argmax())].tolist(), strict=True))
+            raise InvalidInput(
+                f"a probability is not a number at {where}, a point of the box. Write it so that it is one there, or "
+                "choose a box without this point."
+            )
         for n in np.unique(structure):
             mine = np.flatnonzero(structure == n)
             total = np.where(self.padding[:, n, :, :, None], 0.0, law[:, mine][self.events[:, n]]).sum(axis=0)

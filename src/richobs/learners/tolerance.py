@@ -53,7 +53,7 @@ class ToleranceIsLarge(Event):
     def said(self) -> Said:
         """Returns what can be hoped for."""
         sentence = (
-            f"with this tolerance {self.least:.3g} may be lost and never be noticed: an epsilon above {self.least:.3g} can "
+            f"with this tolerance about {self.least:.3g} may be lost and never be noticed: an epsilon above that can "
             f"be hoped for, and {self.epsilon:g} may stay out of reach"
         )
         return Said("too large", sentence, self.least, self.epsilon)

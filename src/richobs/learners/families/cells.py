@@ -5,7 +5,9 @@ n = S K rows, B outcomes of a row at most, O observations, E events, P points, C
 """
 
 import math
+from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +41,22 @@ class Tables:
         self.shows: Ints = family.shows[structure]  # [S] the number of what each state shows
         self.n_shown = family.state_of.shape[1]  # O
         self.first: Ints = np.arange(S) * K  # the row of action 0 of each state
+
+    @cached_property
+    def reachable(self) -> "Tables":
+        """The outcomes of states that an episode can reach: whatever is bounded from the start on depends on no others."""
+        S, K = self.n_states, self.n_actions
+        reached, before = np.append(self.start > 0, True), 0  # [S + 1]
+        while before < (before := int(reached.sum())):
+            reached[self.next[self.real & np.repeat(reached[:S], K)]] = True
+        kept = np.flatnonzero(reached[:S])
+        rows = (kept[:, None] * K + np.arange(K)).ravel()
+        small = copy(self)
+        small.n_states, small.start = len(kept), self.start[kept]
+        small.shows, small.first = self.shows[kept], self.first[: len(kept)]
+        small.events, small.reward, small.real = self.events[:, rows], self.reward[:, rows], self.real[:, rows]
+        small.next = np.where(reached, np.cumsum(reached) - 1, len(kept))[self.next[:, rows]]
+        return small
 
     def plan(self, law: Floats, pay: Floats | None = None) -> tuple[Floats, Ints]:
         """Returns `[P]` V* and `[H, O, P]` best actions at observations, at points with probabilities `[E, P]`.
@@ -89,12 +107,14 @@ def regret_over(tables: Tables, events: Taylor, policy: Ints, alpha: float = 0.0
     With a tolerance alpha the bounds are those of every system whose laws are within alpha of the cell's (Theorem F7).
     Then W is how far the value of the policy may be from V, and Z how far V* may be above V.
     """
+    tables = tables.reachable
     S, K, ball = tables.n_states, tables.n_actions, events.ball
     d, C = len(events.g), events.c.shape[1]
     q = len(events.m)
     p, g, r = events.c[tables.events], events.g[:, tables.events], events.r[tables.events]  # [B, n, C], [d, B, n, C]
     curved = bool(events.m.any())
     m = events.m[:, tables.events] if curved else None
+    curvature = quadratic_size(events.m, ball)[tables.events]
     reward = tables.reward[:, :, None]
     c, G, M, T = np.zeros((S + 1, C)), np.zeros((d, S + 1, C)), np.zeros((q, S + 1, C)), np.zeros((S + 1, C))
     D, size, W, Z = np.zeros((S + 1, C)), np.zeros(C), np.zeros((S + 1, C)), np.zeros((S + 1, C))
@@ -126,11 +146,12 @@ def regret_over(tables: Tables, events: Taylor, policy: Ints, alpha: float = 0.0
         Qg = np.einsum("bnc,dbnc->dnc", p, Gb) + np.einsum("dbnc,bnc->dnc", g, off)
         Qm = np.einsum("bnc,qbnc->qnc", p, Mb) + products(g, Gb).sum(axis=1)
         cubic = np.einsum("dbnc,qbnc->dqnc", g, Mb)
-        rest = np.einsum("bnc,bnc->nc", r, np.abs(off) + linear_size(Gb, ball) + quadratic_size(Mb, ball))
+        linear, quadratic = linear_size(G, ball)[tables.next], quadratic_size(M, ball)[tables.next]
+        rest = np.einsum("bnc,bnc->nc", r, np.abs(off) + linear + quadratic)
         if m is not None:
             Qm += np.einsum("qbnc,bnc->qnc", m, off)
             cubic += np.einsum("qbnc,dbnc->dqnc", m, Gb)
-            rest += np.einsum("bnc,bnc->nc", quadratic_size(m, ball), quadratic_size(Mb, ball))
+            rest += np.einsum("bnc,bnc->nc", curvature, quadratic)
         rest += linear_size(quadratic_size(np.moveaxis(cubic, 1, 0), ball), ball)
         T_before = T[tables.next]
         QT = rest + mean_above(T_before)
@@ -289,7 +310,7 @@ def cover(
         if looked > budget:
             return found._replace(complete=False, cells=looked)
         events = family.program.over(Taylor.cells(now, half))
-        kept = np.flatnonzero(evidence.over(events) > evidence.threshold)
+        kept = np.flatnonzero(~(evidence.over(events) <= evidence.threshold))
         now, half = now[:, kept], half[:, kept]
         wide: Mask = np.asarray((half > scale[:, None]).any(axis=0))
         ready = np.flatnonzero(~wide)

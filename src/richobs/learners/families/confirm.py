@@ -44,12 +44,16 @@ class Confirming(Search):
         self._likelihood, self._earned = self.share.split(ON_LIKELIHOOD, 1 - ON_LIKELIHOOD)
         self.looks = Series(self._earned)
         self.watch = Watch(self.seed, self.reward_range)
-        self.lower, self.upper = self.reward_range
-        self.earns_at_most = self.upper
+        self.upper = self.reward_range[1]
+        self.forget_earned()
         low, high = self.reward_range
         self.error = planning_error(self.functions.horizon, self.reward_range, self.step_range) + SLACK * (high - low)
         self._numbers: dict[bytes, int] = {}  # of policies that were played
         self.played: dict[int, int] = {}  # episodes of each
+
+    def forget_earned(self) -> None:
+        """Drops the bounds of what a policy earns: another one may be claimed."""
+        self.lower, self.earns_at_most = self.reward_range
 
     @property
     def next_size(self) -> int:

@@ -58,7 +58,7 @@ class LossBounded(Event):
     def said(self) -> Said:
         """Returns how much is lost."""
         lost, allowed = number_words(self.regret, up=True), f"{self.epsilon:g} is allowed"
-        sentence = f"the policy loses up to {lost} at a parameter that is left; {allowed}"
+        sentence = f"the policy loses {lost} at a parameter that is left; {allowed}"
         verdict = "loses too much" if self.regret > self.epsilon else "not shown"
         if self.proved:
             verdict = "certified"

@@ -81,22 +81,24 @@ class Seen:
     @property
     def threshold(self) -> float:
         """Parameters live while their log-likelihood exceeds this (Theorem F1); rounding lowers it."""
-        return self._threshold(self.log_numerator)
+        return self.threshold_of(self.log_numerator)
 
-    def _threshold(self, log_numerator: float) -> float:
+    def threshold_of(self, log_numerator: float) -> float:
+        """Returns the threshold where forecasts gave this to what was seen."""
         return log_numerator - self._log_death - 2 * ZETA * self.factors
 
-    def evidence(self, structure: int) -> Evidence:
+    def evidence(self, structure: int, threshold: float | None = None) -> Evidence:
         """Returns what the data say of one structure."""
         within = self.stepwise.within(structure, self.alpha) if self.alpha else None
-        return Evidence(self.counts[structure], self.threshold - float(self.log_first[structure]), within)
+        least = self.threshold if threshold is None else threshold
+        return Evidence(self.counts[structure], least - float(self.log_first[structure]), within)
 
     def nearly(self, alpha: float) -> dict[int, Evidence]:
         """Returns what the data say of every possible structure where the real laws are only within alpha [F7]."""
         for batch, means in self._history:
             self.stepwise.add(batch, means)
         self._history = []
-        threshold = self._threshold(self.stepwise.log_q)
+        threshold = self.threshold_of(self.stepwise.log_q)
         some = np.flatnonzero(self.possible)
         return {int(k): Evidence(self.counts[k], threshold, self.stepwise.within(int(k), alpha)) for k in some}
 
@@ -115,35 +117,21 @@ class Seen:
         Raises:
             BrokenPromise: no structure holds all of it possible.
         """
-        new, began = np.zeros_like(self.counts), np.zeros(len(self.counts))
+        new, began = self._counted(batch)
         alarm = np.zeros(len(TRUST))
-        own = np.arange(len(new))
         mixed = nodes.law * nodes.weight
-        with np.errstate(divide="ignore"):
-            for step, n in zip(batch.steps, batch.n, strict=True):
-                place = self._place(step)
-                event, seen = self.events[place], self.n[place]
-                if step[0] == STARTED:
+        for step, n in zip(batch.steps, batch.n, strict=True):
+            if step[0] == STARTED:
+                if not self.family.is_read:  # otherwise every forecast knows the law of the first state
                     first = self._first(int(step[1]))
-                    if not first.any():
-                        raise BrokenPromise(
-                            f"an episode began in state {int(step[1])}, which the family holds impossible."
-                        )
-                    if self.family.is_read:
-                        continue  # every forecast knows the law of the first state
-                    self.possible &= first > 0
-                    began += n * np.log(np.maximum(first, TINY))
                     alarm += n * math.log(max(float(nodes.weight @ first[nodes.structure]), TINY))
-                    continue
-                at = event[nodes.structure]
-                fit = float(mixed[np.maximum(at, 0), np.arange(len(at))][at >= 0].sum())
-                new[own[event >= 0], event[event >= 0]] += n
-                self.possible &= event >= 0
-                total = self.rows.get(step[:3], 0.0)
-                laws = [(seen + trust * fit) / (total + trust) for trust in TRUST]
-                alarm += n * np.log(np.maximum(laws, TINY))
-        if not self.possible.any():
-            raise BrokenPromise(self._impossible(batch))
+                continue
+            place = self._place(step)
+            at, seen = self.events[place][nodes.structure], self.n[place]
+            fit = float(mixed[np.maximum(at, 0), np.arange(len(at))][at >= 0].sum())
+            total = self.rows.get(step[:3], 0.0)
+            laws = [(seen + trust * fit) / (total + trust) for trust in TRUST]
+            alarm += n * np.log(np.maximum(laws, TINY))
         if self.alpha:
             self.stepwise.add(batch, nodes.means(len(self.counts)))
         elif self.has_history:
@@ -154,6 +142,37 @@ class Seen:
         top = float(logs.max())
         self.log_mixture += top + math.log(float(np.exp(logs - top).sum())) if math.isfinite(top) else -math.inf
         self.log_alarms += alarm
+        self._keep(batch, new, began)
+
+    def recount(self, steps: list[list[float]]) -> None:
+        """Counts steps (kind, observation, action, next, reward, how often) that were weighed before.
+
+        Raises:
+            BrokenPromise: no structure holds all of them possible.
+        """
+        batch = Batch([tuple(step[:5]) for step in steps], np.array([step[5] for step in steps], dtype=np.float64))
+        self._keep(batch, *self._counted(batch))
+
+    def _counted(self, batch: Batch) -> tuple[Floats, Floats]:
+        """Returns `[N, E]` events of a batch and `[N]` log-likelihoods of its first states; notes what is impossible."""
+        new, began, own = np.zeros_like(self.counts), np.zeros(len(self.counts)), np.arange(len(self.counts))
+        for step, n in zip(batch.steps, batch.n, strict=True):
+            event = self.events[self._place(step)]
+            if step[0] == STARTED:
+                first = self._first(int(step[1]))
+                if not first.any():
+                    raise BrokenPromise(f"an episode began in state {int(step[1])}, which the family holds impossible.")
+                if not self.family.is_read:
+                    self.possible &= first > 0
+                    began += n * np.log(np.maximum(first, TINY))
+                continue
+            new[own[event >= 0], event[event >= 0]] += n
+            self.possible &= event >= 0
+        if not self.possible.any():
+            raise BrokenPromise(self._impossible(batch))
+        return new, began
+
+    def _keep(self, batch: Batch, new: Floats, began: Floats) -> None:
         self.counts += new
         self.log_first += began
         for step, n in zip(batch.steps, batch.n, strict=True):

@@ -301,14 +301,14 @@ class LawConstants:
 
 def law_outcome(search: LawSearch, actions: Ints, certified: bool) -> Outcome:
     """Returns the answer: the policy, the claim in words, and the shares of delta that were spent."""
-    family, (least, most) = search.family, search.reward_range
+    family, most = search.family, search.reward_range[1]
     if not certified and not search.is_confirmed(actions) and search.last is not None:
         actions = search.last
     guaranteed = certified or search.is_confirmed(actions)
     planned = search.plan(actions)
     gap = search.gap(planned)
     if not certified:
-        search.lower, search.earns_at_most = least, most  # what was earned may have been by another policy
+        search.forget_earned()
     claimed = max(search.epsilon, gap)
     search.upper = min(most, planned.upper + search.error)
     if guaranteed:

@@ -9,20 +9,20 @@ import numpy as np
 from richobs.classes.laws import UnknownLaws
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.parametric import OFF, Family, Unlisted
+from richobs.core.errors import BrokenPromise
 from richobs.core.outcome import StopReason
 from richobs.core.problem import Problem
 from richobs.core.settings import Settings
 from richobs.core.types import Floats, Ints
 from richobs.core.words import number_words
 from richobs.learners.base import Finding
-from richobs.learners.families.cells import Evidence, Tables
+from richobs.learners.families.cells import Tables
 from richobs.learners.families.confirm import CONFIRM, ON_LIKELIHOOD, earned_again
+from richobs.learners.families.evidence import Seen
 from richobs.learners.families.laws import Rows, law_intervals, log_deaths, radii
-from richobs.learners.families.nearly import StepBets, Term
+from richobs.learners.families.nearly import Term
 from richobs.learners.families.search import Tuning, cover_all, hull_of
-from richobs.learners.models.living import ZETA
 from richobs.learners.tolerance import total_variation
-from richobs.stats import bets
 from richobs.stats.shares import Supposed
 
 EXACT = 1e-9  # relative difference that bounding again may show
@@ -47,21 +47,23 @@ def covered_again(
     """
     family, constants, result = problem.functions, content["constants"], content["result"]
     assert isinstance(family, Family), "its need was checked"
-    E = len(family.program.wanted)
-    counts = {int(k): np.array(own, dtype=np.float64) for k, own in constants["counts"]}
-    alpha, bets_made = total_variation(settings), StepBets(family)
+    alpha = total_variation(settings)
+    seen = Seen(family, Supposed(settings.delta * ON_LIKELIHOOD), alpha)
+    try:
+        seen.recount(constants["steps"])
+    except BrokenPromise as wrong:
+        return [Finding("cells", False, f"the steps are not of this family: {wrong}")]
+    if not (np.array(seen.n) > 0).all() or len(seen.n) < len(constants["steps"]):
+        return [Finding("cells", False, "a step is there twice, or was seen less than once")]
+    some = [int(k) for k in np.flatnonzero(seen.possible)]
     for row, q, n in constants["terms"]:
-        bets_made.keep(Term(tuple(map(float, row)), np.array(q, dtype=np.float64), np.array(n, dtype=np.float64)))
-    sane = all(0 <= k < family.n_structures and own.shape == (E,) and (own >= 0).all() for k, own in counts.items())
-    if not sane or set(counts) != {int(k) for k, _ in constants["counts"]} or not counts:
-        return [Finding("cells", False, "the counts are not of this family")]
+        seen.stepwise.keep(Term(tuple(map(float, row)), np.array(q, dtype=np.float64), np.array(n, dtype=np.float64)))
     if alpha:
-        legal = all((term.q > 0).all() and term.q.sum() <= 1 + OFF and (term.n >= 0).all() for term in bets_made.terms)
-        if not legal or any(not np.array_equal(bets_made.counts(k), own) for k, own in counts.items()):
+        terms = seen.stepwise.terms
+        legal = all((term.q > 0).all() and term.q.sum() <= 1 + OFF and (term.n >= 0).all() for term in terms)
+        if not legal or any(not np.array_equal(seen.stepwise.counts(k), seen.counts[k]) for k in some):
             return [Finding("cells", False, "the forecasts and counts of single steps are not of this family")]
-    death = math.log(bets.death(Supposed(settings.delta * ON_LIKELIHOOD)))
-    numerator = bets_made.log_q if alpha else float(constants["log_numerator"])
-    threshold = numerator - death - 2 * ZETA * int(constants["factors"])
+    threshold = seen.threshold_of(seen.stepwise.log_q if alpha else float(constants["log_numerator"]))
     fits = {int(k): np.array(theta, dtype=np.float64) for k, theta in constants["fits"]}
     point = np.array(constants["planned_at"], dtype=np.float64)
     law = np.maximum(family.program.at(point[:, None]), 0.0)
@@ -69,11 +71,7 @@ def covered_again(
     if _policy_of(family, actions).digest != content["policy"]["digest"]:
         return [Finding("cells", False, "the policy is not the best one of the parameters that are stated")]
     allowed = max(settings.epsilon, float(constants["allowed"]))
-    first = {int(k): min(float(log), 0.0) for k, log in constants["log_first"]}
-    evidence = {
-        k: Evidence(own, threshold - first.get(k, 0.0), bets_made.within(k, alpha) if alpha else None)
-        for k, own in counts.items()
-    }
+    evidence = {k: seen.evidence(k, threshold) for k in some}
     found = cover_all(family, evidence, actions, allowed, fits, tuning.cells, error)
     same = found.complete and _same(
         problem,

@@ -148,7 +148,7 @@ def run(search: FamilySearch) -> tuple[Chosen, bool]:
             search.upper = min(search.upper, search.covered.upper)
             tell_loss(search, chosen, search.covered.regret, search.covered)
             return chosen, True
-        search.lower = search.reward_range[0]  # another policy may be chosen
+        search.forget_earned()
 
 
 def look(search: FamilySearch) -> Chosen:
@@ -565,11 +565,9 @@ class FamilyConstants:
     zeta: float  # declared relative error of one probability
     error: float  # of a value: rounding, and rewards that count as equal
     log_numerator: float  # logarithm of what the forecasts gave to what was seen
-    factors: int  # probabilities multiplied
     threshold: float  # log-likelihoods above it live
-    log_first: list[list[Any]]  # per structure, where they differ: log-likelihood of the first observations
-    counts: list[list[Any]]  # per structure that is possible: its number, and how often each event was seen
-    fits: list[list[Any]]  # likewise the most likely parameters, which decide how cells are cut
+    steps: list[list[float]]  # that were seen: kind, observation, action, next one, reward, and how often
+    fits: list[list[Any]]  # structures and their most likely parameters, which decide how cells are cut
     structure: int  # of the policy
     planned_at: list[float]  # parameters whose best policy it is
     allowed: float  # loss with which cells were accepted: epsilon, or more where the episodes ran out
@@ -588,10 +586,10 @@ class FamilyConstants:
 def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
     """Returns the answer: the policy, the claim in words, and the shares of delta that were spent."""
     family, seen, total = search.family, search.seen, search.engine.ledger.total
-    covered, low, allowed = search.covered, search.reward_range[0], search.epsilon
+    covered, allowed = search.covered, search.epsilon
     if not certified:
         if not search.gave_up:
-            search.lower = low  # what was earned may have been by another policy
+            search.forget_earned()
         covered, allowed = widened(search, chosen) if search.is_confirmed(chosen.actions) else (None, search.epsilon)
         if search.gave_up and covered is not None:
             search.doubt(covered.low, covered.upper)
@@ -633,7 +631,7 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
         theta={name: (low_, high_, likely) for name, (low_, high_, likely) in intervals.items()},
         remarks=()
         if certified
-        else (f"the policy loses up to {number_words(chosen.regret, up=True)} at parameters that are left",),
+        else (f"the policy loses {number_words(chosen.regret, up=True)} or more at parameters that are left",),
         constants=FamilyConstants(
             tuning=asdict(search.tuning),
             names=list(family.names),
@@ -641,12 +639,8 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
             zeta=ZETA,
             error=search.error,
             log_numerator=seen.log_numerator,
-            factors=seen.factors,
             threshold=seen.threshold,
-            log_first=[]
-            if family.is_read
-            else [[int(k), float(seen.log_first[k])] for k in np.flatnonzero(seen.possible)],
-            counts=[[int(k), seen.counts[k].tolist()] for k in np.flatnonzero(seen.possible)],
+            steps=[[*step, seen.n[place]] for step, place in seen.steps.items()],
             fits=[[one.structure, one.theta.tolist()] for one in search.fits],
             structure=chosen.structure,
             planned_at=chosen.theta.tolist(),
@@ -657,7 +651,7 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
             terms=[[list(row), q.tolist(), n.tolist()] for row, q, n in seen.stepwise.terms] if search.alpha else [],
             looked=search.looked,
             returns=search.confirmation,
-            earns=[search.lower, search.earns_at_most if certified or search.gave_up else search.reward_range[1]],
+            earns=[search.lower, search.earns_at_most],
             shown_at=search.shown_at,
             theta={name: list(ends) for name, ends in intervals.items()},
             pictures=pictures(search, chosen, intervals),
@@ -701,7 +695,10 @@ def tolerance_curve(search: FamilySearch, chosen: Chosen, answer: Outcome) -> To
     """
     low, high = search.reward_range
     why = "" if answer.guaranteed else "nothing was claimed"
-    why = why or ("" if search.seen.has_history else "the family has too many structures")
+    if not search.seen.has_history:
+        why = (
+            why or f"the family has too many {'structures' if search.family.is_read else 'ways to read an observation'}"
+        )
     if why:
         return ToleranceCurve((), answer.epsilon, why)
     gap, upper, left = answer.epsilon, high if answer.upper is None else answer.upper, math.nan
