@@ -1,8 +1,8 @@
 """Survivors of a listed class: one wealth for every function, over all levels [B1].
 
 Within an episode the factors of levels 0, 1, ... follow each other, since y of a level is known with the next observation
-and before the bet of the next level. Their product is one martingale, and a function dies at 0.7/d. Shapes: N functions alive,
-P of them in the panel that makes forecasts, n samples.
+and before the bet of the next level. Their product is one martingale, and a function dies at 0.7/d.
+Shapes: N functions alive, P of them in the panel that makes forecasts, n samples.
 """
 
 import math
