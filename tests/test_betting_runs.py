@@ -127,7 +127,7 @@ def test_averages_end_a_search_that_forecasts_do_not(
     assert found.by == "one survivor"
     assert found.member == ((0, 0) if is_product else 0)
     assert kinds.count("average") == 1
-    assert with_averages.engine.ledger.total <= 136  # 16 of them of the policy itself, before anything is claimed
+    assert with_averages.engine.ledger.total <= 160  # 16 of them of the policy itself, before anything is claimed
     monkeypatch.setattr(bets, "average_bets", lambda smallest: np.zeros(2))  # bets of 0 never win
     without, kinds = search()
     stuck = run_search(without)
@@ -135,4 +135,4 @@ def test_averages_end_a_search_that_forecasts_do_not(
     assert stuck.member == ((1, 1) if is_product else 1)
     assert (without.rounds, kinds.count("average")) == (1, 0)
     assert stuck.gap > 0.2
-    assert with_averages.engine.ledger.total - 16 < 0.3 * without.engine.ledger.total
+    assert with_averages.engine.ledger.total - 16 < 0.35 * without.engine.ledger.total

@@ -138,7 +138,16 @@ def test_the_bound_and_the_policy_of_a_progress_belong_together(seed):
         if progress.policy is not None:
             pairs.append((progress.lower, means[progress.policy().actions(0, np.zeros((1, 1)))[0]]))
 
-    richobs.learn(Arms(), functions, epsilon=0.05, seed=seed, threshold=0.55, callback=listen, max_episodes=1500)
+    richobs.learn(
+        Arms(),
+        functions,
+        epsilon=0.05,
+        seed=seed,
+        threshold=0.55,
+        callback=listen,
+        max_episodes=1500,
+        tuning={"first": 4},
+    )
     assert all(lower <= value for lower, value in pairs)
     assert max(lower for lower, _ in pairs) > 0.3
 
