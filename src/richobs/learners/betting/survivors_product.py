@@ -186,8 +186,8 @@ class Groups:
 
     @cached_property
     def first(self) -> Ints:
-        """`[count]` the place of the first member of each group."""
-        place = np.empty(self.count, dtype=np.int64)
+        """`[count]` the place of the first member of each group; 0 of one that has none."""
+        place = np.zeros(self.count, dtype=np.int64)
         place[self.of[::-1]] = np.arange(len(self.of))[::-1]
         return place
 
