@@ -239,7 +239,7 @@ def test_before_anything_is_played_a_run_says_what_can_be_hoped_for() -> None:
     for tolerance, said in ((0.04, False), (0.06, True)):
         first = run(tolerance=tolerance).trace[0]
         assert (first.kind == "tolerance") == said
-    assert "an epsilon above 0.36 can be hoped for" in first.sentence
+    assert "about 0.36 may be lost and never be noticed: an epsilon above that" in first.sentence
 
 
 def test_a_run_that_the_tolerance_keeps_from_epsilon_ends_and_says_so() -> None:
