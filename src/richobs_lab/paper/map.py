@@ -32,7 +32,8 @@ Every numbered statement, assumption and algorithm of [KAL16], every displayed i
 says beside them: where it lives, the test that would go red without it, and what came of running it. `python -m
 richobs_lab.paper.map FOLDER` makes this page from `richobs_lab/paper/catalogue.py`, from the verdicts of `richobs paper
 --out FOLDER`, and from the kill table of `python -m tests.paper_mutants`. Each part of the paper has a table of verdicts,
-and below it lines, code and tests. Definitions, assumptions and algorithms have no verdict.
+and below it lines, code and tests. What no statement runs has no verdict:
+most definitions, assumptions and algorithms, and Eq. (5), Eq. (13) and the crude bound, which tests check.
 
 - Numbers count each kind of statement by itself, in the order of the paper's LaTeX source. Lines are lines of that
   source. The style file that declares the counters is not part of it. Where a copy of the paper counts theorems,

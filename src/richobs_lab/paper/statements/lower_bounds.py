@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 NAME = "lower-bounds"
 TITLE = "Propositions 1 and 2, Theorem 2 (Appendix A)"
 SAYS = (
-    "Without both promises at once, any algorithm misses the best of K^H policies by epsilon with probability at least 1/3 "
-    "unless it plays K^H / (72 epsilon^2) episodes."
+    "Without both promises at once, for any algorithm there is a problem in which it misses the best of K^H policies by "
+    "epsilon with probability at least 1/3 unless it plays K^H / (72 epsilon^2) episodes."
 )
 
 EPSILON = 0.2  # of the measured family

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 NAME = "remarks"
 TITLE = "What the text says beside its theorems"
 SAYS = (
-    "Episodes do not depend on |X|; M may be read as the number of states that differ in value; time is O(N) and log N "
-    "cannot be avoided; sparse sampling takes K^H samples; with deterministic transitions Q* is a function of the history."
+    "Episodes do not depend on |X|; M may be read as the number of states that differ in value; time may be O(N), "
+    "and log N is believed to be unavoidable; sparse sampling takes K^H samples; with deterministic transitions Q* is a function of the history."
 )
 EPSILON, DELTA = 0.2, 0.1
 SAMPLES = 5  # of every node of the tree
@@ -81,7 +81,7 @@ def measure(piece: Plain, /) -> Plain:
 
 
 def measure_observations(size: int) -> Plain:
-    """Runs LSVEE as printed where a level shows `size` observations, half of them in each of two states."""
+    """Runs LSVEE, repeats counted, where a level shows `size` observations, half of them in each of two states."""
     x = np.arange(size)
     worth, good = np.where(x < size // 2, 0.8, 0.4), np.eye(2)[x % 2]  # [X], [X, K]
     own = np.kron(np.eye(2), np.full(size // 2, 2 / size))  # [S, X]
@@ -324,7 +324,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             one["policies"] == 1 and one["ratio"] > 1.2,
             f"{policies[0][0]['functions']} functions with one policy: n_train is {one['ratio']:.2f} times that of one "
             "function, log|Pi| is 0",
-            reading="each function counts as a policy of its own, |Pi| = N, and delta is fixed",
+            reading="each function counts as a policy of its own, |Pi| = N, delta is fixed, and O is O~: other logarithms are "
+            "left out",
         ),
     )
     rows = [

@@ -204,6 +204,7 @@ def conclude(given: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion:
             not missed and not over,
             f"{sum(p['cap'] is None for p in given)} runs, {len(missed)} missed, {len(over)} over; repeats are counted, "
             f"which are up to {repeats:.0f} times what a run needs without them",
+            reading="with probability 1 - delta, and children of length H are terminal, as in Theorem 1",
             tightness=max((r["episodes"][0] / r["most"] for _, r in counted), default=None),
             loose="The proof allows M H failed rounds on demand. On these locks "
             + ", ".join(f"{failed} of {allowed}" for failed, allowed in _rounds(counted))
