@@ -80,8 +80,10 @@ def summary(reports: Sequence[Plain]) -> str:
     judged = [judgement(e, given[e.statement]) for e in CATALOGUE if is_numbered(e) and e.statement in given]
     counts = Counter(judged)
     found = ", ".join(f"{counts[j]} {PLURALS[j] if counts[j] > 1 else j}" for j in JUDGEMENTS if counts[j])
-    stands = "LSVEE's guarantee stands: under Assumptions 1 to 3, with probability at least 1 - delta, its policy is within epsilon "
-        "of optimal."
+    stands = (
+        "LSVEE's guarantee stands: under Assumptions 1 to 3, with probability at least 1 - delta, its policy is within "
+        "epsilon of optimal."
+    )
     if not set(counts) <= {"holds", "holds as read"}:
         stands = "Not every check came out as the paper says."
     return f"{stands} Of {len(judged)} theorems, propositions, corollaries and lemmas {found}."
