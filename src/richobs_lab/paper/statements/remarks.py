@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 NAME = "remarks"
 TITLE = "What the text says beside its theorems"
 SAYS = (
-    "Episodes do not depend on |X|; M may be read as the number of states that differ in value; time may be O(N), "
-    "and log N is believed to be unavoidable; sparse sampling takes K^H samples; with deterministic transitions Q* is a function of the history."
+    "Episodes do not depend on |X|; M may be read as the number of states that differ in value; time may be O(N), and"
+    " log N is believed to be unavoidable; sparse sampling takes K^H samples; with deterministic transitions Q* is a "
+    "function of the history."
 )
 EPSILON, DELTA = 0.2, 0.1
 SAMPLES = 5  # of every node of the tree
