@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 NAME = "remarks"
 TITLE = "What the text says beside its theorems"
 SAYS = (
-    "Episodes do not depend on |X|; M may be read as the number of states that differ in value; time may be O(N), and"
-    " log N is believed to be unavoidable; sparse sampling takes K^H samples; with deterministic transitions Q* is a "
+    "Episodes do not depend on |X|; M may be read as the number of states that differ in value; time may be O(N), and "
+    "log N is believed to be unavoidable; sparse sampling takes K^H samples; with deterministic transitions Q* is a "
     "function of the history."
 )
 EPSILON, DELTA = 0.2, 0.1
@@ -325,8 +325,8 @@ def conclude(pieces: Sequence[Plain], results: Sequence[Plain], /) -> Conclusion
             one["policies"] == 1 and one["ratio"] > 1.2,
             f"{policies[0][0]['functions']} functions with one policy: n_train is {one['ratio']:.2f} times that of one "
             "function, log|Pi| is 0",
-            reading="each function counts as a policy of its own, |Pi| = N, delta is fixed, and O is O~: other logarithms are "
-            "left out",
+            reading="each function counts as a policy of its own, |Pi| = N, delta is fixed, and O is O~: other logarithms "
+            "are left out",
         ),
     )
     rows = [
