@@ -38,7 +38,7 @@ class Lsvee(PrintedLearner):
         "With probability 1 - delta the policy's value is within epsilon of V*.",
         (REACTIVE, REALIZABLE, DETERMINISTIC, "there are at most n_states hidden states a level"),
     )
-    costs = "10^9 to 10^22 episodes, drawn as counts where the process is written down: M H^6 K^2 / epsilon^3 log N."
+    costs = "10^11 to 10^20 episodes, drawn as counts where the process is written down: M H^6 K^2 / epsilon^3 log N."
     bounded = "hidden states"
     Constants = PaperConstants
     Tuning = LsveeTuning

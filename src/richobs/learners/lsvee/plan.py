@@ -17,7 +17,7 @@ class SamplePlan(InNotebook):
 
     view = "plan"
     constants: PaperConstants
-    title = "lsvee: the paper's sizes, all fixed in advance"
+    title = "lsvee: the paper as printed, every size fixed in advance"
 
     @property
     def max_episodes(self) -> int:
