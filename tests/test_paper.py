@@ -571,8 +571,8 @@ def test_the_page_shows_numbers_formulas_verdicts_and_tightness():
     assert "Not every check came out as the paper says." in page
     stands = render([report_of("bias-accumulation", holds), report_of("pac", holds, read)], "fast")
     assert (
-        "LSVEE&#39;s guarantee stands: under Assumptions 1 to 3, with probability at least 1 - δ, its policy is within ε of optimal. Of 2"
-        in stands
+        "LSVEE&#39;s guarantee stands: under Assumptions 1 to 3, with probability at least 1 - δ, its policy is within ε of "
+        "optimal. Of 2" in stands
     )
 
 
