@@ -155,9 +155,9 @@ COUNTED = ("runs", "false", "stopped", "without a claim")
 
 def _judged(kind: Kind, delta: float, seed: int) -> list[int]:
     """Returns what one run adds to the counts."""
-    shape = {"n_contexts": 2, "n_actions": 2} if kind == "one-hot" else {"n_contexts": 8, "n_actions": 2}
+    n_contexts = 2 if kind == "one-hot" else 8
     horizon = 2 + seed % 2
-    problem = linear_problem(kind, horizon=horizon, dim=3, seed=seed, off=OFF, **shape)  # type: ignore[arg-type]
+    problem = linear_problem(kind, horizon=horizon, dim=3, seed=seed, off=OFF, n_contexts=n_contexts, n_actions=2)
     tolerance = nearly_tolerance(horizon, OFF) if kind == "nearly" else ()
     asked: dict[str, Any] = {"epsilon": 0.15, "delta": delta, "seed": seed, "tolerance": tolerance}
     try:
@@ -176,12 +176,13 @@ def code_digest() -> str:
 def price(seeds: int) -> None:
     """Measures what a tolerance costs: episodes, and by how much the bound grows with it."""
     rows: list[list[Any]] = []
-    for kind, H, d in (("linear", 3, 4), ("linear", 3, 8), ("linear", 3, 16), ("linear", 8, 8), ("one-hot", 2, 6)):
-        small = {"n_contexts": 3, "n_actions": 2} if kind == "one-hot" else {"n_contexts": 20}
+    kinds: list[tuple[Kind, int, int]] = [("linear", H, d) for H, d in ((3, 4), (3, 8), (3, 16), (8, 8))]
+    for kind, H, d in [*kinds, ("one-hot", 2, 6)]:
+        contexts, K = (3, 2) if kind == "one-hot" else (20, 3)
         for zeta in (0.0, 0.001, 0.004):
             taken, slopes, wider = [], [], 0
             for seed in range(seeds):
-                problem = linear_problem(kind, horizon=H, dim=d, seed=seed, **small)  # type: ignore[arg-type]
+                problem = linear_problem(kind, horizon=H, dim=d, seed=seed, n_contexts=contexts, n_actions=K)
                 outcome = richobs.learn(problem, epsilon=0.15, seed=seed, tolerance=zeta, progress=False)
                 taken.append(outcome.episodes)
                 wider += outcome.epsilon > 0.15

@@ -138,5 +138,5 @@ def _more(seen: tuple[Ints, Ints, Floats], played: Episodes, h: int, functions: 
     live = ~played.ended[h] if played.ended else np.ones(played.n, dtype=bool)
     x = np.full(played.n, -1)
     x[live] = functions.contexts[h].encode(played.observations[h][live])
-    new = x, np.where(live, played.actions[h], 0), np.where(live, played.rewards[h], 0.0)
-    return tuple(np.concatenate(pair) for pair in zip(seen, new, strict=True))  # type: ignore[return-value]
+    actions, rewards = np.where(live, played.actions[h], 0), np.where(live, played.rewards[h], 0.0)
+    return np.concatenate([seen[0], x]), np.concatenate([seen[1], actions]), np.concatenate([seen[2], rewards])
