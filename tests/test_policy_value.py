@@ -4,8 +4,6 @@ import abc
 import dataclasses
 import json
 import math
-import pathlib
-import re
 import sys
 import types
 
@@ -611,16 +609,6 @@ class TestCommand:
         monkeypatch.setattr(PolicyReport, "decided", lambda report, limit: stop(report) or Verdict.OPEN)
         assert main(["value", "lock/3", "--policy", policy, "--threshold", "0.5"]) == 130
         assert "stopped. With probability at least 0.95 the policy earns between" in capsys.readouterr().err
-
-
-def test_the_guide_runs(capsys):
-    """Every `print(...)  # words` of docs/policy-value.md prints these words."""
-    text = (pathlib.Path(__file__).parents[1] / "docs/policy-value.md").read_text()
-    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
-    exec(compile(code, "policy-value.md", "exec"), {})
-    promised = re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
-    assert capsys.readouterr().out.splitlines() == promised
-    assert len(promised) == 7
 
 
 def test_a_notebook_that_cannot_draw_is_shown_nothing(monkeypatch, capsys):
