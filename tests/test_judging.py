@@ -808,9 +808,7 @@ class TestLogs:
 
     def test_a_reward_that_the_environment_rules_out_is_refused(self):
         log = dataclasses.replace(logged(3, np.random.default_rng(0)), rewards=[np.array([0.5, -0.5, 0.5])])
-        with pytest.raises(
-            RewardOutOfRange, match=r"step 0, paid -0\.5; the environment declares that no reward is below 0"
-        ):
+        with pytest.raises(RewardOutOfRange, match=r"step 0, paid -0\.5; the environment declares that no reward is"):
             as_log(log, ONES, Pays(0.0, 0.5), (-1.0, 1.0), np.random.default_rng(0))
 
     @pytest.mark.parametrize(("levels", "adaptive"), [(1, False), (1, True), (3, False)])

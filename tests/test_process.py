@@ -228,11 +228,7 @@ def test_no_reactive_q_where_states_that_look_alike_differ():
             r"level 0: rewards must broadcast",
         ),
         (ShapeError, {"labels": (("a",), ("b",))}, r"level 1 has 2 states but 1 labels"),
-        (
-            ShapeError,
-            {"observations": (np.array([7, 7]), np.arange(2))},
-            r"`observations`: two rows of a codebook are equal",
-        ),
+        (ShapeError, {"observations": (np.array([7, 7]), np.arange(2))}, r"`observations`: two rows of a codebook are"),
     ],
 )
 def test_what_is_refused_and_where_it_says_the_fault_is(error, changes, words):
