@@ -625,21 +625,6 @@ def candidates(horizon, slip=0.0, n_maps=20):
     return richobs.Tables(frozen_lake.q_functions(lakes, horizon))
 
 
-def exact_value(policy, horizon, slip=0.0):
-    process = frozen_lake.process_of(frozen_lake.holes_of(frozen_lake.MAPS["4x4"]), slip, horizon)
-    return process.value(policy), process.optimum.value
-
-
-class TestLearning:
-    def test_slippery_frozen_lake(self):
-        with from_gymnasium("FrozenLake-v1", horizon=16, reward_range=(0, 1)) as env:
-            outcome = richobs.learn(env, candidates(16, 1 / 3), learner="betting", epsilon=0.1, seed=1, progress=False)
-        value, best = exact_value(outcome.policy, 16, 1 / 3)
-        assert best - value <= 0.1 < best
-        assert outcome.claim is not None
-        assert outcome.ledger.total == env.real_episodes < 2000
-
-
 def test_what_is_padded_after_the_end_is_never_evaluated():
     """The codebook of this class does not hold the end marker, which is another observation than all that are seen."""
 
