@@ -170,7 +170,7 @@ def test_the_largest_loss_of_a_living_point_is_worked_out_by_hand():
     loss = Taylor(np.zeros(1), np.ones((1, 1)), np.zeros((1, 1)), np.zeros(1))
     log = Taylor(np.zeros(1), np.full((1, 1), -2.0), np.zeros((1, 1)), np.zeros(1))
     best = cells.loss_of_living(loss, log, -1.0, 1.0, 1e4)[0]
-    assert 0.5 <= best < 0.8  # z + w (1 - 2z) is at most 1 - w for w <= 1/2: 0.7 with the weight 0.3
+    assert best == pytest.approx(0.7, abs=1e-6)  # z + w (1 - 2z) is at most 1 - w for w <= 1/2; weights are 0.3 and 1
     assert cells.loss_of_living(loss, log, -1.0, 1.0, 0.5)[0] == pytest.approx(1.0)  # parts too large to be believed
 
 
@@ -197,7 +197,10 @@ def test_outcomes_that_are_written_apart_need_not_sum_to_one_in_their_middles(po
 
 
 def test_the_mean_of_later_losses_is_bounded_where_middles_do_not_sum_to_one():
-    """The loss comes after the kink: a second action, worth more in the state that all outcomes lead to."""
+    """The loss comes after the kink: a second action, worth more in the state that all outcomes lead to.
+
+    A tolerance of nearly 0 takes the way of numbers in the place of planes.
+    """
 
     def make(theta):
         u = theta["x"] - 0.5
@@ -209,7 +212,8 @@ def test_the_mean_of_later_losses_is_bounded_where_middles_do_not_sum_to_one():
     tables, chosen = Tables(family, 0), np.zeros((2, 2), dtype=np.int64)
     for centre, width in ((0.5, 0.3), (0.45, 0.2)):
         events = family.program.over(Taylor.cells(np.array([[centre]]), np.array([[width]])))
-        assert cells.regret_over(tables, events, chosen).regret[0] >= 5.0 - 1e-9
+        for alpha in (0.0, 1e-12):
+            assert cells.regret_over(tables, events, chosen, alpha).regret[0] >= 5.0 - 1e-9
 
 
 def test_planning_is_that_of_the_models():
@@ -352,6 +356,8 @@ def test_running_out_of_cells_is_no_cover():
             family, Tables(family, 0), Evidence(counts, -1.0), ZERO, 0.5000001, np.array([0.01]), budget, 0.0
         )
         assert not found.complete
+    close = cells.cover(family, Tables(family, 0), Evidence(counts, -1.0), ONE, 0.50001, np.array([1.0]), 0, 0.0)
+    assert not close.complete  # one cell, in which the loss is bounded, is one too many
     listed = Family(
         lambda t: [[[(p, 0, 1.0, False), (1 - p, 0, 0.0, False)] for p in (t["x"], t["other"])]],
         {"x": (0.5, 1), "other": [0.9, 0.1]},
@@ -646,10 +652,10 @@ def test_every_structure_that_is_possible_is_covered_again(tolerance):
 
 
 def test_claims_are_rarely_false_where_they_are_hard():
-    """60 runs at delta 1/2: the truth dies in at most 41 with probability 0.998 (binomial), and false claims are fewer."""
+    """24 runs at delta 1/2: the truth dies in at most 18 with probability 0.996 (binomial), and false claims are fewer."""
     family, died = coin((0.2, 0.8), horizon=3), 0
     false = 0
-    for seed in range(60):
+    for seed in range(24):
         x = 0.5 + 0.02 * (-1) ** seed
         problem = problem_at(family, {"x": x})
         try:
@@ -660,8 +666,8 @@ def test_claims_are_rarely_false_where_they_are_hard():
         low, high, _ = outcome.theta["x"]
         died += not low <= x <= high
         false += outcome.guaranteed and problem.optimal_value - problem.value(outcome.policy) > outcome.epsilon
-    assert died <= 41
-    assert false <= 41
+    assert died <= 18
+    assert false <= 18
     assert died >= 1  # the test is alive
 
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
-from richobs.core.notebook import InNotebook
 from richobs.core.outcome import LOWER, UPPER, Outcome
 from richobs.core.problem import SMALLEST, Problem
 from richobs.core.queries import Engine
+from richobs.core.registry import InNotebook
 from richobs.core.settings import Settings
 from richobs.core.units import has_unit_rewards
 from richobs.learners import learner
@@ -34,7 +34,7 @@ from richobs.learners.betting.candidate import AGREED
 from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets, promise_bets
 from richobs.learners.betting.search import Tuning, betting
 from richobs.learners.betting.values import Ranges
-from richobs.learners.handing_over import Fallback
+from richobs.learners.stopping import Fallback
 from richobs.stats import bets
 from richobs.stats.shares import SERIES
 
