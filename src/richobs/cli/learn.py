@@ -90,9 +90,9 @@ def _run(folder: pathlib.Path, prepared: Prepared, output: Output, executor: Exe
     """Runs, shows how it goes, and says how to go on where it is interrupted."""
     problem, expected = prepared.own, prepared.asked.max_episodes
     with contextlib.ExitStack() as stack:
-        quiet = output.quiet or output.json
-        shown = watched(problem.name, problem.functions.log_size, expected, quiet=quiet)
-        listeners: list[Callback] = [stack.enter_context(shown)]
+        listeners: list[Callback] = []
+        if not (output.quiet or output.json):
+            listeners.append(stack.enter_context(watched(problem.name, problem.functions.log_size, expected)))
         if output.tensorboard is not None:
             listeners.append(stack.enter_context(TensorBoard(output.tensorboard)))
 
