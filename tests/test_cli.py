@@ -153,13 +153,6 @@ def test_the_seed_of_a_run_is_not_that_of_the_world(capsys):
     assert answers["--world-seed"]["settings"]["seed"] == 0
 
 
-def test_an_id_is_as_good_as_options(capsys):
-    _, by_id = run(capsys, "learn", "disjoint/2,n_observations=3,seed=2", "--json", "--out", "x")
-    options = "learn disjoint --horizon 2 --n-observations 3 --world-seed 2 --json --out x"
-    _, by_options = run(capsys, *options.split())
-    assert by_id.out == by_options.out
-
-
 def test_verify_agrees_with_what_learn_wrote_and_notices_changes(capsys):
     run(capsys, "learn", "lock/2", "--out", "here", "--quiet")
     status, said = run(capsys, "verify", "here/certificate.json")
@@ -354,13 +347,9 @@ def test_help(args, capsys):
     assert capsys.readouterr().out
 
 
-def test_version(capsys):
-    assert run(capsys, "--version")[1].out == f"richobs {richobs.__version__}\n"
-
-
 def test_the_installed_command_runs():
     done = subprocess.run([sys.executable, "-m", "richobs", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("richobs ")
+    assert done.stdout == f"richobs {richobs.__version__}\n"
 
 
 SEARCH = ("learn", "lock/4", "--learner", "certified", "--quiet")
@@ -374,17 +363,6 @@ class TestStoredRuns:
         status, said = run(capsys, *SEARCH, "--max-episodes", "700", "--out", "runs/a")
         assert status == 0
         return said.out
-
-    def test_resume_goes_on_to_the_same_bytes(self, capsys, short):
-        assert "loses at most 0.1" not in " ".join(short.split())
-        status, said = run(capsys, "resume", "runs/a", "--max-episodes", "100000")
-        assert status == 0
-        assert "loses at most 0.1" in " ".join(said.out.split())
-        assert "nothing was played" not in said.out
-        run(capsys, *SEARCH, "--max-episodes", "100000", "--out", "runs/b")
-        assert (
-            pathlib.Path("runs/a/certificate.json").read_bytes() == pathlib.Path("runs/b/certificate.json").read_bytes()
-        )
 
     def test_an_interruption_says_how_to_go_on(self, capsys, monkeypatch):
         def interrupted(*_, **__):
