@@ -410,7 +410,7 @@ def test_phases_are_joined_with_their_own_contexts():
         np.ones(2),
     )
     both = joined([one, one], known=False)
-    assert both.levels[0].taken.ravel().tolist() == [1, 2, 1, 2]
+    assert both.levels[0].rows.ravel().tolist() == [1, 2, 1, 2]
     assert both.levels[0].next.tolist() == [1, -1, 3, -1]
     assert joined([one, one], known=True).levels[0].next.tolist() == [1, -1, 1, -1]
 
@@ -569,13 +569,13 @@ def test_the_test_of_linearity_by_hand():
     """Contexts 0, 1, 2 have the feature 1; the mean of y at context 2 differs."""
     x = np.repeat([0, 1, 2], 100)
     level = level_of(np.ones((3, 1, 1)), x, np.zeros(300, dtype=int))
-    one_hot = (x[:, None] == np.arange(3)).astype(float)
+    one_hot = np.eye(3)
     flat, bent = np.full(300, 0.5), 0.5 + 0.5 * (x == 2)
     assert surprise(level, flat, one_hot, 1.0, 1e-3) is None
     which, far = surprise(level, bent, one_hot, 1.0, 1e-3)
     # c = one-hot - 1/3: sum of c y = 100/3 and |c| = sqrt(200/3), in units of 1/2
     assert (which, far) == (2, pytest.approx(100 / 3 / (0.5 * math.sqrt(200 / 3))))
-    assert surprise(level, bent, np.ones((300, 1)), 1.0, 1e-3) is None  # the feature explains it
+    assert surprise(level, bent, np.ones((3, 1)), 1.0, 1e-3) is None  # the feature explains it
     # |c|_1 = 100 2/3 + 200/3 = 400/3
     assert surprise(level, bent, one_hot, 1.0, 1e-3, zeta=0.1)[1] == pytest.approx(
         (100 / 3 - 0.1 * 400 / 3) / (0.5 * math.sqrt(200 / 3))

@@ -32,12 +32,12 @@ class FiniteEnvironment:
         self.start, self.rewards, self.moves = start, rewards, moves
         self.horizon, self.n_actions = len(rewards), rewards[0].shape[1]
         self.reward_range = (0.0, 1.0)
-        self.declared = Declared(at_once=4_096, step_range=(0.0, 1 / self.horizon), replayable=True)
-        self._sums = [np.cumsum(law, axis=2) for law in moves]
+        self.declared = Declared(at_once=4_096, step_range=(0.0, 1 / self.horizon))
+        self._first, self._sums = np.cumsum(start), [np.cumsum(law, axis=2) for law in moves]
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
         """Plays n episodes."""
-        x: Ints = np.searchsorted(np.cumsum(self.start), rng.random(n) * self.start.sum(), side="right")
+        x: Ints = np.searchsorted(self._first, rng.random(n) * self._first[-1], side="right")
         x = np.minimum(x, len(self.start) - 1)
         seen, taken, paid = [], [], []
         for h in range(self.horizon if levels is None else levels):

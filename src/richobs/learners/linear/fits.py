@@ -92,7 +92,7 @@ def visits_of(level: Level, known: bool) -> Floats:
     if not known:
         return np.array([float(len(level.x))])
     X, K = level.phi.shape[:2]
-    return np.bincount(level.x * K + level.a, minlength=X * K).astype(np.float64)
+    return np.bincount(level.codes, minlength=X * K).astype(np.float64)
 
 
 def growth(u: Floats) -> Floats:
@@ -153,20 +153,13 @@ def fitted(
         contexts: `[X, K, d]` all features there can be, or their largest length.
         variance: as in `sample_weights`.
     """
-    taken = level.taken
-    gram = taken.T @ taken
+    gram = level.gram()
     inverse = inverse_gram(gram)
-    if inverse is None:
-        reach = np.full(len(y), math.inf)
-    elif isinstance(contexts, float):
-        reach = reaches(taken, inverse, contexts)
-    else:
-        seen, which = np.unique(level.x * level.phi.shape[1] + level.a, return_inverse=True)
-        reach = reaches(contexts.reshape(-1, contexts.shape[2])[seen], inverse, contexts)[which]
-    weights = sample_weights(reach, y, np.clip(taken @ guess, *ends), ends, rate, variance)
-    return Fit(
-        gram, taken.T @ y, (taken * weights[:, None]).T @ taken, visits_of(level, not isinstance(contexts, float))
-    )
+    reach = np.full(len(level.rows), math.inf) if inverse is None else reaches(level.rows, inverse, contexts)
+    forecast = np.clip(level.rows @ guess, *ends)
+    weights = sample_weights(level.each(reach), y, level.each(forecast), ends, rate, variance)
+    visits = visits_of(level, not isinstance(contexts, float))
+    return Fit(gram, level.sums(y) @ level.rows, level.gram(weights), visits)
 
 
 def blurred(zeta: float, phi: Floats, fit: Fit) -> Floats | float:

@@ -60,12 +60,12 @@ def planned(
     noise = [0.0] * H
     for h in reversed(range(H)):
         level = data.levels[h]
-        taken, y = level.taken, level.answers(after, given is None)
-        inverses[h] = inverse = _inverse(taken.T @ taken)
-        w[h] = inverse @ (taken.T @ y)
-        error = y - taken @ w[h]
-        noise[h] = float((error**2).mean()) if len(error) else 0.0
-        spread[h] = inverse @ ((taken * error[:, None] ** 2).T @ taken) @ inverse * data.n
+        y = level.answers(after, given is None)
+        inverses[h] = inverse = _inverse(level.gram())
+        w[h] = inverse @ (level.sums(y) @ level.rows)
+        square = (y - level.each(level.rows @ w[h])) ** 2
+        noise[h] = float(square.mean()) if len(y) else 0.0
+        spread[h] = inverse @ level.gram(square) @ inverse * data.n
         extra[h] = bonus**2 * spread[h] / data.n * (1 + (data.n / ahead if ahead else 0.0))
         q = level.phi @ w[h] + np.sqrt(quadratic(level.phi, extra[h]))
         tables[h] = q if given is None else q + given(h, level)
@@ -81,7 +81,8 @@ def moves(data: Data, plan: Plan) -> list[Floats]:
     result = []
     for level, inverse, size in zip(data.levels, plan.inverse, after, strict=False):
         live = level.next >= 0
-        sums = [np.bincount(level.next[live], column, size) for column in level.taken[live].T]
+        taken = level.phi[level.x[live], level.a[live]]
+        sums = [np.bincount(level.next[live], column, size) for column in taken.T]
         result.append(inverse @ np.stack(sums))
     return result
 
