@@ -68,12 +68,12 @@ def softmax(z: Floats) -> Floats:
 def candidates(seed: int = 0, sharp: float = SHARP, listed: bool = True) -> Linear:
     """Returns all linear functions of a network's features; it is trained on 4,000 episodes of random actions.
 
-    Where pictures are not listed, bounds are over all features no longer than 1: probabilities are not.
+    Where pictures are not listed, bounds are over all probabilities.
     """
     rng = default_rng([seed, 1])  # of the first phase alone
     phi = trained(Robot().play(Uniform(4), 4_000, rng), rng, sharp)
-    shape = {"horizon": HORIZON, "dim": 16, "n_actions": 4}
-    return Linear(phi, **shape, contexts=PICTURES.reshape(-1, 8, 8)) if listed else Linear(phi, **shape, norm=1.0)
+    known = PICTURES.reshape(-1, 8, 8) if listed else None
+    return Linear(phi, horizon=HORIZON, dim=16, n_actions=4, contexts=known, probabilities=not listed)
 
 
 if __name__ == "__main__":

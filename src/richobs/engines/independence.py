@@ -214,8 +214,8 @@ class Watch:
             account.add(key)
             if account.is_refuted:
                 stop_for(
-                    f"batches repeat each other: of {account.compared:,} episodes that were compared, {account.repeated:,} are "
-                    f"those of the batch before, in the same places, where chance gives {account.expected:.4g}. The "
+                    f"batches repeat each other: of {account.compared:,} episodes that were compared, {account.repeated:,} "
+                    f"are those of the batch before, in the same places, where chance gives {account.expected:.4g}. The "
                     "environment does not draw its episodes anew; `play` must take all randomness from the generator that "
                     "it is given."
                 )

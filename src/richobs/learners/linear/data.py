@@ -112,11 +112,6 @@ class Features:
             self.left_out.append([j for j in range(functions.dim) if j not in kept and largest[j] > 0])
             self.tables.append(basis.reshape(*phi.shape[:2], -1))
 
-    @property
-    def norm(self) -> float:
-        """The largest length of a feature vector, where contexts are not listed."""
-        return self.functions.norm
-
     def dim(self, level: int) -> int:
         """Returns the number of features of a level."""
         return self.functions.dim if self.tables is None else self.tables[level].shape[2]

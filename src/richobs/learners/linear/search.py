@@ -25,10 +25,13 @@ from richobs.learners.linear.data import Data, Features, joined
 from richobs.learners.linear.events import Attempted, Explored
 from richobs.learners.linear.fits import (
     LARGEST_BET,
+    Ball,
     Bound,
     Fit,
     Frozen,
     Mean,
+    Region,
+    Simplex,
     blurred,
     certified,
     fitted,
@@ -153,13 +156,14 @@ class LinearSearch(Search):
         return self.features.tables is not None
 
     @property
-    def contexts(self) -> list[Floats] | float:
-        """Per level `[X, K, d]` all features there can be, or their largest length."""
-        return self.features.norm if self.features.tables is None else self.features.tables
+    def contexts(self) -> list[Floats] | Region:
+        """Per level `[X, K, d]` all features there can be, or where they lie."""
+        return everywhere(self.features)
 
-    def at(self, level: int) -> Floats | float:
-        """Returns all features there can be at a level, or their largest length."""
-        return self.features.norm if self.features.tables is None else self.features.tables[level]
+    def at(self, level: int) -> Floats | Region:
+        """Returns all features there can be at a level, or where they lie."""
+        every = everywhere(self.features)
+        return every if isinstance(every, Region) else every[level]
 
     @property
     def cut(self) -> list[tuple[float, float]]:
@@ -193,6 +197,13 @@ class LinearSearch(Search):
         policy = None if best is None else best.policy.learned
         upper, lower = (None, None) if best is None else (best.upper, best.lower)
         self.notify(Progress(event, self.engine.ledger.total, upper, lower, policy))
+
+
+def everywhere(features: Features) -> list[Floats] | Region:
+    """Returns per level `[X, K, d]` all features there can be; where they lie if contexts are not listed."""
+    if features.tables is not None:
+        return features.tables
+    return Simplex() if features.functions.probabilities else Ball(features.functions.norm)
 
 
 def run(search: LinearSearch) -> None:
@@ -474,7 +485,7 @@ class LinearConstants:
     """What a claim rests on: everything that was frozen, and the sums of the phases."""
 
     tuning: dict[str, Any]
-    contexts: str  # over what suprema were taken
+    contexts: str  # over what suprema were taken, and how
     attempts: int
     episodes: int  # of B, P and C of the attempt that is claimed
     share: float
@@ -559,17 +570,16 @@ def _why_no_bound(search: LinearSearch) -> str:
         )
     if search.zeta:
         return f"{spent}: the tolerance alone may hide as much as can be earned"
-    scaled = f"List the contexts, or centre and scale the features: norm={search.features.norm:g} is large"
-    advice = "Ask for a wider epsilon" if search.known else scaled
+    advice = "Ask for a wider epsilon"
+    if isinstance(search.contexts, Ball):
+        advice = f"List the contexts, or centre and scale the features: norm={search.contexts.norm:g} is large"
     return f"{spent} below the range of totals. {advice}"
 
 
 def assumptions(features: Features, zeta: tuple[float, ...] = ()) -> list[str]:
     """Returns what the bound on V* rests on, in words: linear means, and what the class declares of what was not seen."""
-    known = features.tables is not None
-    reach = (
-        "every observation is one of the contexts" if known else f"no feature vector is longer than {features.norm:g}"
-    )
+    every = everywhere(features)
+    reach = str(every) if isinstance(every, Region) else "every observation is one of the contexts"
     left_out = [
         f"feature {j} of level {h} is linear in those before it, as it is up to rounding"
         for h, without in enumerate(features.left_out)
@@ -600,7 +610,7 @@ def _constants(search: LinearSearch, best: Attempt) -> LinearConstants:
     frozen = best.frozen
     return LinearConstants(
         tuning=asdict(search.tuning),
-        contexts="all contexts, listed" if search.known else f"all features of length at most {search.features.norm:g}",
+        contexts=supremum_words(search.contexts),
         attempts=search.tried,
         episodes=best.n,
         share=best.share,
@@ -619,6 +629,15 @@ def _constants(search: LinearSearch, best: Attempt) -> LinearConstants:
         starts=None if best.starts is None else best.starts.tolist(),
         bound=[list(part) if isinstance(part, tuple) else part for part in best.bound],
     )
+
+
+def supremum_words(contexts: list[Floats] | Region) -> str:
+    """Returns, in words, over what suprema were taken, and how."""
+    if isinstance(contexts, Ball):
+        return f"all features no longer than {contexts.norm:g}, by an inequality of matrices"
+    if isinstance(contexts, Simplex):
+        return "all features that are probabilities, by those with one feature that is 1"
+    return f"all {sum(len(phi) for phi in contexts):,} contexts of {len(contexts)} levels, one by one"
 
 
 def _sums(fits: tuple[Fit, ...], zeta: tuple[float, ...]) -> list[list[Any]]:
