@@ -45,7 +45,7 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask
 from richobs.learners.betting.certify import doubted
-from richobs.learners.doubt import LEAST
+from richobs.learners.stopping import LEAST
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.worlds.frozen_lake import neighbours

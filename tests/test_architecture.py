@@ -78,16 +78,13 @@ def test_arrows_point_one_way():
 
 
 def test_the_betting_search_knows_no_other_learner_but_by_name():
-    own, shared = (
-        "richobs.learners.betting",
-        {f"richobs.learners.{m}" for m in ("base", "similar", "doubt", "tolerance")},
-    )
+    own, shared = "richobs.learners.betting", {"richobs.learners.base", "richobs.learners.stopping"}
     others = {
         (module.removeprefix(f"{own}."), target.split(".")[2])
         for module, imported in all_modules().items()
         for target in imported
         if module.startswith(own) and target.startswith("richobs.learners.") and not target.startswith(own)
-        if target not in shared | {"richobs.learners.handing_over"}
+        if target not in shared
     }
     assert others == set()
 

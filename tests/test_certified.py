@@ -20,8 +20,8 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Answer, Returns
 from richobs.core.words import number_words
 from richobs.engines import CountedEngine, StreamEngine
-from richobs.learners.handing_over import Fallback
 from richobs.learners.lsvee import Lsvee, SamplePlan, lsvee
+from richobs.learners.stopping import Fallback
 from richobs.stats.shares import SERIES, Supposed
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from richobs_lab.certified import Bounds, Certified, Tuning, bounds, certified, probing

@@ -11,7 +11,7 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.outcome import StopReason, estimate_words
 from richobs.core.policies import OpenLoop
-from richobs.learners.doubt import of_returns
+from richobs.learners.stopping import of_returns
 
 
 class Coin:

@@ -16,9 +16,8 @@ from richobs.core.steps import Steps
 from richobs.engines import StreamEngine
 from richobs.learners.betting import Betting, betting
 from richobs.learners.betting.certify import SHARES
-from richobs.learners.handing_over import Fallback, HandedOver
-from richobs.learners.olive.algorithm import olive
-from richobs.learners.olive.constants import OliveConstants
+from richobs.learners.olive import OliveConstants, olive
+from richobs.learners.stopping import Fallback, HandedOver
 
 
 def small_olive(problem, epsilon, delta):

@@ -15,8 +15,7 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
 from richobs.core.steps import Steps
 from richobs.engines import CountedEngine
-from richobs.learners.olive import Olive, OliveConstants, olive
-from richobs.learners.olive.algorithm import own_errors, pair_error
+from richobs.learners.olive import Olive, OliveConstants, olive, own_errors, pair_error
 from richobs.runs.certificate import Certificate
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
@@ -113,7 +112,7 @@ class TestErrors:
         steps = Steps.of(x, a, r, y, 2)
         alive, next_alive = rng.random(20) < 0.7, rng.random(20) < 0.7
         whole = pair_error(problem.functions, 1, steps, alive, next_alive)
-        monkeypatch.setattr("richobs.learners.olive.algorithm.AT_ONCE_VALUES", 20)
+        monkeypatch.setattr("richobs.learners.olive.AT_ONCE_VALUES", 20)
         parts = pair_error(problem.functions, 1, steps, alive, next_alive)
         for one, other in zip(whole, parts, strict=True):
             np.testing.assert_array_equal(one, other)

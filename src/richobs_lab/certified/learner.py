@@ -18,10 +18,10 @@ from richobs.learners.base import (
     similar_worlds,
     unit_rewards,
 )
-from richobs.learners.handing_over import Fallback
 from richobs.learners.lsvee.algorithm import lsvee
 from richobs.learners.lsvee.constants import PaperConstants
 from richobs.learners.printed import bound_on_states
+from richobs.learners.stopping import Fallback
 from richobs_lab.certified.plan import CertifiedPlan
 from richobs_lab.certified.search import ASSUMPTIONS, NARROWER, certified
 from richobs_lab.certified.state import RESERVE, Tuning

@@ -20,7 +20,7 @@ from richobs.core.events import Callback, nobody
 from richobs.core.outcome import DETERMINISTIC, LOWER, REACTIVE, REALIZABLE, UPPER, StopReason, claim_words
 from richobs.core.queries import Engine, Query
 from richobs.core.randomness import keyed_generator
-from richobs.learners.handing_over import Fallback
+from richobs.learners.stopping import Fallback
 from richobs_lab.certified.events import CandidateTried
 from richobs_lab.certified.probing import freshest, next_stage, probe, untested_pairs
 from richobs_lab.certified.state import PHASE, Bounds, Candidate, CertifiedSearch, Tuning

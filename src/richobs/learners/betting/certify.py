@@ -23,7 +23,7 @@ from richobs.core.words import number_words
 from richobs.learners.betting.candidate import Accounts, Candidate, lost_sums
 from richobs.learners.betting.events import PHASE, AgreementTested, ClaimClosed
 from richobs.learners.betting.values import Ranges, distinct, samples_of, top_values
-from richobs.learners.doubt import ERRORS_APART, FALSE_ALARM, LEAST, RARE, RETURNS_APART, WON, Doubt, of_returns
+from richobs.learners.stopping import ERRORS_APART, FALSE_ALARM, LEAST, RARE, RETURNS_APART, WON, Doubt, of_returns
 from richobs.stats import bets
 from richobs.stats.shares import Series, Share, Supposed
 

@@ -34,7 +34,7 @@ from richobs.learners.betting.candidate import AGREED
 from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets, promise_bets
 from richobs.learners.betting.search import Tuning, betting
 from richobs.learners.betting.values import Ranges
-from richobs.learners.handing_over import Fallback
+from richobs.learners.stopping import Fallback
 from richobs.stats import bets
 from richobs.stats.shares import SERIES
 

@@ -65,9 +65,7 @@ from richobs.learners.betting.events import (
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
 from richobs.learners.betting.values import Ranges, samples_of, top_values
-from richobs.learners.doubt import LEAST, ClaimDoubted
-from richobs.learners.handing_over import Fallback
-from richobs.learners.tolerance import Patience, ToleranceIsLarge
+from richobs.learners.stopping import LEAST, ClaimDoubted, Fallback, Patience, ToleranceIsLarge
 from richobs.stats import bets
 from richobs.stats.shares import Series, Share
 

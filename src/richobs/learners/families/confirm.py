@@ -10,7 +10,9 @@ import numpy as np
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
+from richobs.core.events import ChartKind, Event, Reading, Said, event
 from richobs.core.types import Floats, Ints
+from richobs.core.words import number_words
 from richobs.engines.independence import Watch
 from richobs.learners.base import Search
 from richobs.learners.models.search import Tolerant, planning_error
@@ -18,6 +20,10 @@ from richobs.stats import bets
 from richobs.stats.shares import Series, Spendable, Supposed, part_of_series
 
 PHASE = "families"
+LOSSES = ChartKind(
+    "losses", "Largest loss of the policy", "In points that are left, or bounded over all of them.", limit="epsilon"
+)
+LEAST_DRAWN = 1e-12  # below it a curve is drawn no lower
 ON_LIKELIHOOD = 0.9  # share of delta; the rest is for what the policy earns
 CONFIRM = 16  # episodes of the claimed policy before any claim
 FEW = f"No guarantee: the episodes were spent before {CONFIRM} of the policy were played, or its loss was bounded."
@@ -138,3 +144,34 @@ def earned_again(constants: Mapping[str, Any], delta: float, reward_range: tuple
         raise ValueError(f"{CONFIRM} episodes confirm a policy; got {returns.shape}")
     half = part_of_series(delta * (1 - ON_LIKELIHOOD), j) / 2
     return earned(returns, reward_range, Supposed(half), Supposed(half))
+
+
+@event(
+    "families",
+    "planning",
+    "does one policy lose little at every parameter that is left?",
+    "largest loss",
+    "allowed",
+)
+class LossBounded(Event):
+    """The loss of a policy was looked at in points that live, and where these allow it, bounded over all of them."""
+
+    regret: float  # bound over all cells where one was found, else the largest in points that live
+    proved: bool  # whether it is a bound
+    epsilon: float
+    cells: int  # that were looked at
+    planned_at: tuple[float, ...]  # the parameters whose best policy it is
+    witness: tuple[float, ...]  # parameters that live and at which it loses more than allowed; () where none are known
+
+    def said(self) -> Said:
+        """Returns how much is lost."""
+        lost, allowed = number_words(self.regret, up=True), f"{self.epsilon:g} is allowed"
+        sentence = f"the policy loses {lost} at a parameter that is left; {allowed}"
+        verdict = "loses too much" if self.regret > self.epsilon else "not shown"
+        if self.proved:
+            verdict = "certified"
+            sentence = (
+                f"the policy loses at most {lost} wherever parameters are left, in {self.cells:,} cells; {allowed}"
+            )
+        reading = Reading(LOSSES, (math.log(max(self.regret, LEAST_DRAWN)),), math.log(self.epsilon))
+        return Said(verdict, sentence, self.regret, self.epsilon, readings=(reading,))

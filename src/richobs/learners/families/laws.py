@@ -14,12 +14,11 @@ import numpy as np
 from richobs.classes.laws import UnknownLaws
 from richobs.classes.model_arrays import REWARD_TOLERANCE
 from richobs.core.errors import BrokenPromise, EpisodeLimit
-from richobs.core.events import Event, Progress
+from richobs.core.events import Event, Progress, Said, event
 from richobs.core.outcome import LOWER, Outcome, StopReason, claim_words
 from richobs.core.types import Floats, Ints, Mask
 from richobs.core.words import number_words
-from richobs.learners.families.confirm import CONFIRM, FEW, PHASE, Confirming
-from richobs.learners.families.events import LawsCounted, LossBounded
+from richobs.learners.families.confirm import CONFIRM, FEW, PHASE, Confirming, LossBounded
 from richobs.learners.families.steps import ENDED, LAST, STARTED, Batch, read_steps, step_words
 from richobs.learners.models.living import ZETA
 from richobs.stats import bets
@@ -358,3 +357,20 @@ def law_outcome(search: LawSearch, actions: Ints, certified: bool) -> Outcome:
             theta={name: list(ends) for name, ends in theta.items()},
         ),
     )
+
+
+@event("families", "counting", "how well are the unknown laws known?", "laws seen", "laws")
+class LawsCounted(Event):
+    """Episodes were counted, of laws of which only the outcomes are known."""
+
+    why: str  # what was played
+    earned: float  # mean total
+    laws: int  # of more than one outcome
+    seen: int  # of them
+    median: float  # times that half of the laws were seen at least
+
+    def said(self) -> Said:
+        """Returns what the episodes showed."""
+        left = f"{self.seen:,} of {self.laws:,} laws were seen, half of them {self.median:,.0f} times or more"
+        sentence = f"{self.n:,} episodes of {self.why} earned {self.earned:.3g}; {left}"
+        return Said(f"{self.seen:,} seen", sentence, self.seen, self.laws)

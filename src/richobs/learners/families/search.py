@@ -19,20 +19,22 @@ from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, EpisodeLimit
-from richobs.core.events import Event, Progress
+from richobs.core.events import ChartKind, Event, Progress, Reading, Said, event
 from richobs.core.outcome import LOWER, Outcome, StopReason, ToleranceCurve, ToleranceRow, claim_words
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
 from richobs.core.words import number_words
 from richobs.learners.base import at_least_one
 from richobs.learners.families.cells import LARGEST, Cover, Evidence, Tables, cover, ellipsoid, loss_at, regret_over
-from richobs.learners.families.confirm import CONFIRM, FEW, PHASE, Confirming
-from richobs.learners.families.events import LossBounded, ThetaWeighed
+from richobs.learners.families.confirm import CONFIRM, FEW, LEAST_DRAWN, PHASE, Confirming, LossBounded
 from richobs.learners.families.evidence import Nodes, Seen
 from richobs.learners.models.living import ZETA
-from richobs.learners.tolerance import Patience
+from richobs.learners.stopping import Patience
 
 LIVES = "the true parameters live for ever"
+WIDTHS = ChartKind(
+    "widths", "What is left of each interval", "About how wide, relative to the box: 1 is all of it.", "parameter"
+)
 POINTS = 128  # that live, in which policies are compared
 NODES = 64  # of a forecast for each parameter, spread over the box, and as many near the maximum
 LIKELY = 16  # structures in which parameters are fitted
@@ -813,3 +815,27 @@ def pictures(
             "summary": "Where parameters are left.",
         },
     ]
+
+
+@event(
+    "families",
+    "weighing",
+    "which parameters hold what was seen too unlikely?",
+    "log-likelihood of the most likely ones, above the threshold",
+)
+class ThetaWeighed(Event):
+    """Episodes were weighed by every parameter of the box."""
+
+    why: str  # what was played
+    earned: float  # mean total
+    radius: float  # log-likelihood of the most likely parameters less the threshold
+    likely: tuple[float, ...]  # the most likely ones
+    widths: tuple[float, ...]  # about what is left of each interval, relative to the box
+    structures: int  # combinations of listed items that are left
+
+    def said(self) -> Said:
+        """Returns what the episodes did."""
+        left = ", ".join(f"{100 * width:.3g}%" for width in self.widths)
+        sentence = f"{self.n:,} episodes of {self.why} earned {self.earned:.3g}; about {left} of each interval is left"
+        reading = Reading(WIDTHS, tuple(math.log(max(width, LEAST_DRAWN)) for width in self.widths))
+        return Said(f"{left} left", sentence, self.radius, readings=(reading,))

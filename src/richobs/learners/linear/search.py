@@ -15,14 +15,13 @@ import numpy as np
 
 from richobs.core.environment import TOLERANCE
 from richobs.core.errors import EpisodeLimit, InvalidInput
-from richobs.core.events import Event, Progress
+from richobs.core.events import ChartKind, Event, Progress, Reading, Said, event
 from richobs.core.outcome import LOWER, UPPER, Outcome, StopReason, ToleranceCurve, ToleranceRow, claim_words
 from richobs.core.policies import Policy, Uniform
 from richobs.core.types import Floats, Ints
 from richobs.core.words import number_words
 from richobs.learners.base import Search
 from richobs.learners.linear.data import Data, Features, joined
-from richobs.learners.linear.events import Attempted, Explored
 from richobs.learners.linear.fits import (
     LARGEST_BET,
     Ball,
@@ -44,7 +43,7 @@ from richobs.learners.linear.fits import (
 )
 from richobs.learners.linear.linearity import check_linear
 from richobs.learners.linear.planning import Aim, Plan, Planned, design, moves, planned, planned_value, uncertain
-from richobs.learners.tolerance import PATIENCE, Patience
+from richobs.learners.stopping import PATIENCE, Patience
 from richobs.stats.bets import death, lower_bound_of_mean
 from richobs.stats.shares import Share
 
@@ -55,6 +54,13 @@ LINEAR = (
 )
 NEARLY_LINEAR = LINEAR.replace("is linear in the", "is within {zeta} of a linear function of the")
 LOSS = "V* - V(policy) is at most"
+EXCESS = ChartKind(
+    "excess",
+    "Bound by level",
+    "What the bound on V* - V(policy) gets from each level, in each attempt.",
+    curves="level",
+)
+BOUND = ChartKind("bound", "Bound on the loss", "The bound on V* - V(policy) of each attempt.", limit="epsilon")
 FINAL, WIDER, AGAIN = 0.5, 0.1, 0.4  # of delta: the first attempt at epsilon, those at 2, 4, ... epsilon, further ones
 GAP, EACH = 0.9, 0.05  # of an attempt's share: the bound on the loss; W, and the upper bound of V(pi)
 WIDEST = 0.25  # of the range of totals: no attempt is made for a wider bound
@@ -662,3 +668,56 @@ def tolerance_curve(search: LinearSearch, best: Attempt, answer: Outcome) -> Tol
     if len(set(own)) == 1:
         del rows[0]  # the same as the next one
     return ToleranceCurve(tuple(rows), answer.epsilon, together=True)
+
+
+@event("linear", "exploration", "are there enough episodes to freeze a value function?", "episodes", "needed")
+class Explored(Event):
+    """Episodes were played to learn where to look."""
+
+    policy: str  # whose, in words
+    earned: float  # mean return
+    episodes: int  # that a value function can be frozen from
+    needed: int  # for an attempt
+
+    def said(self) -> Said:
+        """Returns how far an attempt is."""
+        enough = self.episodes >= self.needed
+        sentence = f"{self.n:,} episodes of the {self.policy} policy earned {self.earned:.3g}"
+        outlook = "" if enough else f"an attempt needs {self.needed:,} episodes to freeze a value function from"
+        return Said("enough" if enough else "not yet", sentence, self.episodes, self.needed, outlook=outlook)
+
+
+@event("linear", "attempt", "does the policy lose little against every other one?", "bound on the loss", "asked")
+class Attempted(Event):
+    """A frozen value function was verified on fresh episodes, and then what was left over."""
+
+    attempt: int
+    bound: float  # on V* - V(policy); infinite where a direction was not seen
+    target: float  # that the attempt was made for
+    epsilon: float
+    predicted: float  # mean of V_0 - return
+    left_over: float  # mean of F_0
+    excess: tuple[float, ...]  # by level
+    noise: float
+    deviation: float
+    unseen: tuple[int, ...]  # levels with a direction that was not seen
+
+    def said(self) -> Said:
+        """Returns the bound, and what it is made of."""
+        if self.unseen:
+            where = ", ".join(map(str, self.unseen))
+            return Said(
+                "no bound", f"attempt {self.attempt}: a direction of the features was not seen at level {where}"
+            )
+        verdict = "certified" if self.bound <= self.epsilon else "too wide"
+        sentence = (
+            f"attempt {self.attempt}: the policy loses at most {number_words(self.bound, up=True)}, {self.epsilon:g} is "
+            f"asked; {self.predicted + self.left_over:.3g} of it was measured, {self.noise + self.deviation:.3g} is chance, "
+            f"{math.fsum(self.excess):.3g} lies between contexts"
+        )
+        logs = tuple(math.log(max(e, 1e-12)) for e in self.excess)
+        readings = (
+            Reading(BOUND, (math.log(max(self.bound, 1e-12)),), math.log(self.epsilon)),
+            Reading(EXCESS, logs),
+        )
+        return Said(verdict, sentence, self.bound, self.epsilon, readings=readings)

@@ -18,7 +18,7 @@ from richobs.core.settings import Settings
 from richobs.core.words import exact_words, number_words
 from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
 from richobs.learners.models.search import PHASE, ModelSearch, Tuning, outcome, planning_error, run
-from richobs.learners.tolerance import ToleranceIsLarge, total_variation
+from richobs.learners.stopping import ToleranceIsLarge, total_variation
 
 EXACT = 1e-12  # relative difference that planning again may show
 MOST_LOOKED_AT = 64  # models whose own loss within a tolerance is planned before a run

@@ -29,9 +29,8 @@ from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.core.words import number_words
 from richobs.engines.independence import Watch
 from richobs.learners.base import Search, at_least_one
-from richobs.learners.doubt import LEAST, ClaimDoubted, Doubt, of_returns
 from richobs.learners.models.living import ZETA, Judged, Living, Regrets
-from richobs.learners.tolerance import Patience
+from richobs.learners.stopping import LEAST, ClaimDoubted, Doubt, Patience, of_returns
 
 PHASE = "models"
 RECORDED = "played before the run"

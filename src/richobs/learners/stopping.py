@@ -1,0 +1,179 @@
+"""When a search stops: a claim is doubted and waits, epsilon is out of reach and given up, or another algorithm takes over.
+
+Withdrawing a claim, or widening it, costs nothing of delta: only a claim that is made can be false. So the data that a claim
+was chosen by may be used again to doubt it. What counts as doubt is a threshold, and no test.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from richobs.core.errors import InvalidInput
+from richobs.core.events import Callback, Event, Said, event
+from richobs.core.outcome import Outcome
+from richobs.core.problem import Problem
+from richobs.core.queries import Engine
+from richobs.core.settings import Settings
+from richobs.core.types import Floats
+from richobs.learners import learner
+
+LEAST = 16  # episodes of a policy before anything is claimed of it
+RETURNS_APART = 2.0  # standard errors that a mean return may be off by chance
+ERRORS_APART = 3.0  # standard errors of a level's mean error: there are many levels
+RARE = 3.0  # in n samples something is unseen with a chance of 0.05 if its probability is 3/n: it has no standard error
+WON = 2.0  # wealth of bets against the claimed function, over all money put in; with Q* it is ever reached with 0.35 at most
+FALSE_ALARM = 0.1  # of delta, with which an alarm may be false; a run that ends with one claims nothing
+WORTHWHILE, FEWER = 0.9, 0.5  # a gap, and a number of survivors, is smaller if it is at most this share of that before
+PATIENCE = 2  # times the episodes that last made something smaller, after which epsilon is given up
+FEWEST = 64  # episodes before which nothing is given up
+
+
+class Doubt(NamedTuple):
+    """What speaks against a claim."""
+
+    words: str
+    above: float = -math.inf  # what the policy seems to earn at the most, where that exceeds U
+    missing: float = 0.0  # by how much less than promised the policy seems to earn
+    is_rare: bool = False  # something rare that was not seen yet would explain it
+    is_lack: bool = False  # nothing speaks against the claim but that too little was played
+
+    @classmethod
+    def lack(cls, n: int, most: float) -> "Doubt":
+        """Returns that a policy was played too little: nothing is claimed of it but what is always true."""
+        return cls(f"the policy was played in {n:,} episodes, and {LEAST} are needed", most, math.inf, is_lack=True)
+
+
+def standard_error(values: Floats, counts: Floats) -> tuple[float, float]:
+    """Returns the mean of values that came so often each, and its standard error."""
+    n = float(counts.sum())
+    mean = float(values @ counts) / max(n, 1.0)
+    return mean, math.sqrt(max(float((values - mean) ** 2 @ counts), 0.0)) / max(n, 1.0)
+
+
+def of_returns(
+    values: Floats, counts: Floats, *, upper: float, promised: float, allowed: float, range_of: float
+) -> Doubt | None:
+    """Returns what the returns of a policy say against what is claimed of it; None for nothing.
+
+    Args:
+        values: `[k]` distinct returns.
+        counts: `[k]` how often each came.
+        upper: U, which no policy exceeds.
+        promised: what the policy is predicted to earn.
+        allowed: how much less it may earn.
+        range_of: width of the range of returns.
+    """
+    mean, error = standard_error(values, counts)
+    n = int(counts.sum())
+    spread = max(RETURNS_APART * error, RARE * range_of / n)
+    if mean - min(spread, ERRORS_APART * error) > upper:
+        words = f"the policy earned {mean:.4g} on average in {n:,} episodes, and V* should be at most {upper:.4g}"
+        rare = mean - spread <= upper  # a rare loss that was not seen yet would explain it
+        return Doubt(words, above=mean + (RETURNS_APART * error if rare else spread), is_rare=rare)
+    if promised - (mean + spread) > allowed:
+        words = f"the policy earned {mean:.4g} on average in {n:,} episodes, and {promised:.4g} was predicted"
+        return Doubt(words, missing=promised - mean)
+    return None
+
+
+@event("search", "doubt", "do the policy's own episodes speak against the claim?", "episodes of the policy", "needed")
+class ClaimDoubted(Event):
+    """A claim is not made yet: the policy was played too little, or what it earned speaks against the claim."""
+
+    episodes: int  # of the policy
+    why: str
+
+    def said(self) -> Said:
+        """Returns why."""
+        return Said("doubted", f"a claim waits: {self.why}", self.episodes, LEAST)
+
+
+@dataclass
+class Patience:
+    """Whether more episodes still bring something. A tolerance may keep the claimed gap from epsilon for ever."""
+
+    times: int = PATIENCE
+    gap: float = math.inf  # the smallest so far
+    log_size: float = math.inf  # of survivors, when the gap or they last became smaller
+    improved: int = 0  # episodes by then
+
+    def ends(self, gap: float, spent: int, log_size: float = math.inf) -> bool:
+        """Returns whether neither gap nor survivors have long become smaller, after so many episodes in all."""
+        if gap <= WORTHWHILE * self.gap or log_size < math.log(FEWER) + self.log_size:
+            self.gap, self.log_size, self.improved = min(gap, self.gap), log_size, spent
+        return spent >= max(FEWEST, self.times * self.improved)
+
+
+def total_variation(settings: Settings) -> float:
+    """Returns the tolerance of a learner whose candidates are laws; 0 where there is none.
+
+    Raises:
+        InvalidInput: it is no total variation.
+    """
+    given = settings.tolerance
+    if len(given) > 1 or any(alpha >= 1 for alpha in given):
+        raise InvalidInput(
+            f"with assume='model' or a family the tolerance is a total variation between laws, one number below 1; got "
+            f"{', '.join(f'{alpha:g}' for alpha in given)}."
+        )
+    return given[0] if given else 0.0
+
+
+@event("search", "tolerance", "does the tolerance leave something of epsilon?", "least epsilon to hope for", "epsilon")
+class ToleranceIsLarge(Event):
+    """Before anything is played: the tolerance may keep every run from epsilon."""
+
+    least: float  # what may be lost and cannot be refuted
+    epsilon: float
+
+    def said(self) -> Said:
+        """Returns what can be hoped for."""
+        sentence = (
+            f"with this tolerance about {self.least:.3g} may be lost and never be noticed: an epsilon above that can "
+            f"be hoped for, and {self.epsilon:g} may stay out of reach"
+        )
+        return Said("too large", sentence, self.least, self.epsilon)
+
+
+class Fallback(NamedTuple):
+    """An algorithm that is known to end; it takes over from a search that has not ended."""
+
+    name: str  # in words, "LSVEE as printed"
+    after: int  # episodes of the search
+    learn: Callable[[], Outcome]  # with the share of delta that the search keeps for it
+
+    @classmethod
+    def to(cls, words: str, problem: Problem, engine: Engine, asked: Settings, notify: Callback) -> "Fallback | None":
+        """Returns the fallback to the learner that `asked` names, once a search has spent what that surely needs.
+
+        None where that is not known in advance.
+        """
+        other = learner(asked.learner)
+        after = other.plan(problem, asked).max_episodes
+        return None if after is None else cls(words, after, lambda: other.run(problem, engine, asked, notify))
+
+    def takes_over(self, phase: str, log_size: float, spent: int) -> "HandedOver":
+        """Returns the event of taking over from a search that has spent so many episodes."""
+        return HandedOver(
+            phase=phase,
+            log_size_before=log_size,
+            log_size_after=log_size,
+            to=self.name,
+            spent=spent,
+            allowed=self.after,
+        )
+
+
+@event("search", "handover", "an algorithm that surely ends takes over", "episodes until then", "allowed")
+class HandedOver(Event):
+    """A search did not end within its allowance, and an algorithm that surely ends takes over."""
+
+    to: str
+    spent: int
+    allowed: int
+
+    def said(self) -> Said:
+        """Returns that it has taken over, because the search struggles."""
+        sentence = f"{self.to} takes over after {self.spent:,} episodes without an end"
+        return Said("taken over", sentence, self.spent, self.allowed, is_trouble=True)
