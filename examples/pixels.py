@@ -70,9 +70,8 @@ def candidates(seed: int = 0, sharp: float = SHARP, listed: bool = True) -> Line
 
     Where pictures are not listed, bounds are over all probabilities.
     """
-    rng = default_rng([seed, 1])  # of the first phase alone
+    rng, known = default_rng([seed, 1]), PICTURES.reshape(-1, 8, 8) if listed else None  # rng: of the first phase alone
     phi = trained(Robot().play(Uniform(4), 4_000, rng), rng, sharp)
-    known = PICTURES.reshape(-1, 8, 8) if listed else None
     return Linear(phi, horizon=HORIZON, dim=16, n_actions=4, contexts=known, probabilities=not listed)
 
 

@@ -124,16 +124,16 @@ def design(data: Data, plan: Plan, law: Sequence[Floats], steps: int) -> list[Ai
     Each is the most uncertain one, in the mixture of all before it, by the law of `moves`.
     """
     H = len(data.levels)
-    sums = [a + b for a, b in zip(_seen(data, law, plan.greedy), _seen(data, law, None), strict=True)]
+    sums = [a + b for a, b in zip(expected_grams(data, law, plan.greedy), expected_grams(data, law, None), strict=True)]
     found: list[Aim] = []
     for _ in range(steps):
         square = [plan.noise[h] * _inverse(sums[h]) for h in range(H)]
         found.append(uncertain(data, law, square))
-        sums = [a + b for a, b in zip(sums, _seen(data, law, found[-1]), strict=True)]
+        sums = [a + b for a, b in zip(sums, expected_grams(data, law, found[-1]), strict=True)]
     return found
 
 
-def _seen(data: Data, law: Sequence[Floats], aim: Aim | None) -> list[Floats]:
+def expected_grams(data: Data, law: Sequence[Floats], aim: Aim | None) -> list[Floats]:
     """Returns per level `[d, d]` the mean of phi phi' under a policy, by the law of `moves`; None: the random one."""
     first = data.levels[0]
     p, result = np.bincount(first.x, minlength=len(first.phi)) / len(first.x), []
