@@ -307,7 +307,9 @@ def beside(seeds: int) -> None:
     note = (
         "Good from: episodes after which the policy that would be answered stays within epsilon of V* (nobody knows then). "
         "LSVI-UCB (Jin et al. 2020, c = 1) claims nothing of a policy. Where it lands: features are the probabilities of "
-        "the cells that an action may lead to, so that means are linear. "
+        "the cells that an action may lead to, so that means are linear. How far it leans: a feature for each of five "
+        "intervals and action, of which means are not functions, so that no claim needs to be true; values of policies are "
+        "means of 200 episodes. "
         "A command that is ended early stores the problems that it finished."
     )
     rows: list[list[Any]] = []
@@ -317,6 +319,7 @@ def beside(seeds: int) -> None:
         ("FrozenLake 3x3, one-hot", lambda _: lake(landing=False), 0.2, 30_000),
         ("FrozenLake 3x3, where it lands", lambda _: lake(landing=True), 0.2, 30_000),
         ("CliffWalking, where it lands", lambda _: cliff(), 40.0, 30_000),
+        ("CartPole, how far it leans", lambda _: cart(), 4.0, 10_000),
     )
     for name, made, epsilon, most in problems:
         for method in ("linear", "lsvi-ucb", "bpi-ucrl"):
@@ -388,8 +391,8 @@ def pixels(seeds: int) -> None:
     note = (
         "Epsilon 0.1, at most 200,000 episodes, and 4,000 before them for the training. share off: the largest total "
         "variation between a law of the next cell and its fit by least squares that is linear in the features; a function "
-        "as wide as 1 has means within it of linear. power 1: the network's probabilities as trained. not listed: bounds over "
-        "all features that are probabilities. widest F: of all levels, the largest left-over less the smallest."
+        "as wide as 1 has means within it of linear. power 1: the network's probabilities as trained. not listed: bounds "
+        "over all features that are probabilities. widest F: of all levels, the largest left-over less the smallest."
     )
     publish("linear_pixels", "Features of a network, from pixels", columns, rows, note)
 
@@ -434,6 +437,24 @@ def cliff() -> Problem:
     """Returns four steps of slippery CliffWalking with features of where an action may lead."""
     env = richobs.from_gymnasium("CliffWalking-v1", horizon=4, step_range=(-100, -1), is_slippery=True)
     return gym_problem("CliffWalking-v1", {"is_slippery": True}, env, landing=True)
+
+
+def cart() -> Problem:
+    """Returns 20 steps of CartPole, of which is seen in which of five intervals angle + 0.3 rate lies; V* is 20."""
+    env = richobs.from_gymnasium("CartPole-v1", horizon=CART_STEPS, step_range=(0, 1), observation=leaning)
+    phi = np.eye(10).reshape(5, 2, 10)
+    reached = [np.arange(1, 4), *[np.arange(5)] * (CART_STEPS - 1)]  # the outer two need a push
+    functions = Linear(lambda level, x: phi[x], horizon=CART_STEPS, dim=10, n_actions=2, contexts=reached, may_end=True)
+
+    def value(policy: richobs.Policy) -> float:
+        return float(env.play(policy, 200, keyed_generator(0, "value")).returns.mean())
+
+    return Problem(env, functions, truth=Truth(float(CART_STEPS), world=None, exact_value=value))
+
+
+def leaning(x: Floats) -> int:
+    """Returns in which of five intervals a state of CartPole leans."""
+    return int(np.digitize(x[2] + 0.3 * x[3], [-0.12, -0.03, 0.03, 0.12]))
 
 
 def gym_problem(name: str, arguments: dict[str, Any], env: richobs.Environment, landing: bool) -> Problem:
