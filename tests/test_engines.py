@@ -169,12 +169,7 @@ class TestAgreement:
 
         The first path of two equally likely ones is each of them half of the time, and not the one that is listed first.
         """
-        process = TabularProcess(
-            start=np.ones(1),
-            transitions=(),
-            emissions=(np.full((1, 2), 0.5),),
-            rewards=(Rewards.deterministic(np.zeros((1, 2, 2))),),
-        )
+        process = TabularProcess(np.ones(1), (), (np.full((1, 2), 0.5),), (Rewards.deterministic(np.zeros((1, 2, 2))),))
         functions = Layered([TableLevel([[[1.0, 0.0], [0.0, 1.0]]])])  # takes the action that it sees
         counted = CountedEngine(process, functions, seed=1, ledger=Ledger())
         policy = Greedy(functions.member((0,)))

@@ -737,12 +737,8 @@ def test_random_actions_at_worthless_observations_are_not_disobedience():
     assert not idle.never_takes(0, x, actions).any()
     tied = IdleExploration(richobs.LearnedPolicy(FUNCTIONS, (2,)), np.array([0.0]), 2)
     assert not tied.never_takes(0, x, actions).any()
-    assert never_takes(richobs.Switch(richobs.Uniform(2), 0, policy), 0, x, actions).tolist() == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    switched = richobs.Switch(richobs.Uniform(2), 0, policy)
+    assert never_takes(switched, 0, x, actions).tolist() == [False, True, True, False]
     assert not never_takes(richobs.Uniform(2), 0, x, actions).any()
 
 

@@ -23,26 +23,12 @@ SKELETON = "corridor_skeleton"
 REGISTERED = [*WORLDS, "corridor"]
 VARIANTS = [
     *REGISTERED,
-    "disjoint,vectors=True",
-    "lock/3,noise_bits=30",
-    "lock/3,noise=gaussian",
-    "lock/3,swap=0.25",
-    "lock/3,swap=0.5,fail=0.1",
-    "lock/3,noise_bits=30,fail=0.1",
-    "lock/3,functions=tables,class_size=12",
-    "diabolical/3,sigma=0.1",
-    "diabolical/3,swap=0.5",
-    "mdp,stochastic=True",
-    "random,violate=deterministic",
-    "random,stochastic=True",
-    "random,near=0.1,rewards=bernoulli",
-    "random,n_actions=4,twin_gap=0.05",
-    "frozen-lake/8,map=8x8,candidates=near,slip_unknown=True",
-    "lock/1",
-    "diabolical/1",
-    "deep-sea/1",
-    "frozen-lake/1",
-    "corridor/1",
+    *("disjoint,vectors=True", "mdp,stochastic=True", "frozen-lake/8,map=8x8,candidates=near,slip_unknown=True"),
+    *("lock/3,noise_bits=30", "lock/3,noise=gaussian", "lock/3,swap=0.25", "lock/3,swap=0.5,fail=0.1"),
+    *("lock/3,noise_bits=30,fail=0.1", "lock/3,functions=tables,class_size=12"),
+    *("diabolical/3,sigma=0.1", "diabolical/3,swap=0.5", "random,violate=deterministic", "random,stochastic=True"),
+    *("random,near=0.1,rewards=bernoulli", "random,n_actions=4,twin_gap=0.05"),
+    *("lock/1", "diabolical/1", "deep-sea/1", "frozen-lake/1", "corridor/1"),
 ]
 UNREALIZABLE = {"lower-bound", "lock/3,noise=gaussian", "diabolical/3,sigma=0.1"}  # on purpose
 
