@@ -5,18 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from work import measured, panels
+from work import panels
 
 from richobs.core.policies import Greedy
 from richobs.learners.lsvee import demand as printed
 from richobs_lab.paper.rigs import watched
 from richobs_lab.paper.rigs.corners import cliff, gap, staircase
 from richobs_lab.paper.statements import on_demand as statement
-
-
-@pytest.fixture(scope="module")
-def fast():
-    return measured(statement)
 
 
 def verdict(fast, beginning, *again):
@@ -35,9 +30,6 @@ def test_every_check_holds(fast):
     (risk,) = (c for c in conclusion.checks if c.what.startswith("Policy risk"))
     assert 0.5 < risk.tightness < 0.952  # not 1/1.05, which is where the bound exceeds 1
     assert all(len(row) == len(conclusion.columns) for row in conclusion.rows)
-
-
-def test_the_figure_has_its_four_panels(fast):
     assert panels(statement, *fast) == 4
 
 
