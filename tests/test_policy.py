@@ -8,7 +8,6 @@ import pytest
 
 import richobs
 from richobs.classes import (
-    Callables,
     Constants,
     Decoders,
     Layered,
@@ -16,7 +15,6 @@ from richobs.classes import (
     Listed,
     Prototypes,
     TableLevel,
-    Tables,
     listed_product,
 )
 from richobs.classes.base import read_parts, write_parts
@@ -59,27 +57,6 @@ def test_digests_stay_what_they_were(functions, member, digest):
     assert LearnedPolicy(functions, member).digest.startswith(digest)
     if isinstance(member, int):
         assert LearnedPolicy(functions, np.int64(member)).digest.startswith(digest)
-
-
-def test_python_functions_cannot_be_saved_and_say_so(tmp_path):
-    functions = Callables([lambda h, x: np.zeros((len(x), 2))], horizon=2, n_actions=2)
-    policy = LearnedPolicy(functions, 0)
-    with pytest.raises(InvalidInput, match="are Python code"):
-        policy.save(tmp_path / "p.npz")
-    assert list(tmp_path.iterdir()) == []
-    assert functions.digest is None
-
-
-def test_a_class_that_changes_what_it_inherits_is_not_written_as_its_parent(tmp_path):
-    class Flipped(TableLevel):
-        def values(self, x, members=None, /):
-            return super().values(x, members)[..., ::-1]
-
-    policy = LearnedPolicy(Layered([Flipped([[[0.1, 0.9]]])]), (0,))
-    with pytest.raises(InvalidInput, match="Flipped are Python code"):
-        policy.save(tmp_path / "p.npz")
-    tables = TableLevel([[[0.1, 0.9]]])
-    assert Layered([tables]).digest != Tables([[[[0.1, 0.9]]]]).digest
 
 
 def test_a_class_that_is_not_given_by_level_plays_and_says_that_it_is_not_written(tmp_path):

@@ -15,7 +15,6 @@ from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import field_docs
 from richobs.worlds import WORLDS, World, WorldEnvironment, make
-from richobs.worlds.gymnasium_out import WorldEnv
 from richobs.worlds.registry import config_class
 from richobs_lab.assumptions.exact import check_assumptions
 
@@ -151,18 +150,6 @@ class TestEveryWorld:
         again = pickle.loads(pickle.dumps(env))
         policy = Uniform(env.n_actions)
         assert_same(*(e.play(policy, 9, keyed_generator(4)) for e in (env, again)), env.horizon)
-
-    def test_it_is_a_gymnasium_environment(self, id):
-        env = WorldEnv(id)
-        horizon = make(id).horizon
-        x, info = env.reset(seed=1)
-        assert x in env.observation_space
-        for level in range(horizon):
-            assert info["level"] == level
-            x, reward, terminated, truncated, info = env.step(0)
-            assert x in env.observation_space
-            assert 0 <= reward <= 1
-            assert (terminated, truncated) == (level == horizon - 1, False)
 
 
 @pytest.mark.parametrize("id", [v for v in VARIANTS if v not in UNREALIZABLE])
