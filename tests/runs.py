@@ -10,7 +10,7 @@ from richobs.core.events import Progress
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
-from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated
+from richobs.learners.lsvee.dfs import ConsensusTested, NodeEliminated
 from richobs.runs.certificate import Certificate
 from richobs.runs.session import run as learn
 from richobs.runs.store import StoredRun, keep_verification

@@ -17,7 +17,7 @@ import richobs
 from richobs.cli import main
 from richobs.core.errors import InvalidFile
 from richobs.core.events import from_plain, to_plain
-from richobs.learners.lsvee.events import ConsensusTested
+from richobs.learners.lsvee.dfs import ConsensusTested
 from richobs.runs.prepare import NUMBERS
 from richobs.runs.store import CERTIFICATE
 

@@ -28,7 +28,7 @@ from richobs.engines import CountedEngine, StreamEngine
 from richobs.engines.answers import pack_answer, unpack_answer
 from richobs.learners import learner
 from richobs.learners.lsvee.consensus import consensus
-from richobs.learners.lsvee.events import ConsensusTested
+from richobs.learners.lsvee.dfs import ConsensusTested
 from richobs.runs import store
 from richobs.runs.store import RunFolder, StoredRun, describe
 from richobs.stats.shares import Share

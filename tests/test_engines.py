@@ -11,14 +11,14 @@ from richobs.classes import Layered, TableLevel
 from richobs.core.environment import Episodes
 from richobs.core.errors import EpisodeLimit, InvalidInput, Rejected, RewardOutOfRange
 from richobs.core.ledger import Ledger
+from richobs.core.moments import Steps
 from richobs.core.policies import Explore, Greedy, OpenLoop, Switch, Uniform
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import LevelMoments, LevelSteps, Query
-from richobs.core.steps import Steps
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.engines.answers import pack_answer, unpack_answer
 from richobs.engines.calls import play_checked
-from richobs.stats.counts import as_counts, binomial, multinomial
+from richobs.engines.counted import as_counts, binomial, multinomial
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from test_process import value_by_enumeration
 

@@ -10,9 +10,9 @@ import pytest
 import richobs
 from richobs.core.errors import Rejected
 from richobs.core.ledger import Ledger
+from richobs.core.moments import Steps
 from richobs.core.outcome import StopReason
 from richobs.core.settings import Settings
-from richobs.core.steps import Steps
 from richobs.engines import StreamEngine
 from richobs.learners.betting import Betting, betting
 from richobs.learners.betting.certify import SHARES

@@ -12,9 +12,9 @@ import pytest
 import richobs
 from richobs import certify_policy
 from richobs.core.errors import InvalidInput, RewardOutOfRange
-from richobs.judging import export
+from richobs.judging import stored
 from richobs.judging.measures import Episode, Measure
-from richobs.judging.verify import verify_judgement
+from richobs.judging.stored import verify_judgement
 from richobs.stats import sequences
 from richobs.stats.sequences import QuantileSequence
 from richobs.stats.shares import Share
@@ -258,7 +258,7 @@ class TestKept:
         ]
         found = verify_judgement(tmp_path, richobs.make, over(5))
         assert [(f.what, f.agrees) for f in found.findings] == [("numbers", True), ("measure", False)]
-        assert export.facts(tmp_path / "certificate.json").metric == "mean_success"
+        assert stored.facts(tmp_path / "certificate.json").metric == "mean_success"
         again = certify_policy(problem, policy, measure=success, max_episodes=64, out=tmp_path)
         assert again.episodes == 64
         with pytest.raises(richobs.errors.StoreError, match="its measure is 'success', and 'lambda' is asked now"):
@@ -273,7 +273,7 @@ class TestKept:
         assert (report.lower, report.upper) == (0.0, 0.0)
         found = verify_judgement(tmp_path, richobs.make)
         assert [(f.what, f.agrees) for f in found.findings] == [("numbers", True), ("episodes", True)]
-        assert export.facts(tmp_path / "certificate.json").metric == "quantile_0.5_reward"
+        assert stored.facts(tmp_path / "certificate.json").metric == "quantile_0.5_reward"
         changed = json.loads((tmp_path / "certificate.json").read_text())
         (tmp_path / "certificate.json").write_text(json.dumps({**changed, "quantile": 0.4}))
         assert not verify_judgement(tmp_path, richobs.make).agrees

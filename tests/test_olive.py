@@ -11,9 +11,9 @@ import richobs
 from richobs.classes import Layered, TableLevel, Tables
 from richobs.core.errors import BrokenPromise, InvalidInput, PrecisionError
 from richobs.core.ledger import Ledger
+from richobs.core.moments import Steps
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
-from richobs.core.steps import Steps
 from richobs.engines import CountedEngine
 from richobs.learners.olive import Olive, OliveConstants, olive, own_errors, pair_error
 from richobs.runs.certificate import Certificate

@@ -128,8 +128,8 @@ class TestKills:
 
     def test_a_mutant_is_run_against_the_statements_that_import_its_file(self, paper_mutants):
         found = {row.mutant.file: row.statements for row in paper_mutants.rows()}
-        assert "pac" in found["learners/lsvee/plan.py"]
-        assert "td-loss" not in found["learners/lsvee/plan.py"]
+        assert "pac" in found["learners/lsvee/learner.py"]
+        assert "td-loss" not in found["learners/lsvee/learner.py"]
         assert {"consensus", "dfs-learn", "pac"} <= set(found["learners/lsvee/consensus.py"])
 
     def test_a_row_is_kept_while_what_it_rests_on_is_the_same(self, paper_mutants):

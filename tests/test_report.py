@@ -15,7 +15,8 @@ from richobs.core.errors import InvalidInput
 from richobs.core.events import Event, Mark, Progress, Said, event
 from richobs.core.ledger import Ledger
 from richobs.learners import Finding
-from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated, PolicyPlayed
+from richobs.learners.lsvee.demand import PolicyPlayed
+from richobs.learners.lsvee.dfs import ConsensusTested, NodeEliminated
 from richobs.runs.certificate import Certificate, Verification
 from richobs.show import chart, page, palette, write_report
 from richobs.show.page import RunView

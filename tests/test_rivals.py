@@ -13,11 +13,11 @@ from richobs.classes.tables import Constants
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.ledger import Ledger
+from richobs.core.moments import Steps, distinct
 from richobs.core.policies import Uniform
 from richobs.core.process import TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
-from richobs.core.steps import Steps, distinct
 from richobs.engines import CountedEngine
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run

@@ -20,9 +20,9 @@ from richobs.classes.published import Outcome, best_actions, check_played, check
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.environment import random_steps_words
 from richobs.core.errors import InvalidInput
-from richobs.core.notebook import waiting
 from richobs.core.process import PROBABILITY_TOLERANCE, TabularProcess
 from richobs.core.randomness import keyed_generator
+from richobs.core.registry import waiting
 from richobs.core.types import Floats, Ints, Mask, Path
 
 MAX_ENTRIES = 50_000_000  # outcomes that one model may list

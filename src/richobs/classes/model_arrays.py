@@ -18,10 +18,10 @@ from richobs.classes.dynamics import Model, check_law, check_levels
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.functions import StepLaw
-from richobs.core.notebook import Told
+from richobs.core.moments import distinct
 from richobs.core.policies import Policy, action_law
 from richobs.core.process import EQUALITY_TOLERANCE, Codebook
-from richobs.core.steps import distinct
+from richobs.core.registry import Told
 from richobs.core.types import Floats, Ints, Mask, Observations
 
 AT_ONCE_OUTCOMES = 1_000_000  # numbers of one array that a computation over models holds in memory at once

@@ -29,9 +29,9 @@ from richobs.classes.taylor import Taylor
 from richobs.core.arguments import LEVELS, real_number, refuse_unusable, whole_number
 from richobs.core.environment import checked_range
 from richobs.core.errors import InvalidInput
+from richobs.core.moments import distinct
 from richobs.core.process import Codebook
 from richobs.core.randomness import keyed_generator
-from richobs.core.steps import distinct
 from richobs.core.types import Floats, Ints, Mask, Member, Observations
 
 FORMAT = "richobs-family"

@@ -34,10 +34,10 @@ from richobs.core.arguments import real_array, refuse_unusable
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.functions import StepLaw
-from richobs.core.notebook import Told, waiting
+from richobs.core.moments import distinct
 from richobs.core.policies import Policy
 from richobs.core.process import EQUALITY_TOLERANCE, Codebook
-from richobs.core.steps import distinct
+from richobs.core.registry import Told, waiting
 from richobs.core.types import Floats, Ints
 from richobs.stats.bets import ZETA
 

@@ -15,9 +15,8 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli.options import Trimmed, make_stored, print_claim, print_findings, print_summary, trusting, widened
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError, StoreError
 from richobs.core.files import read_json, reading
-from richobs.judging.export import in_toto, model_card
 from richobs.judging.record import QUESTION
-from richobs.judging.verify import verify_judgement
+from richobs.judging.stored import in_toto, model_card, verify_judgement
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.store import (
     CERTIFICATE,

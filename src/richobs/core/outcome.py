@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 from richobs.core.environment import Environment, declared_by
 from richobs.core.events import Event
 from richobs.core.ledger import Ledger
-from richobs.core.notebook import InNotebook
 from richobs.core.policies import SavablePolicy
+from richobs.core.registry import InNotebook
 from richobs.core.settings import Settings
 from richobs.core.types import Path
 from richobs.core.units import Units

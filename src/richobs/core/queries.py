@@ -16,9 +16,8 @@ import numpy as np
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.ledger import Ledger
-from richobs.core.moments import Moments
+from richobs.core.moments import Moments, Steps
 from richobs.core.policies import Explore, OpenLoop, Policy, Switch, Uniform, fixed_prefix
-from richobs.core.steps import Steps
 from richobs.core.types import Floats, Ints, Member, Path
 
 

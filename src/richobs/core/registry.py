@@ -1,4 +1,4 @@
-"""Names that lead to code: learners, worlds and commands, those of this package and those that other packages add.
+"""Names that lead to code: learners, worlds, commands and views, those of this package and those that other packages add.
 
 A package adds a name by an entry point, for instance under `[project.entry-points."richobs.learners"]` in its
 pyproject.toml. Entry points are looked up when a name is not one of ours, or when all names are listed. What a name leads
@@ -7,9 +7,10 @@ to is imported when it is loaded, never before.
 
 import functools
 import importlib
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, ClassVar, cast
 
 from richobs.core.errors import InvalidInput
 
@@ -82,3 +83,29 @@ class Registry(MutableMapping[str, str]):
                 yield name, self.load(name)
             except InvalidInput:
                 continue
+
+
+VIEWS = Registry(
+    "richobs.views",
+    {
+        "outcome": "richobs.show.summary:outcome_html",
+        "certificate": "richobs.show.summary:certificate_html",
+        "plan": "richobs.show.summary:plan_html",
+        "waiting": "richobs.show.terminal:waiting",
+    },
+)
+Told = Callable[[int, int], None]  # called with how much is done, and how much there is
+
+
+def waiting(what: str) -> AbstractContextManager[Told]:
+    """Returns a context whose function shows, on a terminal or in a notebook, how far something is that takes long."""
+    return cast("AbstractContextManager[Told]", VIEWS.load("waiting")(what))
+
+
+class InNotebook:
+    """Gives a class the HTML that a notebook shows."""
+
+    view: ClassVar[str]  # a name of VIEWS
+
+    def _repr_html_(self) -> str:
+        return str(VIEWS.load(self.view)(self))

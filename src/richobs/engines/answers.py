@@ -11,10 +11,9 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, Rejected
 from richobs.core.files import expanded_limit, pack, unpack
 from richobs.core.functions import FunctionClass
-from richobs.core.moments import Batch, Moments
+from richobs.core.moments import Batch, Moments, Steps
 from richobs.core.process import TabularProcess
 from richobs.core.queries import NO_RETURNS, Answer, Query, Returns, Tally
-from richobs.core.steps import Steps
 from richobs.core.types import Ints
 
 

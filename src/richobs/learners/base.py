@@ -18,11 +18,11 @@ from richobs.core.environment import Episodes, step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
 from richobs.core.functions import has_list
-from richobs.core.notebook import InNotebook
 from richobs.core.outcome import Outcome
 from richobs.core.policies import Policy
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine, Query
+from richobs.core.registry import InNotebook
 from richobs.core.settings import Settings, field_docs, read_tuning
 from richobs.core.units import units_missing
 from richobs.stats.shares import Share

@@ -22,13 +22,12 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import BrokenPromise
 from richobs.core.events import Callback, Event, Progress, Said, event, nobody
 from richobs.core.functions import FunctionClass, ValueFunction
-from richobs.core.moments import check_rounding
+from richobs.core.moments import Steps, check_rounding
 from richobs.core.outcome import REALIZABLE, Outcome, StopReason, claim_words
 from richobs.core.policies import Greedy, Switch, Uniform, greedy_actions
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine, LevelSteps, Query
 from richobs.core.settings import LARGEST_COUNT, Settings
-from richobs.core.steps import Steps
 from richobs.core.types import Floats, Ints, Mask, Member
 from richobs.learners.base import PlanRow, Promise, ShortPlan, Traits, unit_rewards
 from richobs.learners.printed import N_STATES, PrintedLearner, checked_inputs

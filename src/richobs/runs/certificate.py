@@ -17,10 +17,10 @@ from richobs.core.environment import Environment
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.files import json_fault, read_json, write_atomically
 from richobs.core.functions import FunctionClass
-from richobs.core.notebook import InNotebook
 from richobs.core.outcome import Outcome
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import Problem, as_problem, episodes_digest
+from richobs.core.registry import InNotebook
 from richobs.core.settings import Settings, read_record
 from richobs.core.version import __version__
 from richobs.device.levels import DTYPE

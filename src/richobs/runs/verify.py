@@ -14,10 +14,10 @@ from richobs.core.events import Callback
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Spent
 from richobs.core.moments import PRECISION, ROUNDINGS, UNIT_ROUNDOFF
-from richobs.core.notebook import waiting
 from richobs.core.outcome import LOWER, UPPER, Outcome
 from richobs.core.policies import SavablePolicy
 from richobs.core.problem import ROLLOUTS, Problem, as_problem
+from richobs.core.registry import waiting
 from richobs.core.version import __version__
 from richobs.core.words import number_words
 from richobs.device.levels import has_device

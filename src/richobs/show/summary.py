@@ -1,8 +1,8 @@
-"""Stored runs on a terminal: the claim, what it rests on, and tables of runs."""
+"""Stored runs on a terminal: the claim, what it rests on, tables of runs. Answers in a notebook: the same with a picture."""
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -11,11 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from richobs.core import words
-from richobs.core.outcome import estimate_words
+from richobs.core.outcome import Outcome, estimate_words
+from richobs.learners.base import Plan
+from richobs.runs.certificate import Certificate
 from richobs.runs.store import VERIFICATION, StoredRun
+from richobs.show.chart import Picture, bounds_picture, page
 from richobs.show.tree import Candidates
 
 STATES = {"finished": "green", "running": "cyan", "stopped": "red", "unfinished": "yellow"}
+NOTHING = Picture("", "")
 
 
 CONTROLS = {  # what a terminal would obey, or an encoding refuse -> how it is shown
@@ -167,3 +171,34 @@ def runs_table(runs: list[tuple[str, StoredRun | str]]) -> Table:
         asked = (Text(run.world or "(own)"), Text(run.settings.learner))
         table.add_row(Text(name), *asked, state, words.count(run.ledger.total), least, most, when)
     return table
+
+
+def outcome_html(outcome: Outcome) -> str:
+    """Returns what `learn` answered."""
+    names = ("lower", "upper", "value_hat", "guaranteed", "episodes", "remarks")
+    result = {name: getattr(outcome, name) for name in names} | {"reason": outcome.reason.value}
+    return _html(outcome.claim, outcome.learner, result, outcome.reward_range)
+
+
+def certificate_html(certificate: Certificate) -> str:
+    """Returns what a certificate states."""
+    content = certificate.content
+    return _html(certificate.claim, content["learner"], content["result"], content["environment"]["reward_range"])
+
+
+def plan_html(plan: Plan) -> str:
+    """Returns a plan line by line."""
+    most = "not known" if plan.max_episodes is None else f"{words.count(plan.max_episodes)} episodes"
+    rows = [(row.name, f"{words.number(row.value)} {row.unit}") for row in plan.rows()]
+    return page(plan.title, NOTHING, [*rows, ("worst case", most)], whole=False)
+
+
+def _html(claim: str, learner: str, result: Mapping[str, Any], span: tuple[float, float] | None) -> str:
+    lower, upper, value = (result[name] for name in ("lower", "upper", "value_hat"))
+    picture = NOTHING
+    if span is not None and None not in (lower, upper) and result["guaranteed"]:
+        picture = bounds_picture((span[0], span[1]), lower, upper, value)
+    rows = [("learner", learner), ("episodes", words.count(result["episodes"]))]
+    rows += [] if value is None else [("policy's value", estimate_words(value, lower, upper))]
+    rows += [("stopped because", result["reason"]), *(("struggled", remark) for remark in result["remarks"])]
+    return page(claim, picture, rows, whole=False)

@@ -12,10 +12,10 @@ import numpy as np
 
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
-from richobs.core.notebook import InNotebook
 from richobs.core.outcome import LOWER, UPPER, Outcome
 from richobs.core.problem import SMALLEST, Problem
 from richobs.core.queries import Engine
+from richobs.core.registry import InNotebook
 from richobs.core.settings import Settings
 from richobs.core.units import has_unit_rewards
 from richobs.learners import learner

@@ -2,7 +2,6 @@
 
 from richobs.learners.lsvee.algorithm import lsvee
 from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
-from richobs.learners.lsvee.learner import Lsvee, LsveeTuning
-from richobs.learners.lsvee.plan import SamplePlan
+from richobs.learners.lsvee.learner import Lsvee, LsveeTuning, SamplePlan
 
 __all__ = ["Lsvee", "LsveeTuning", "PaperConstants", "SamplePlan", "SearchConstants", "lsvee"]

@@ -4,13 +4,13 @@ import itertools
 from typing import NamedTuple
 
 from richobs.core.errors import BrokenPromise
+from richobs.core.events import POLICIES, Event, Said, event
 from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Claim
 from richobs.core.policies import Greedy
 from richobs.core.queries import Query
 from richobs.core.types import Member
-from richobs.learners.lsvee.dfs import LsveeSearch, chance, learn_from
-from richobs.learners.lsvee.events import DEMAND, PolicyPlayed
+from richobs.learners.lsvee.dfs import DEMAND, LsveeSearch, chance, learn_from
 
 VERBATIM_ROUNDS = 100  # times M H, after which a verbatim run stops: as printed it would go on for ever
 
@@ -96,3 +96,20 @@ def _claim(search: LsveeSearch, passed: bool) -> None:
     if not passed:
         what = "a failed policy's paths lead to something to learn"
         search.claims.append(Claim(what, (), numbers.n_2, share, numbers.epsilon / 8))
+
+
+@event("lsvee", "rollout", "does the policy earn what was promised?", "distance from the estimate of V*", "allowed")
+class PolicyPlayed(Event):
+    """A survivor's policy was played (Algorithm 1, lines 5 and 6)."""
+
+    gap: float
+    eps_demand: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the policy is near-optimal."""
+        return self.gap <= self.eps_demand
+
+    def said(self) -> Said:
+        """Returns whether the policy passed."""
+        return Said("near-optimal" if self.passed else "failed", "", self.gap, self.eps_demand, POLICIES)

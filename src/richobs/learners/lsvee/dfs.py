@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from richobs.core import events
 from richobs.core.errors import BrokenPromise
-from richobs.core.events import Callback, Event, Progress, nobody
+from richobs.core.events import Callback, Event, Progress, Said, event, nobody
 from richobs.core.moments import check_rounding, risk_rounding
 from richobs.core.outcome import Claim
 from richobs.core.queries import Engine, Query
@@ -11,8 +12,9 @@ from richobs.core.types import Floats, Path
 from richobs.learners.lsvee.consensus import consensus
 from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
 from richobs.learners.lsvee.elimination import td_risk
-from richobs.learners.lsvee.events import SEARCH, ConsensusTested, NodeEliminated
 from richobs.learners.version_space import VersionSpace
+
+SEARCH, DEMAND = "search", "demand"  # the two phases of Algorithm 1
 
 
 @dataclass
@@ -30,9 +32,9 @@ class LsveeSearch:
     rounding: float = 0.0  # largest of the moments so far: children's values are known up to it
     eliminations: int = 0  # in the current call of `learn_from`
 
-    def tell(self, event: Event) -> None:
+    def tell(self, happened: Event) -> None:
         """Notifies an event."""
-        self.notify(Progress(event, self.engine.ledger.total))
+        self.notify(Progress(happened, self.engine.ledger.total))
 
     def stop_if_far(self) -> None:
         """Stops a verbatim run that played more than the proof's bound; the printed loop and search may never end.
@@ -142,3 +144,42 @@ def _td_elim(search: LsveeSearch, path: Path, numbers: SearchConstants, values: 
 def chance(search: LsveeSearch) -> str:
     """Returns the sentence that every `BrokenPromise` ends with."""
     return f"with all assumptions true this happens with probability at most {search.constants.delta:g}."
+
+
+@event(
+    "lsvee", "consensus", "do survivors agree on the value here?", "widest disagreement", "still counts as agreement"
+)
+class ConsensusTested(Event):
+    """Consensus ([KAL16] Algorithm 3) ran at a node."""
+
+    agree: bool
+    spread: float
+    eps_test: float
+
+    def said(self) -> Said:
+        """Returns whether survivors agree."""
+        verdict, mark = ("agree", events.AGREED) if self.agree else ("disagree", events.OPEN)
+        return Said(verdict, "", self.spread, self.eps_test, mark, level=len(self.path))
+
+
+@event(
+    "lsvee",
+    "elimination",
+    "which functions are inconsistent with what was seen?",
+    "smallest risk",
+    "largest risk that survives",
+)
+class NodeEliminated(Event):
+    """TD-Elim ([KAL16] Appendix B) ran at a node."""
+
+    least: float
+    cutoff: float
+
+    def said(self) -> Said:
+        """Returns whether any function was eliminated, in the search or on demand."""
+        searching = self.phase != DEMAND
+        if self.log_size_after < self.log_size_before:
+            verdict, mark = "dropped", events.ELIMINATED if searching else events.ELIMINATED_ON_DEMAND
+        else:
+            verdict, mark = "none dropped", events.IDLE if searching else events.IDLE_ON_DEMAND
+        return Said(verdict, "", self.least, self.cutoff, mark, level=len(self.path))

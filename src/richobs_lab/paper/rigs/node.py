@@ -23,8 +23,7 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Mask, Path
 from richobs.engines import CountedEngine
 from richobs.learners.lsvee.constants import PaperConstants, elimination_slack
-from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
-from richobs.learners.lsvee.events import NodeEliminated
+from richobs.learners.lsvee.dfs import LsveeSearch, NodeEliminated, learn_from
 from richobs.learners.version_space import NodeRisk, VersionSpace, version_space
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Plain

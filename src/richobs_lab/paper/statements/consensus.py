@@ -17,7 +17,7 @@ from richobs.core.ledger import Ledger
 from richobs.core.queries import Query
 from richobs.engines import CountedEngine
 from richobs.learners.lsvee.consensus import consensus
-from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated
+from richobs.learners.lsvee.dfs import ConsensusTested, NodeEliminated
 from richobs.learners.version_space import version_space
 from richobs.show.palette import BLUE, GREEN, GREY, INK, ORANGE, RED
 from richobs_lab.intervals import binomial_interval

@@ -21,8 +21,7 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Member, Path
 from richobs.engines import CountedEngine
 from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
-from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
-from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated
+from richobs.learners.lsvee.dfs import ConsensusTested, LsveeSearch, NodeEliminated, learn_from
 from richobs.learners.version_space import Elimination, NodeRisk, VersionSpace, version_space
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE
 from richobs_lab.intervals import binomial_interval

@@ -23,10 +23,10 @@ from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.words import number
 from richobs.engines import CountedEngine
-from richobs.learners.lsvee import lsvee
+from richobs.learners.lsvee import SamplePlan, lsvee
 from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
-from richobs.learners.lsvee.events import ConsensusTested, NodeEliminated, PolicyPlayed
-from richobs.learners.lsvee.plan import SamplePlan
+from richobs.learners.lsvee.demand import PolicyPlayed
+from richobs.learners.lsvee.dfs import ConsensusTested, NodeEliminated
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREY, RED, SKY
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
