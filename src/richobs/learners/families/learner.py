@@ -116,9 +116,8 @@ class Families(Learner):
         if settings.tolerance:
             least = least_loss(problem, total_variation(settings))
             rows.append(PlanRow("tolerance", "least epsilon to hope for", least, "of reward", "docs/models.md, F7"))
-            if least > settings.epsilon:
-                fewest = FEWEST + CONFIRM
-                rows.append(PlanRow("tolerance", "before a wider claim", fewest, "episodes", "docs/models.md, F7"))
+            fewest = FEWEST + CONFIRM
+            rows.append(PlanRow("tolerance", "before a wider claim", fewest, "episodes", "docs/models.md, F7"))
         return ShortPlan("families: a search that fixes no size in advance", None, tuple(rows))
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
