@@ -145,7 +145,7 @@ def test_a_claim_is_tested_however_a_run_ends(asked: dict[str, Any], most: int) 
         wrong += found.upper < 0.85
         if most == 0:
             assert (found.reason, found.upper) == (StopReason.EPISODES_SPENT, 1.0)
-            assert "10 episodes, and 16 are needed" in found.remarks[0]
+            assert "12 episodes, and 16 are needed" in found.remarks[0]
     assert wrong <= most
 
 
