@@ -838,7 +838,7 @@ class TestRuns:
         assert (constants["rule"], constants["money"]) == (3, 0.7)
         for rule, words in ((3, None), (2, "an earlier rule"), (4, "another rule"), (None, "an earlier rule")):
             file = {**content, "constants": {**constants, "rule": rule}}
-            said = [f.detail for f in Betting().recheck(file, problem, settings) if f.name == "rule"]
+            said = [f.detail for f in Betting().recheck(file, problem, settings) if f.what == "rule"]
             assert [f"made by {words} of the betting search" in d for d in said] == ([] if words is None else [True])
 
     def test_a_plan_says_what_agreement_takes_at_the_least(self) -> None:

@@ -110,7 +110,7 @@ def ten_observations(is_product: bool) -> Problem:
 def test_averages_end_a_search_that_forecasts_do_not(
     is_product: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the batches that are the default. This is a seed whose first one shows what the wrong function promises more for."""
+    """With the default batches. The seed is one whose first batch shows what the wrong function promises more for."""
     problem, episodes = ten_observations(is_product), 400
     # Observations come again here, so that forecasts of what followed them would do without averages.
     monkeypatch.setattr(Cells, "serve_better", property(lambda cells: np.zeros(len(cells.missed), dtype=bool)))
