@@ -53,7 +53,7 @@ def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path, as
     assert "It loses at most 0.1 to the best policy" in " ".join(said.out.split())  # broken into lines
     assert spent in said.out
     folder = tmp_path / "runs" / name
-    kept = ["certificate.json", "config.json", "policy.npz", "report.html", "run.lock", "run.sqlite"]
+    kept = ["certificate.json", "config.json", "policy.npz", "run.lock", "run.sqlite"]
     assert sorted(p.name for p in folder.iterdir()) == kept
     assert str(folder.relative_to(tmp_path)) in said.out
     again = run(capsys, *command)[1].out
@@ -104,7 +104,7 @@ def test_options_may_stand_anywhere(typed, ordered):
 def test_names_are_printed_as_they_were_typed(capsys, monkeypatch):
     monkeypatch.setattr("richobs.show.figures.write_figures", lambda runs, page: [])
     folder = "x[/b] :smile: [red]y"
-    _, said = run(capsys, "learn", "lock/2", "--out", folder)
+    _, said = run(capsys, "learn", "lock/2", "--report", "--out", folder)
     assert f"wrote {folder}/certificate.json, {folder}/policy.npz and {folder}/report.html" in said.out
     assert f"check it again: richobs verify {folder}/certificate.json" in said.out
     assert folder in run(capsys, "show", ".")[1].out
@@ -309,7 +309,7 @@ def test_worlds_lists_every_parameter(capsys):
         (["learn", "lock/3", "--horizon", "4"], "--horizon: given in 'lock/3' and again as an option"),
         (["learn", "lokc"], "there is no world 'lokc'; there are bandit"),
         (["learn", "lock", "--epsilon", "2"], "it must be below 1, and 2 arrived"),
-        (["learn", "lock", "--learner", "lsvee", "--n-states", "0"], "n_states must be at least 1; got 0"),
+        (["learn", "lock", "--learner", "lsvee", "--n-states", "0"], "n_states must be a whole number, at least 1"),
         (["learn", "lock", "--learner", "nobody"], "there is no learner 'nobody'; there are betting, "),
         (["plan", "lock", "--learner", "nobody"], "there is no learner 'nobody'"),
         (["learn", "lock", "--tuning", "speed=3"], "the learner 'betting' has no tuning 'speed'"),
@@ -318,7 +318,7 @@ def test_worlds_lists_every_parameter(capsys):
         (["plan", "lock", "--epsilon", "1e-160"], "epsilon must lie between 1e-09 and"),
         (["plan", "lock", "--delta", "1e-322"], "delta must lie between 1e-09 and 1"),
         (["learn", "lock", "--workers", "0"], "workers must be a whole number, at least 1"),
-        (["learn", "lock", "--max-episodes", "-5"], "max_episodes must be at least 1"),
+        (["learn", "lock", "--max-episodes", "-5"], "max_episodes must be a whole number, at least 1"),
         (["learn", "lock", "--noise-bits", "40", "--engine", "counted"], "there is none here"),
         (["learn", "lock", "--engine", "counted"], "the learner 'betting' reads episodes one by one"),
         (["learn", "lock", "--learner", "lsvee", "--max-episodes", "1000"], "1,000 remain of the 1,000 allowed"),
@@ -424,7 +424,7 @@ class TestStoredRuns:
 
         monkeypatch.setattr(session, "run_prepared", then_another)
         with contextlib.ExitStack() as stack:
-            status, said = run(capsys, "learn", "lock/2", "--quiet", "--out", "d")
+            status, said = run(capsys, "learn", "lock/2", "--out", "d")
         assert status == (2 if changed else 0)
         assert said.err == changed * (
             "richobs: the run in d has ended, and another process has begun to change it since: it is running.\n"
