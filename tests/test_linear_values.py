@@ -676,6 +676,7 @@ def test_the_test_of_linearity_by_hand():
         ),
         (lambda: richobs.learn(linear_problem(horizon=1), engine="counted"), "engine|counted"),
         (lambda: richobs.learn(linear_problem(horizon=3), tolerance=(0.1, 0.1)), "one for each of 3 levels; got 2"),
+        (lambda: richobs.learn(linear_problem(horizon=3), tolerance=9.0), "or it says nothing; got 9"),
     ],
 )
 def test_what_is_refused(call, words):

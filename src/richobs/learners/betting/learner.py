@@ -34,7 +34,7 @@ from richobs.learners.betting.candidate import AGREED
 from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, RULE, SHARES, agreement_bets, promise_bets
 from richobs.learners.betting.search import Tuning, betting
 from richobs.learners.betting.values import Ranges
-from richobs.learners.stopping import Fallback
+from richobs.learners.stopping import Fallback, check_tolerance
 from richobs.stats import bets
 from richobs.stats.shares import Share, Squares
 
@@ -135,7 +135,7 @@ class Betting(Learner):
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses what the base refuses, a tolerance that does not fit, and an epsilon that rounding could hide."""
         super().check(problem, settings, engine)
-        _check_tolerance(problem, settings)
+        check_tolerance(problem, settings, "the distance of the nearest function from Q*")
         self._check_epsilon(problem, settings)
 
     @staticmethod
@@ -226,20 +226,6 @@ def _rule(made_by: object) -> list[Finding]:
 def _ranges(problem: Problem, settings: Settings) -> Ranges:
     """Returns the ranges of rewards and values, with the tolerance that is asked for."""
     return Ranges.of(problem.env, problem.functions, settings.tolerance)
-
-
-def _check_tolerance(problem: Problem, settings: Settings) -> None:
-    """Raises InvalidInput if a tolerance does not fit the levels, or is as large as the range of totals."""
-    (low, high), given, H = problem.env.reward_range, settings.tolerance, problem.horizon
-    if len(given) not in (0, 1, H):
-        raise InvalidInput(
-            f"tolerance must be one number, or one for each of the {H} levels; got {len(given)} numbers."
-        )
-    if given and max(given) >= high - low:
-        raise InvalidInput(
-            f"tolerance is in the units of the rewards, whose totals lie in [{low:g}, {high:g}] here: a function that is "
-            f"only within {max(given):g} of Q* says nothing. It must be below {high - low:g}."
-        )
 
 
 def _agreement(record: Any, claims: Any, problem: Problem, settings: Settings) -> Finding:
