@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import shutil
-from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import numpy as np
@@ -41,22 +40,9 @@ from richobs_lab.arena.contest import (
 from richobs_lab.arena.figures import spread
 from richobs_lab.arena.page import ArenaView, Meeting, arena_plain, arena_table, write_arena
 from richobs_lab.rivals.rival_events import RoundPlayed
+from runs import Here
 
 ROOT = Path(__file__).parents[1]
-
-
-class Here(Executor):
-    """Does what is submitted at once, in this process, and notes which cells."""
-
-    def __init__(self):
-        self.cells = []
-
-    def submit(self, fn, /, *args):
-        self.cells.append(args[0].run)
-        future = Future()
-        future.set_running_or_notify_cancel()
-        future.set_result(fn(*args))
-        return future
 
 
 class TestAggregates:
@@ -243,12 +229,6 @@ class TestRuns:
         assert all(r.fate == arenas.SOLVED and not r.over_time and r.solved == r.episodes for r in pcid)
         assert all(r.memory > 2**20 and r.cpu_seconds > 0 for r in done.runs)
         assert Arena.read(folder / "arena.json") == done
-
-    def test_what_is_finished_is_not_run_again(self, small):
-        contest, folder, done = small
-        again = Here()
-        assert run_arena(contest, folder, executor=again) == done
-        assert again.cells == []
 
     def test_a_run_that_stops_is_a_result(self, tmp_path):
         contest = plan_arena(["lock/3"], ["olive"], seeds=[0], budget=10)

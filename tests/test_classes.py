@@ -333,10 +333,7 @@ def test_a_function_that_returns_something_else_is_named(f, words):
         (lambda: Constants([[0.1, -0.1]]), "function 0 has value -0.1 at action 1"),
         (lambda: Layered([np.zeros((1, 1, 1))]), "level 0 is a ndarray; .*LevelClass"),
         (lambda: Layered([ONE]).member((0.0,)), "functions 0 to 0; got 0.0"),
-        (
-            lambda: Listed([Constants([[0.1]]), Constants([[0.1], [0.2]])]),
-            r"as many members at every level; got \[1, 2\]",
-        ),
+        (lambda: Listed([Constants([[0.1]]), Constants([[0.1], [0.2]])]), r"as many members at every level; got \[1"),
         (lambda: Listed([Constants([[0.1]])]).member(0.0), "functions 0 to 0; got 0.0"),
         (lambda: Listed([Constants([[0.1]])]).member((0,)), r"functions 0 to 0; got \(0,\)"),
         (lambda: Callables([], 2, 2), "the list is empty"),
@@ -346,10 +343,7 @@ def test_a_function_that_returns_something_else_is_named(f, words):
         (lambda: Codebook(np.array([1, 1])), "two rows of a codebook are equal"),
         (lambda: ONE.values(np.array(["a"])), "of type int64; got <U1"),
         (lambda: ONE.values(np.array([math.nan])), "observation nan is not known"),
-        (
-            lambda: Codebook(np.array([[1, 0], [0, 1]])).encode(np.array([[0, 1], [1, 1]])),
-            r"\[1 1\] is not among the 2",
-        ),
+        (lambda: Codebook(np.array([[1, 0], [0, 1]])).encode(np.array([[0, 1], [1, 1]])), r"\[1 1\] is not among the"),
         (lambda: ONE.values(np.array(0)), r"got shape \(\)"),
         (lambda: NAMED.values(np.array(["ab"])), "observation ab is not among"),
         (lambda: NAMED.values(np.array([0])), "of type <U1; got int64"),

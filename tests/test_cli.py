@@ -53,7 +53,7 @@ def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path, as
     assert "It loses at most 0.1 to the best policy" in " ".join(said.out.split())  # broken into lines
     assert spent in said.out
     folder = tmp_path / "runs" / name
-    kept = ["certificate.json", "config.json", "policy.npz", "report.html", "run.lock", "run.sqlite"]
+    kept = ["certificate.json", "config.json", "policy.npz", "run.lock", "run.sqlite"]
     assert sorted(p.name for p in folder.iterdir()) == kept
     assert str(folder.relative_to(tmp_path)) in said.out
     again = run(capsys, *command)[1].out
@@ -104,7 +104,7 @@ def test_options_may_stand_anywhere(typed, ordered):
 def test_names_are_printed_as_they_were_typed(capsys, monkeypatch):
     monkeypatch.setattr("richobs.show.figures.write_figures", lambda runs, page: [])
     folder = "x[/b] :smile: [red]y"
-    _, said = run(capsys, "learn", "lock/2", "--out", folder)
+    _, said = run(capsys, "learn", "lock/2", "--report", "--out", folder)
     assert f"wrote {folder}/certificate.json, {folder}/policy.npz and {folder}/report.html" in said.out
     assert f"check it again: richobs verify {folder}/certificate.json" in said.out
     assert folder in run(capsys, "show", ".")[1].out
@@ -151,13 +151,6 @@ def test_the_seed_of_a_run_is_not_that_of_the_world(capsys):
     assert answers["--seed"]["environment"]["id"] == "lock/2"
     assert answers["--world-seed"]["environment"]["id"] == "lock/2,seed=5"
     assert answers["--world-seed"]["settings"]["seed"] == 0
-
-
-def test_an_id_is_as_good_as_options(capsys):
-    _, by_id = run(capsys, "learn", "disjoint/2,n_observations=3,seed=2", "--json", "--out", "x")
-    options = "learn disjoint --horizon 2 --n-observations 3 --world-seed 2 --json --out x"
-    _, by_options = run(capsys, *options.split())
-    assert by_id.out == by_options.out
 
 
 def test_verify_agrees_with_what_learn_wrote_and_notices_changes(capsys):
@@ -316,7 +309,7 @@ def test_worlds_lists_every_parameter(capsys):
         (["learn", "lock/3", "--horizon", "4"], "--horizon: given in 'lock/3' and again as an option"),
         (["learn", "lokc"], "there is no world 'lokc'; there are bandit"),
         (["learn", "lock", "--epsilon", "2"], "it must be below 1, and 2 arrived"),
-        (["learn", "lock", "--learner", "lsvee", "--n-states", "0"], "n_states must be at least 1; got 0"),
+        (["learn", "lock", "--learner", "lsvee", "--n-states", "0"], "n_states must be a whole number, at least 1"),
         (["learn", "lock", "--learner", "nobody"], "there is no learner 'nobody'; there are betting, "),
         (["plan", "lock", "--learner", "nobody"], "there is no learner 'nobody'"),
         (["learn", "lock", "--tuning", "speed=3"], "the learner 'betting' has no tuning 'speed'"),
@@ -325,7 +318,7 @@ def test_worlds_lists_every_parameter(capsys):
         (["plan", "lock", "--epsilon", "1e-160"], "epsilon must lie between 1e-09 and"),
         (["plan", "lock", "--delta", "1e-322"], "delta must lie between 1e-09 and 1"),
         (["learn", "lock", "--workers", "0"], "workers must be a whole number, at least 1"),
-        (["learn", "lock", "--max-episodes", "-5"], "max_episodes must be at least 1"),
+        (["learn", "lock", "--max-episodes", "-5"], "max_episodes must be a whole number, at least 1"),
         (["learn", "lock", "--noise-bits", "40", "--engine", "counted"], "there is none here"),
         (["learn", "lock", "--engine", "counted"], "the learner 'betting' reads episodes one by one"),
         (["learn", "lock", "--learner", "lsvee", "--max-episodes", "1000"], "1,000 remain of the 1,000 allowed"),
@@ -354,13 +347,9 @@ def test_help(args, capsys):
     assert capsys.readouterr().out
 
 
-def test_version(capsys):
-    assert run(capsys, "--version")[1].out == f"richobs {richobs.__version__}\n"
-
-
 def test_the_installed_command_runs():
     done = subprocess.run([sys.executable, "-m", "richobs", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("richobs ")
+    assert done.stdout == f"richobs {richobs.__version__}\n"
 
 
 SEARCH = ("learn", "lock/4", "--learner", "certified", "--quiet")
@@ -374,17 +363,6 @@ class TestStoredRuns:
         status, said = run(capsys, *SEARCH, "--max-episodes", "700", "--out", "runs/a")
         assert status == 0
         return said.out
-
-    def test_resume_goes_on_to_the_same_bytes(self, capsys, short):
-        assert "loses at most 0.1" not in " ".join(short.split())
-        status, said = run(capsys, "resume", "runs/a", "--max-episodes", "100000")
-        assert status == 0
-        assert "loses at most 0.1" in " ".join(said.out.split())
-        assert "nothing was played" not in said.out
-        run(capsys, *SEARCH, "--max-episodes", "100000", "--out", "runs/b")
-        assert (
-            pathlib.Path("runs/a/certificate.json").read_bytes() == pathlib.Path("runs/b/certificate.json").read_bytes()
-        )
 
     def test_an_interruption_says_how_to_go_on(self, capsys, monkeypatch):
         def interrupted(*_, **__):
@@ -446,7 +424,7 @@ class TestStoredRuns:
 
         monkeypatch.setattr(session, "run_prepared", then_another)
         with contextlib.ExitStack() as stack:
-            status, said = run(capsys, "learn", "lock/2", "--quiet", "--out", "d")
+            status, said = run(capsys, "learn", "lock/2", "--out", "d")
         assert status == (2 if changed else 0)
         assert said.err == changed * (
             "richobs: the run in d has ended, and another process has begun to change it since: it is running.\n"

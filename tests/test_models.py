@@ -225,9 +225,9 @@ def test_a_policy_planned_in_some_models_certifies_nothing(monkeypatch):
 
 
 def test_claims_are_true_as_often_as_they_say():
-    """200 runs at delta 0.5: the truth is dropped at most in half of them, and a claim is false only where it is."""
+    """80 runs at delta 0.5: the truth is dropped at most in half of them, and a claim is false only where it is."""
     dropped = wrong = 0
-    for seed in range(200):
+    for seed in range(80):
         functions = walks(4, seed, horizon=2)
         truth = seed % 4
         problem = model_problem(functions, int(functions.place[truth]))
@@ -240,8 +240,8 @@ def test_claims_are_true_as_often_as_they_say():
         assert gone or not false
         dropped += gone
         wrong += false
-    assert 15 <= dropped <= 60  # far below half, because the forecast must first find out which model to trust
-    assert 10 <= wrong <= dropped  # epsilon is so small that losing the truth shows
+    assert 6 <= dropped <= 24  # far below half, because the forecast must first find out which model to trust
+    assert 4 <= wrong <= dropped  # epsilon is so small that losing the truth shows
 
 
 def test_the_run_ends_with_the_right_words():
@@ -274,7 +274,7 @@ def test_of_a_policy_that_was_hardly_played_nothing_is_claimed():
     problem, outcome = ran([0.5, 0.6], [0.5, 0.4], [0.55, 0.5], max_episodes=5)
     assert outcome.reason is StopReason.EPISODES_SPENT
     assert (outcome.upper, outcome.lower, outcome.epsilon) == (1.0, 0.0, 1.0)
-    assert "played in" in outcome.remarks[0]
+    assert "tested in" in outcome.remarks[0]
     assert "16 are needed" in outcome.remarks[0]
     certificate = Certificate.of(outcome, problem)
     assert verify(certificate, problem).agrees

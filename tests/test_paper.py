@@ -285,10 +285,7 @@ DAMAGE = {  # what is done to the database -> what is said
         lambda file: pathlib.Path(f"{file}-journal").write_bytes(b"something"),
         "paper.sqlite-journal is not a file of ours",
     ),
-    "link": (
-        lambda file: replace(file, lambda f: f.symlink_to("other.sqlite")),
-        "paper.sqlite is damaged: it is a link",
-    ),
+    "link": (lambda file: replace(file, lambda f: f.symlink_to("other.sqlite")), "paper.sqlite is damaged: it is a"),
     "pipe": (lambda file: replace(file, os.mkfifo), "paper.sqlite is damaged: it is a link, a folder or a pipe"),
     "second name": (lambda file: os.link(file, file.parent / "other.sqlite"), "has a second name"),
 }

@@ -4,8 +4,6 @@ import abc
 import dataclasses
 import json
 import math
-import pathlib
-import re
 import sys
 import types
 
@@ -22,7 +20,6 @@ from richobs.sb3 import CertifyCallback, parameter_digest
 from richobs.stats.bets import death, mixed
 from richobs.stats.sequences import ConfidenceSequence, LogSums, enough_for, least_mean, shifts_for
 from richobs.stats.shares import Share, Supposed
-from richobs_lab.intervals import binomial_interval
 
 ALWAYS = richobs.OpenLoop((0,))
 
@@ -127,24 +124,6 @@ class TestSequence:
             sequence.add(np.array([value]))
         assert [sequence.lower > 0.6, sequence.upper < 0.6] == reached == expected
 
-    @pytest.mark.parametrize("values", [(0.0, 1.0), (0.35, 0.65), (0.0, 0.02)])
-    def test_the_mean_is_excluded_at_any_look_as_seldom_as_promised(self, values):
-        """400 sequences of 400 looks with delta = 0.3; doubling the shares makes about half of them fail."""
-        rng = np.random.default_rng(3)
-        shifts, needed = shifts_for(400, 0.15), math.log(death(Supposed(0.15)))
-        steps, mean, false = np.arange(1, 401)[:, None], sum(values) / 2, 0
-        for _ in range(400):
-            x = rng.choice(values, size=400)
-            for side, centre in ((x, mean), (1 - x, 1 - mean)):
-                if (
-                    mixed(np.log(side[:, None] + shifts).cumsum(axis=0) - steps * np.log(centre + shifts)) >= needed
-                ).any():
-                    false += 1
-                    break
-        low, high = binomial_interval(false, 400, 0.999)
-        assert low <= 0.3
-        assert high >= 0.05  # not empty: the intervals are not far wider than they must be
-
 
 class TestCertifyPolicy:
     @pytest.mark.parametrize(
@@ -201,14 +180,6 @@ class TestCertifyPolicy:
         assert {look.verdict for look in looks[:-1]} == {Verdict.OPEN}
         assert looks[-1].verdict is report.verdict is Verdict.EPISODES_SPENT
 
-    def test_both_bounds_spend_half_of_delta(self):
-        report = certify_policy(Payer(coin(0.5)), ALWAYS, max_episodes=50, delta=0.1)
-        assert [(c.kind, c.share, c.n) for c in report.claims] == [
-            ("V(policy) is at least", 0.05, 50),
-            ("V(policy) is at most", 0.05, 50),
-        ]
-        assert [c.value for c in report.claims] == [report.lower, report.upper]
-
     def test_a_law_that_changes_is_noticed(self):
         drifting = Payer(lambda a, rng, i: float(i < 300))
         with pytest.raises(BrokenPromise, match="not independent draws of one law") as stopped:
@@ -242,10 +213,6 @@ class TestCertifyPolicy:
         for policy in (3, Payer):
             with pytest.raises(InvalidInput, match=r"an int arrived|is a class|a int arrived"):
                 certify_policy(Payer(coin(0.5)), policy, max_episodes=9)
-
-    def test_a_policy_for_fewer_levels_is_refused(self):
-        with pytest.raises(InvalidInput, match="for 2 levels and 4 actions; the environment has 3 and 4"):
-            certify_policy(richobs.make("lock/3"), richobs.LearnedPolicy.open_loop((0, 0), 4), max_episodes=9)
 
 
 class Model:
@@ -372,16 +339,6 @@ class TestPolicies:
     def test_gymnasium_with_a_model_with_a_memory(self):
         report = certify_policy(Game(), Counting(), max_episodes=5, reward_range=(0, 2))
         assert report.mean == 1.0  # 0 at the first step of every episode, 1 at the second
-
-    def test_gymnasium_and_the_world_itself_agree(self):
-        problem = richobs.make("lock/3")
-        policy = richobs.LearnedPolicy(problem.functions, problem.optimal_function)
-        env = gymnasium.make("richobs/Lock-v0", horizon=3)
-        report = certify_policy(env, policy, max_episodes=200, reward_range=(0, 1))
-        assert report.lower < 0.5 < report.upper
-        short = richobs.LearnedPolicy.open_loop((0, 0), 4)
-        with pytest.raises(InvalidInput, match="for 2 levels"):
-            certify_policy(env, short, max_episodes=2, reward_range=(0, 1))
 
     def test_gymnasium_with_any_spaces(self):
         report = certify_policy(Game(), lambda x: np.array(x["a"] / 2), max_episodes=300, reward_range=(0, 2))
@@ -589,18 +546,6 @@ class TestCommand:
         stored = json.loads(out.read_text())
         assert (stored["verdict"], stored["claim"]) == ("AT_LEAST", said.splitlines()[0])
 
-    @pytest.mark.parametrize(
-        ("asked", "status", "words"),
-        [
-            (["--threshold", "0.6", "--quiet"], 1, "which is less than 0.6"),
-            (["--max-episodes", "64", "--json"], 0, '"episodes": 64'),
-            ([], 2, "nothing says when to stop"),
-        ],
-    )
-    def test_other_ends(self, asked, status, words, capsys, policy):
-        assert main(["value", "lock/3", "--policy", policy, *asked]) == status
-        assert words in "".join(capsys.readouterr())
-
     def test_what_was_certain_when_it_was_stopped_is_printed(self, capsys, policy, monkeypatch):
         plays = iter(range(3))
 
@@ -611,16 +556,6 @@ class TestCommand:
         monkeypatch.setattr(PolicyReport, "decided", lambda report, limit: stop(report) or Verdict.OPEN)
         assert main(["value", "lock/3", "--policy", policy, "--threshold", "0.5"]) == 130
         assert "stopped. With probability at least 0.95 the policy earns between" in capsys.readouterr().err
-
-
-def test_the_guide_runs(capsys):
-    """Every `print(...)  # words` of docs/policy-value.md prints these words."""
-    text = (pathlib.Path(__file__).parents[1] / "docs/policy-value.md").read_text()
-    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
-    exec(compile(code, "policy-value.md", "exec"), {})
-    promised = re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
-    assert capsys.readouterr().out.splitlines() == promised
-    assert len(promised) == 7
 
 
 def test_a_notebook_that_cannot_draw_is_shown_nothing(monkeypatch, capsys):

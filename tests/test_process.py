@@ -221,6 +221,9 @@ def test_no_reactive_q_where_states_that_look_alike_differ():
         (UnreachableLevelError, {"emissions": (np.array([[0.25, 0.75]]), np.zeros((0, 2)))}, r"level 1 has 0 states"),
         (ShapeError, {"transitions": (np.array([[0, 2]]),)}, r"level 0, state 0: action 1 leads to state 2"),
         (ShapeError, {"transitions": (np.array([[0.5, 0.5]]),)}, r"level 0: transitions must be"),
+        (ShapeError, {"rewards": (np.zeros((1, 1, 2)),) * 2}, "level 0"),
+        (ShapeError, {"transitions": (np.array(0),)}, "level 0"),
+        (ShapeError, {"transitions": (np.zeros((1, 0)),)}, "level 0"),
         (ShapeError, {"transitions": ()}, r"`transitions` needs 1 entries; it has 0"),
         (
             ShapeError,
@@ -228,11 +231,7 @@ def test_no_reactive_q_where_states_that_look_alike_differ():
             r"level 0: rewards must broadcast",
         ),
         (ShapeError, {"labels": (("a",), ("b",))}, r"level 1 has 2 states but 1 labels"),
-        (
-            ShapeError,
-            {"observations": (np.array([7, 7]), np.arange(2))},
-            r"`observations`: two rows of a codebook are equal",
-        ),
+        (ShapeError, {"observations": (np.array([7, 7]), np.arange(2))}, r"`observations`: two rows of a codebook are"),
     ],
 )
 def test_what_is_refused_and_where_it_says_the_fault_is(error, changes, words):
@@ -284,26 +283,7 @@ def test_unrolling_checks_every_state_first(changes):
         TabularProcess.from_flat(**{**FLAT, "rewards": Rewards.deterministic(np.zeros((1, 1, 2))), **changes})
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"rewards": (np.zeros((1, 1, 2)),) * 2}, {"transitions": (np.array(0),)}, {"transitions": (np.zeros((1, 0)),)}],
-)
-def test_odd_arguments_are_named_too(changes):
-    with pytest.raises(ShapeError, match="level 0"):
-        two_levels(**changes)
-
-
 def test_laws_within_rounding_of_certainty_are_certain():
     process = two_levels(start=np.array([1.0]), transitions=(np.array([[[1.0, 4e-18], [1e-12, 1 - 1e-12]]]),))
     assert process.is_deterministic
     assert process.transitions[0].tolist() == [[[1.0, 0.0], [0.0, 1.0]]]
-
-
-@pytest.mark.parametrize("actions", [[0, 2], [-1, 0], [0.5, 1.0], [0]])
-def test_a_policy_with_impossible_actions_is_named(actions):
-    class Broken:
-        def actions(self, level, x, rng):
-            return np.array(actions)
-
-    with pytest.raises(InvalidInput, match="Broken"):
-        two_levels().value(Broken())

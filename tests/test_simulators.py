@@ -3,8 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import re
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -327,13 +325,3 @@ class TestLevels:
         for functions in (bound, free):
             assert functions.log_likelihood(seen) == pytest.approx([np.log(0.5)])
             assert functions.optimal_values() == pytest.approx([1.0])
-
-
-def test_the_guide_to_classes_runs(capsys):
-    guide = (Path(__file__).parents[1] / "docs/classes.md").read_text()
-    names: dict[str, object] = {}
-    for code in re.findall(r"```python\n(.*?)```", guide, re.DOTALL):
-        exec(compile(code, "classes.md", "exec"), names)
-    promised = re.findall(r"^print\(.*\)\s+# (.*)$", guide, re.MULTILINE)
-    assert capsys.readouterr().out.splitlines() == promised
-    assert len(promised) == 6

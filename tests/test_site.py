@@ -19,11 +19,12 @@ import tyro
 
 import richobs
 from richobs.cli.main import COMMANDS, _command_type, _options, in_order
-from richobs.cli.options import WORLD_OPTIONS
+from richobs.cli.options import world_options
 from richobs.learners import LEARNERS
 from richobs.runs import certificate, store, sweep
 from richobs.runs.database import ROWS
 from richobs_lab.arena import contest as arena
+from test_docs import EACH_ALONE, GUIDES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -38,18 +39,7 @@ SUBMODULES = {
 FENCE = re.compile(
     r"^(?P<fence>`{3,}|:{3,})(?P<words>[^\n`]*)\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL
 )
-RUN_ELSEWHERE = {  # documents whose Python blocks a test runs -> where
-    "README.md": "test_docs.py",
-    "docs/classes.md": "test_simulators.py",
-    "docs/gymnasium.md": "test_gymnasium_in.py",
-    "docs/index.md": "test_docs.py",
-    "docs/laboratory.md": "test_docs.py",
-    "docs/linear.md": "test_docs.py",
-    "docs/paper-notes.md": "test_docs.py",
-    "docs/policy-value.md": "test_policy_value.py",
-    "docs/reference/problems.md": "test_docs.py",
-    "docs/your-own-problem.md": "test_docs.py",
-}
+RUN_ELSEWHERE = {*EACH_ALONE, *GUIDES}  # documents whose Python blocks test_docs.py runs
 
 
 def name_of(page):
@@ -151,10 +141,6 @@ class TestPages:
             if block["words"].strip().split()[:1] in (["python"], ["py"]):
                 before = text[: block.start()].rstrip()
                 assert re.search(r"<!-- not run: \S[^>]* -->\Z", before), f"{name_of(page)}:\n{block[0]}"
-
-    def test_documents_that_are_run_elsewhere_are(self):
-        for document, file in RUN_ELSEWHERE.items():
-            assert document.removeprefix("docs/") in (ROOT / "tests" / file).read_text().replace('"docs/', '"')
 
     @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=name_of)
     def test_every_command_can_be_parsed(self, page):
@@ -278,7 +264,7 @@ class TestBuilt:
         for command, kind in COMMANDS.loadable():
             for option in set(_options([kind])) - {"-h", "--help", "--world", *positional(kind)}:
                 assert f'id="cmdoption-richobs-{command}-{option.removeprefix("--")}"' in text, (command, option)
-        for world, options in WORLD_OPTIONS.items():
+        for world, options in world_options().items():
             for option in set(_options([options])) - {"-h", "--help", *positional(options)}:
                 assert f'id="cmdoption-richobs-{world}-{option.removeprefix("--")}"' in text, (world, option)
 

@@ -5,9 +5,7 @@ import itertools
 import json
 import os
 import shutil
-import sys
 import time
-from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import numpy as np
@@ -22,25 +20,9 @@ from richobs.runs.store import StoredRun
 from richobs.runs.sweep import Cell, CellResult, Sweep, plan_cells, run_cell, run_cells, seed_list
 from richobs.show.sweep import setting_rows, sweep_plain, write_sweep
 from richobs.worlds.registry import make
+from runs import Here
 
 FAST = {"epsilon": [0.3], "horizon": [2, 3]}
-
-
-class Here(Executor):
-    """Does what is submitted at once, in this process, and notes which cells."""
-
-    def __init__(self):
-        self.cells = []
-
-    def submit(self, fn, /, *args):
-        self.cells.append(args[0].run)
-        future = Future()
-        future.set_running_or_notify_cancel()
-        try:
-            future.set_result(fn(*args))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 def dies_with_seed_1(cell, folder):
@@ -420,13 +402,6 @@ def test_a_folder_below_a_deleted_one_is_refused_in_a_sentence(tmp_path, monkeyp
         small_sweep("x")
     with pytest.raises(InvalidInput, match="the folder in which this process works was deleted"):
         session.run(make("lock/2"), Settings(epsilon=0.3), out="x")
-
-
-def test_ray_that_is_not_installed_is_said_with_how_to_install_it(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "ray", None)
-    assert main(["learn", "lock/2", "--ray", "--out", "a"]) == 2
-    assert "pip install 'richobs[ray]'" in capsys.readouterr().err
 
 
 def test_python_runs_a_sweep_of_lists_and_arrays(tmp_path):

@@ -92,9 +92,9 @@ def test_recorded_episodes_count() -> None:
 
 
 def test_the_row_at_the_true_tolerance_is_true() -> None:
-    """The runs were told that Q* is in the class: their own claims are often false. At delta 0.1 rows may be, in 3 of 30."""
+    """The runs were told that Q* is in the class: their own claims are often false. At delta 0.1 rows may be, in 1 of 10."""
     wrong = {"claim": 0, "row": 0}
-    for seed in range(30):
+    for seed in range(10):
         env, functions, process = nearly(seed, ETA, shift=-ETA)
         try:
             found = learned(Problem(env, functions), seed=seed, max_episodes=600)
@@ -104,7 +104,7 @@ def test_the_row_at_the_true_tolerance_is_true() -> None:
         best, value = process.optimum.value, process.value(found.policy)
         wrong["claim"] += is_false(found, process)
         wrong["row"] += best - value > row.epsilon or best > row.upper
-    assert wrong["claim"] > 10
+    assert wrong["claim"] >= 3
     assert wrong["row"] == 0
 
 
@@ -153,7 +153,7 @@ def test_the_command_line_prints_it_where_it_is_asked_for(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for asked in ((), ("--tolerance-curve",)):
-        status, said = run_command(capsys, "learn", "lock", "--horizon", "3", "--no-report", *asked)
+        status, said = run_command(capsys, "learn", "lock", "--horizon", "3", *asked)
         assert status == 0
         assert ("the claim holds up to tolerance 0; at" in said.out) == bool(asked)
 

@@ -111,26 +111,6 @@ class TestRegistry:
             make(id, **params)
 
 
-class TestPlay:
-    @pytest.mark.parametrize(
-        ("actions", "words"),
-        [
-            ([0, 4], "Wrong takes action 4 at level 0; there are actions 0 to 3"),
-            ([-1, 0], "Wrong takes action -1 at level 0"),
-            ([0.0, 1.0], "Wrong returned float64 of shape"),
-            ([[0], [1]], r"Wrong returned int64 of shape \(2, 1\)"),
-            ([0], r"\[2\] of them at level 0; Wrong returned int64 of shape \(1,\)"),
-        ],
-    )
-    def test_a_policy_that_returns_wrong_actions_is_refused(self, actions, words):
-        class Wrong:
-            def actions(self, level, x, rng):
-                return np.array(actions)
-
-        with pytest.raises(InvalidInput, match=words):
-            make("lock").env.play(Wrong(), 2, keyed_generator(0))
-
-
 class TestLock:
     def test_dynamics_are_those_of_the_paper(self):
         problem = make("lock", horizon=6, n_actions=5, seed=3)
