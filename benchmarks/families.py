@@ -663,7 +663,7 @@ def near(runs: int, only: str) -> None:
         ),
         rows,
         "Lake: horizon 12, epsilon 0.003 asked. CartPole: horizon 20, epsilon 0.02 asked; the family has two terms of sine "
-        f"and cosine. Delta 0.5, at most {NEAR_LIMIT} episodes. A claim is false if the loss exceeds epsilon or V* exceeds U.",
+        f"and cosine. Delta 0.5, at most {NEAR_LIMIT} episodes. False: the loss exceeds epsilon, or V* exceeds U.",
     )
 
 
