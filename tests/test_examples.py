@@ -144,15 +144,6 @@ def test_the_real_system_is_one_of_the_candidates(example, name, gym, options, s
     assert np.abs(likelihoods - exact).min() < 1e-9 * abs(exact) + 1e-9
 
 
-def test_renaming_landmarks_gives_other_models_of_equal_worth(example):
-    """Names change what is seen, not what the best driver earns."""
-    pytest.importorskip("gymnasium", minversion="1.3")
-    example("taxi")
-    functions = candidates_of("taxi", chances=(0.8,))
-    assert functions.n_models == 24
-    np.testing.assert_allclose(functions.optimal_values(), functions.optimal_values()[0])
-
-
 def test_a_machine_whose_wear_is_unknown(example, monkeypatch):
     made = example("slow_simulator")
     monkeypatch.setattr(made, "SECONDS", 0)

@@ -373,19 +373,6 @@ class TestBrokenPromises:
 
 
 class TestRequests:
-    @pytest.mark.parametrize(
-        ("world", "functions", "asked", "words"),
-        [
-            ("mdp", None, {}, "arrived without a function class"),
-            ("mdp", "mdp", {}, "the learner 'lsvee' needs n_states, a bound on the latent states per level"),
-            ("lock", "mdp", {"n_states": 3}, "the class has 5 levels and 3 actions; the environment has 5 and 4"),
-            ("mdp", "mdp", {"n_states": 4, "engine": "counted"}, "Use engine='stream'"),
-        ],
-    )
-    def test_what_is_missing_is_said(self, world, functions, asked, words):
-        with pytest.raises(InvalidInput, match=words):
-            learn(richobs.make(world).env, functions and richobs.make(functions).functions, **asked)
-
     def test_a_problem_with_a_class_or_a_process_of_ones_own(self):
         problem = richobs.make("mdp/2")
         small = Layered([TableLevel(t[None]) for t in problem.process.q_tables])

@@ -503,8 +503,6 @@ class TestFoldersThatAreLeftAlone:
             ({"learner": "lsvee"}, r"learner = 'certified'"),
             ({"tuning": {"trials": 8}}, r"tuning = \[\], and \['trials=8'\]"),
             ({"max_episodes": 500}, r"has spent [\d,]+ episodes already, more than the 500 allowed now"),
-            ({"workers": 0}, "workers must be a whole number, at least 1"),
-            ({"epsilon": 5}, "it must be below 1, and 5 arrived"),
         ],
     )
     def test_another_configuration(self, folder, other, sentence):
