@@ -181,9 +181,9 @@ def test_features_of_a_network_are_certified_from_pixels(example):
     made, linear = example("pixels"), example("linear")
     functions = made.candidates()
     truth, off = linear.pixels_truth(made, functions)
-    outcome = richobs.learn(made.Robot(), functions, epsilon=0.2, tolerance=0.001, max_episodes=100_000)
+    outcome = richobs.learn(made.Robot(), functions, epsilon=0.4, tolerance=0.001, max_episodes=100_000)
     assert off <= 0.001
-    assert outcome.epsilon == 0.2
+    assert outcome.epsilon == 0.4
     assert_right(outcome, SimpleNamespace(optimum=truth.optimal_value, value=truth.exact_value))
     _, as_trained = linear.pixels_truth(made, made.candidates(sharp=1.0))
     assert as_trained > 0.1

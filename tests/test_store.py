@@ -43,7 +43,7 @@ CASES = {  # every kind of run: learner, engine, class, environment of one's own
     "betting own environment": ("own", Settings(seed=1)),
     "certified stream": ("lock/4,noise_bits=4", Settings(learner="certified", seed=1)),
     "certified counted": ("lock/4,noise_bits=4", Settings(learner="certified", seed=2, engine="counted")),
-    "certified root values": ("disjoint", Settings(learner="certified", epsilon=0.2, engine="counted")),
+    "certified root values": ("disjoint/2", Settings(learner="certified", epsilon=0.3, engine="counted")),
     "paper counted": ("lock/4", Settings(learner="lsvee", epsilon=0.1)),
 }
 
