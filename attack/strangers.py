@@ -35,7 +35,7 @@ PRECIOUS = "precious"  # the tree beside it
 LETTER = "letter.txt"
 NEW = "new.txt"  # is not there, and must not be made
 STATEMENT = "consensus"
-LEARN = ["learn", WORLD, "--epsilon", "0.3", "--quiet", "--no-report", "--out", GIVEN]
+LEARN = ["learn", WORLD, "--epsilon", "0.3", "--quiet", "--out", GIVEN]
 SWEEP = ["sweep", WORLD, "--epsilon", "0.3", "--seeds", "0:1", "--workers", "1", "--quiet", "--out", GIVEN]
 COMMANDS: dict[str, dict[str, list[str]]] = {  # victim -> name -> command line
     "run": {

@@ -61,7 +61,7 @@ OPTIONS = st.lists(st.builds("--{}={}".format, st.sampled_from(OPTION_NAMES), TE
 ON_WORLDS = st.sampled_from(
     [
         *(["plan"], ["value"], ["check"], ["audit", "--sequences=1", "--episodes=8"]),
-        ["learn", "--max-episodes=40", "--quiet", "--no-report"],
+        ["learn", "--max-episodes=40", "--quiet"],
     ]
 )
 SWEEPS = st.sampled_from(

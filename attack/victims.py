@@ -184,7 +184,7 @@ def resume_then_verify(victim: Victim, folder: pathlib.Path) -> str:
 
 def _gone_on(victim: Victim, folder: pathlib.Path) -> str:
     if victim.is_listed:
-        said = command(["resume", "--quiet", "--no-report", str(folder)])
+        said = command(["resume", "--quiet", str(folder)])
         if said.status != 0:
             raise refused(said)
         return said.text

@@ -80,7 +80,7 @@ def check_commands(version: str) -> None:
     check("Q* is in the class" in command("learners", "betting"), "betting does not say what it assumes")
     check("similar worlds needed" in command("plan", "lock", "--learner", "certified"), "measured.json is missing")
 
-    said = command("learn", "lock", "--out", "runs/lock", script=True)
+    said = command("learn", "lock", "--report", "--out", "runs/lock", script=True)
     check(said.startswith("With probability at least 0.95"), "learn prints no claim")
     check_page("runs/lock/report.html", "lock/5", "With probability at least 0.95")
     command("learn", "lock/3", "--learner", "lsvee", "--quiet", "--out", "runs/printed")

@@ -53,7 +53,7 @@ def test_learn_prints_the_claim_and_writes_what_it_rests_on(capsys, tmp_path, as
     assert "It loses at most 0.1 to the best policy" in " ".join(said.out.split())  # broken into lines
     assert spent in said.out
     folder = tmp_path / "runs" / name
-    kept = ["certificate.json", "config.json", "policy.npz", "report.html", "run.lock", "run.sqlite"]
+    kept = ["certificate.json", "config.json", "policy.npz", "run.lock", "run.sqlite"]
     assert sorted(p.name for p in folder.iterdir()) == kept
     assert str(folder.relative_to(tmp_path)) in said.out
     again = run(capsys, *command)[1].out
@@ -104,7 +104,7 @@ def test_options_may_stand_anywhere(typed, ordered):
 def test_names_are_printed_as_they_were_typed(capsys, monkeypatch):
     monkeypatch.setattr("richobs.show.figures.write_figures", lambda runs, page: [])
     folder = "x[/b] :smile: [red]y"
-    _, said = run(capsys, "learn", "lock/2", "--out", folder)
+    _, said = run(capsys, "learn", "lock/2", "--report", "--out", folder)
     assert f"wrote {folder}/certificate.json, {folder}/policy.npz and {folder}/report.html" in said.out
     assert f"check it again: richobs verify {folder}/certificate.json" in said.out
     assert folder in run(capsys, "show", ".")[1].out
@@ -418,7 +418,7 @@ class TestStoredRuns:
 
         monkeypatch.setattr(session, "run_prepared", then_another)
         with contextlib.ExitStack() as stack:
-            status, said = run(capsys, "learn", "lock/2", "--quiet", "--out", "d")
+            status, said = run(capsys, "learn", "lock/2", "--out", "d")
         assert status == (2 if changed else 0)
         assert said.err == changed * (
             "richobs: the run in d has ended, and another process has begun to change it since: it is running.\n"

@@ -17,8 +17,8 @@ from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import LevelMoments, LevelSteps, Query
 from richobs.engines import CountedEngine, StreamEngine
 from richobs.engines.answers import pack_answer, unpack_answer
-from richobs.engines.calls import play_checked
 from richobs.engines.counted import as_counts, binomial, multinomial
+from richobs.engines.stream import play_checked
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from test_process import value_by_enumeration
 

@@ -150,7 +150,7 @@ class TestCommands:
         (command,) = re.findall(r"```sh\nrichobs (learn gym:.*)\n```", guide)
         (line,) = re.findall(r"```text\n(gym:.*)\n```", guide)
         (tmp_path / "lakes.py").write_text(module)
-        status, said = run(capsys, *command.split(), "--out", "run", "--no-report")
+        status, said = run(capsys, *command.split(), "--out", "run")
         assert status == 0, said.err
         assert "check it again: richobs verify run/certificate.json --trust" in said.out
         stored = StoredRun.read("run")
@@ -162,7 +162,7 @@ class TestCommands:
         monkeypatch.delitem(sys.modules, "lakes")
 
     def test_a_file_is_trusted_only_if_somebody_says_so(self, capsys, monkeypatch):
-        assert run(capsys, "learn", LAKE, "--out", "run", "--quiet", "--no-report", "--max-episodes", "8")[0] == 0
+        assert run(capsys, "learn", LAKE, "--out", "run", "--quiet", "--max-episodes", "8")[0] == 0
         for args in (["verify", "run"], ["resume", "run"], ["show", "run"], ["show", "."]):
             sys.modules.pop("lake_classes", None)
             status, said = run(capsys, *args)
@@ -173,8 +173,8 @@ class TestCommands:
                 assert "say --trust (or set RICHOBS_TRUST=1)" in said.err
             else:
                 assert status == 0
-        assert run(capsys, "resume", "run", "--trust", "--max-episodes", "400", "--no-report")[0] == 0
-        assert run(capsys, "learn", LAKE, "--out", "whole", "--quiet", "--no-report", "--max-episodes", "400")[0] == 0
+        assert run(capsys, "resume", "run", "--trust", "--max-episodes", "400")[0] == 0
+        assert run(capsys, "learn", LAKE, "--out", "whole", "--quiet", "--max-episodes", "400")[0] == 0
         resumed, whole = (pathlib.Path(folder, "certificate.json").read_bytes() for folder in ("run", "whole"))
         assert resumed == whole
         monkeypatch.setenv("RICHOBS_TRUST", "1")
@@ -309,7 +309,7 @@ class TestDeterministicEnvironments:
         assert details["ledger"].endswith(f"; {result['real_episodes']} were really played")
         # Nothing is played for a run that is finished, and its files stay as they are.
         before = pathlib.Path("run/certificate.json").read_bytes()
-        assert run(capsys, "resume", "run", "--trust", "--no-report")[0] == 0
+        assert run(capsys, "resume", "run", "--trust")[0] == 0
         assert pathlib.Path("run/certificate.json").read_bytes() == before
 
     def test_without_a_folder_only_what_this_run_played_counts(self, monkeypatch, tmp_path):

@@ -92,7 +92,9 @@ class TestSettings:
     @pytest.mark.parametrize("learner", LEARNERS)
     @pytest.mark.parametrize("n_states", [0, -1])
     def test_impossible_numbers_of_states_are_refused_before_anything_is_played(self, problem, learner, n_states):
-        with pytest.raises(InvalidInput, match=f"n_states must be at least 1; got {n_states}"):
+        with pytest.raises(
+            InvalidInput, match=f"n_states must be a whole number, at least 1, at most .*; got {n_states}"
+        ):
             prepare(problem, Settings(learner=learner, n_states=n_states))
 
     @pytest.mark.parametrize(
@@ -109,9 +111,9 @@ class TestSettings:
             ({"timeout": float("nan")}, "timeout must be a number"),
             ({"timeout": "5"}, "timeout must be a number"),
             ({"workers": 10**30}, "workers must be a whole number, at least 1, at most 10,000; got 1000000"),
-            ({"n_states": 10**400, "learner": "lsvee"}, "n_states must be at most"),
-            ({"max_episodes": 10**400}, "max_episodes must be at most"),
-            ({"max_episodes": -5}, "max_episodes must be at least 1"),
+            ({"n_states": 10**400, "learner": "lsvee"}, "n_states must be a whole number, at least 1, at most"),
+            ({"max_episodes": 10**400}, "max_episodes must be a whole number, at least 1, at most"),
+            ({"max_episodes": -5}, "max_episodes must be a whole number, at least 1"),
             ({"epsilon": 1e-160}, "epsilon must lie between 1e-09 and"),
             ({"delta": 1e-322}, "delta must lie between 1e-09 and 1"),
             ({"epsilon": 10**400}, "epsilon must be a number that a float holds"),

@@ -192,9 +192,9 @@ class TestFiles:
         log = problem.env.play(Uniform(problem.n_actions), 100, np.random.default_rng(0))
         log.save(tmp_path / "log.npz")
         monkeypatch.chdir(tmp_path)
-        common = ["--episodes", "log.npz", "--learner", "betting", "--out", "run", "--no-report", "--quiet"]
+        common = ["--episodes", "log.npz", "--learner", "betting", "--out", "run", "--quiet"]
         assert main(["learn", "lock/4,seed=3", *common, "--max-episodes", "40"]) == 0
-        assert main(["resume", "run", "--max-episodes", "4000", "--quiet", "--no-report"]) == 0
+        assert main(["resume", "run", "--max-episodes", "4000", "--quiet"]) == 0
         assert "100 recorded episodes" in capsys.readouterr().out
         assert main(["verify", "run", "--json", "--quiet"]) == 0
         found = {f["what"] for f in json.loads(capsys.readouterr().out)["findings"]}

@@ -30,7 +30,7 @@ from richobs.core.units import (
     units_of,
 )
 from richobs.engines import calls
-from richobs.engines.calls import play_checked
+from richobs.engines.stream import play_checked
 from richobs.learners import learner
 from richobs.learners.betting import Betting
 from richobs.runs.prepare import in_units_of

@@ -19,7 +19,7 @@ import tyro
 
 import richobs
 from richobs.cli.main import COMMANDS, _command_type, _options, in_order
-from richobs.cli.options import WORLD_OPTIONS
+from richobs.cli.options import world_options
 from richobs.learners import LEARNERS
 from richobs.runs import certificate, store, sweep
 from richobs.runs.database import ROWS
@@ -264,7 +264,7 @@ class TestBuilt:
         for command, kind in COMMANDS.loadable():
             for option in set(_options([kind])) - {"-h", "--help", "--world", *positional(kind)}:
                 assert f'id="cmdoption-richobs-{command}-{option.removeprefix("--")}"' in text, (command, option)
-        for world, options in WORLD_OPTIONS.items():
+        for world, options in world_options().items():
             for option in set(_options([options])) - {"-h", "--help", *positional(options)}:
                 assert f'id="cmdoption-richobs-{world}-{option.removeprefix("--")}"' in text, (world, option)
 

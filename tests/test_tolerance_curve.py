@@ -153,7 +153,7 @@ def test_the_command_line_prints_it_where_it_is_asked_for(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for asked in ((), ("--tolerance-curve",)):
-        status, said = run_command(capsys, "learn", "lock", "--horizon", "3", "--no-report", *asked)
+        status, said = run_command(capsys, "learn", "lock", "--horizon", "3", *asked)
         assert status == 0
         assert ("the claim holds up to tolerance 0; at" in said.out) == bool(asked)
 

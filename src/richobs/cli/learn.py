@@ -23,7 +23,7 @@ from richobs.runs import session
 from richobs.runs.prepare import Prepared, prepare
 from richobs.runs.store import CERTIFICATE, CONFIG, POLICY, REPORT, StoredRun, recorded_beside
 from richobs.show import write_report
-from richobs.show.summary import claim_text, gives_what_was_asked, plain_console
+from richobs.show.summary import claim_text, coloured, gives_what_was_asked, plain_console
 from richobs.show.terminal import TensorBoard, watched
 
 
@@ -35,8 +35,8 @@ class Output:
     """Print the certificate instead of a summary."""
     quiet: bool = False
     """Print nothing while it runs, and only the claim at the end."""
-    no_report: bool = False
-    """Leave the page `report.html` out."""
+    report: bool = False
+    """Also write the page `report.html`; `richobs report` writes it later."""
     tolerance_curve: bool = False
     """Also say what the same episodes show where the class holds Q* only nearly."""
     tensorboard: pathlib.Path | None = None
@@ -47,30 +47,33 @@ def learn_in(
     console: Console, folder: pathlib.Path, prepared: Prepared, output: Output, executor: Executor | None = None
 ) -> int:
     """Learns in a folder, going on where it stopped, and says what was found."""
-    was_finished = _holds_finished(folder, prepared.asked)
+    was_finished = not output.quiet and _holds_finished(folder, prepared.asked)
     outcome = _run(folder, prepared, output, executor)
     curve = outcome.tolerance_curve if output.tolerance_curve else None  # kept in the folder, where the page finds it
-    checks = outcome.ledger.checks
+    if output.quiet and not output.json:
+        console.print(coloured(outcome.claim, outcome.guaranteed and outcome.epsilon <= prepared.asked.epsilon))
+        if not output.report:
+            return 0
     stored = StoredRun.read(folder)
     if stored.certificate is None:
         raise StoreError(
             f"the run in {folder} has ended, and another process has begun to change it since: it is {stored.state}."
         )
     written = [folder / CERTIFICATE, folder / POLICY]
-    if not output.no_report:
+    if output.report:
         written += write_report([stored], folder / REPORT, figures=False)
     if output.json:
         console.file.write(stored.certificate.to_json())
         return 0
     if output.quiet:
-        console.print(claim_text(stored))
         return 0
     print_claim(console, claim_text(stored))
     print_summary(console, stored)
     if curve is not None:
         console.print(Text(f"\n{curve}"))
-    if checks:
-        console.print(f"\n{checks:,} more episodes were played, to compare workers with this process", style="dim")
+    if outcome.ledger.checks:
+        checks = f"{outcome.ledger.checks:,} more episodes were played, to compare workers with this process"
+        console.print(f"\n{checks}", style="dim")
     if was_finished:
         console.print("\nnothing was played: the folder held this run already", style="dim")
     console.print(Text(f"\nwrote {', '.join(map(str, written[:-1]))} and {written[-1]}"))
@@ -78,6 +81,8 @@ def learn_in(
         again = f"richobs resume {folder} --max-episodes N{trusting(stored.world)}"
         console.print(Text(f"asked for was {prepared.asked.epsilon:g}; go on: {again}"))
     console.print(Text(f"check it again: richobs verify {folder / CERTIFICATE}{trusting(stored.world)}"), style="dim")
+    if not output.report:
+        console.print(Text(f"a page about it: richobs report {folder}"), style="dim")
     return 0
 
 
@@ -85,9 +90,9 @@ def _run(folder: pathlib.Path, prepared: Prepared, output: Output, executor: Exe
     """Runs, shows how it goes, and says how to go on where it is interrupted."""
     problem, expected = prepared.own, prepared.asked.max_episodes
     with contextlib.ExitStack() as stack:
-        quiet = output.quiet or output.json
-        shown = watched(problem.name, problem.functions.log_size, expected, quiet=quiet)
-        listeners: list[Callback] = [stack.enter_context(shown)]
+        listeners: list[Callback] = []
+        if not (output.quiet or output.json):
+            listeners.append(stack.enter_context(watched(problem.name, problem.functions.log_size, expected)))
         if output.tensorboard is not None:
             listeners.append(stack.enter_context(TensorBoard(output.tensorboard)))
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import inspect
-import itertools
 import operator
 import os
 import re
@@ -16,13 +15,13 @@ import tyro
 from rich.markup import escape
 
 import richobs
-from richobs.cli.options import GYMNASIUM, LOCAL, WORLD_OPTIONS, option
+from richobs.cli.options import GYMNASIUM, HELP, LOCAL, option, with_worlds, world_in, world_options
 from richobs.core.arguments import file_path
 from richobs.core.errors import InvalidInput, RichObsError, RunStopped
 from richobs.core.registry import Registry
 from richobs.show.summary import plain_console
-from richobs.worlds.gymnasium_in.spec import PREFIX, is_gymnasium_id
-from richobs.worlds.registry import WORLDS, config_class, configure
+from richobs.worlds.gymnasium_in.spec import PREFIX
+from richobs.worlds.registry import WORLDS, config_class, configure, is_gymnasium_id
 
 HINT = "A world is given as `lock --horizon 10` or as `lock/10`. `--version` prints the version."
 COMMANDS = Registry(
@@ -61,7 +60,7 @@ def main(args: Sequence[str] | None = None) -> int:
             file_path(argument, "an argument")  # refuses what can be no name of a file and no text
         known = bool(arguments) and arguments[0] in COMMANDS  # the others are not even imported then
         command: Any = tyro.cli(
-            COMMANDS.load(arguments[0]) if known else _command_type(),
+            with_worlds(COMMANDS.load(arguments[0]), arguments[1:]) if known else _command_type(),
             prog=f"richobs {arguments[0]}" if known else "richobs",
             description=_help(arguments) if known else f"{_first_line(richobs)}\n\n{HINT}",
             args=in_order(arguments, COMMANDS)[known:],
@@ -90,14 +89,14 @@ def _first_line(documented: object) -> str:
 
 def _command_type() -> Any:
     """Returns all commands as one type for the parser, those of other packages included."""
-    kinds = (Annotated[kind, tyro.conf.subcommand(name)] for name, kind in COMMANDS.loadable())
+    kinds = (Annotated[with_worlds(kind, ()), tyro.conf.subcommand(name)] for name, kind in COMMANDS.loadable())
     return functools.reduce(operator.or_, kinds)
 
 
 def _help(arguments: Sequence[str]) -> str | None:
     """Returns the text of a command's help where it is asked for; `more_help` of a command, a function, says its end."""
     kind = COMMANDS.load(arguments[0])
-    if not {"-h", "--help"} & set(arguments) or not hasattr(kind, "more_help"):
+    if not HELP & set(arguments) or not hasattr(kind, "more_help"):
         return None
     return f"{_first_line(kind)}\n\n{kind.more_help()}"
 
@@ -117,7 +116,7 @@ def in_order(arguments: Sequence[str], commands: Registry) -> list[str]:
     name, *rest = arguments
     command = commands.load(name)
     has_world = any(f.name == "world" for f in dataclasses.fields(command))
-    takes = _options(itertools.chain([command], WORLD_OPTIONS.values() if has_world else ()))
+    takes = _options([command, *(world_options(rest).values() if has_world else ())])
     named, options = _separated(rest, takes)
     if has_world and named:
         named = [*_spelt_out(named[0], options), *named[1:]]
@@ -126,7 +125,7 @@ def in_order(arguments: Sequence[str], commands: Registry) -> list[str]:
 
 def _options(kinds: Iterable[type[Any]]) -> dict[str, Takes]:
     """Returns what each option of some dataclasses takes, those of nested dataclasses included."""
-    found: dict[str, Takes] = {"--help": "nothing", "-h": "nothing"}
+    found: dict[str, Takes] = dict.fromkeys(HELP, "nothing")
     for kind in kinds:
         hints = typing.get_type_hints(kind)
         for f in dataclasses.fields(kind):
@@ -181,7 +180,7 @@ def _spelt_out(given: str, options: Sequence[str]) -> list[str]:
         return [GYMNASIUM, given.removeprefix(PREFIX)]
     if given == GYMNASIUM:
         return [given]
-    world = _world_in(given) or given
+    world = world_in(given) or given
     fields = dataclasses.fields(config_class(world))  # refuses a world that does not exist, and lists those that do
     if world == given:
         return [given]
@@ -200,12 +199,7 @@ def _spelt_out(given: str, options: Sequence[str]) -> list[str]:
 
 def _is_world(word: str) -> bool:
     """Whether a word names a world."""
-    return is_gymnasium_id(word) or _world_in(word) in WORLDS
-
-
-def _world_in(word: str) -> str:
-    """Returns the part of an id that names the world."""
-    return word.partition(",")[0].partition("/")[0]
+    return is_gymnasium_id(word) or world_in(word) in WORLDS
 
 
 def _dashed(flag: str) -> str:

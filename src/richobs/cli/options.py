@@ -11,7 +11,7 @@ import sys
 import typing
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import tyro
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -29,13 +29,15 @@ from richobs.core.settings import Settings, field_docs
 from richobs.runs.store import POLICY, StoredRun
 from richobs.show.summary import summary
 from richobs.worlds.gymnasium_in import GymnasiumSpec, environment_from_spec
-from richobs.worlds.gymnasium_in.spec import OWN, PREFIX, is_gymnasium_id, read_value
-from richobs.worlds.registry import WORLDS, config_class, make
+from richobs.worlds.gymnasium_in.spec import OWN, PREFIX, read_value
+from richobs.worlds.registry import WORLDS, config_class, is_gymnasium_id, make
 
 GYMNASIUM = "gym"  # what the sub-command is called
 TRUST = "RICHOBS_TRUST"  # the environment variable that stands for --trust
 LOCAL = "local"  # what `--ray` without an address means
 TAKEN = {f.name for f in dataclasses.fields(Settings)}  # options of a run; a world's own are then called world_...
+HELP = {"-h", "--help"}
+World = Any  # what a command annotates its world with; `with_worlds` says which there are
 WIDE = 200  # columns of a table that is not printed on a terminal
 
 
@@ -174,8 +176,11 @@ def build_playable(options: Any) -> Problem | Environment:
     return environment_from_spec(spec)
 
 
+@functools.cache
 def _options_of(world: str) -> type[Any]:
     """Returns a world's Config as a sub-command: the same fields and help texts, but for names that runs use too."""
+    if world == GYMNASIUM:
+        return GymnasiumOptions
     config = config_class(world)
     docs, kinds = field_docs(config), typing.get_type_hints(config)
     fields = [
@@ -190,15 +195,26 @@ def _options_of(world: str) -> type[Any]:
     return dataclasses.make_dataclass(config.__name__, fields, frozen=True, namespace=names)
 
 
-WORLD_OPTIONS: dict[str, type[Any]] = {world: _options_of(world) for world, _ in WORLDS.loadable()}
-WORLD_OPTIONS[GYMNASIUM] = GymnasiumOptions
+def world_options(arguments: Sequence[str] = ()) -> dict[str, type[Any]]:
+    """Returns the options of the worlds that some arguments name, or of all worlds where they name none; and Gymnasium's."""
+    named = [word for word in map(world_in, arguments) if word[:1].isalpha() and word in WORLDS]
+    worlds = named if named and not HELP & set(arguments) else [world for world, _ in WORLDS.loadable()]
+    return {world: _options_of(world) for world in (*worlds, GYMNASIUM)}
 
-if TYPE_CHECKING:
-    World = Any
-else:
-    World = functools.reduce(
-        operator.or_, (Annotated[o, tyro.conf.subcommand(w, prefix_name=False)] for w, o in WORLD_OPTIONS.items())
-    )
+
+def world_in(word: str) -> str:
+    """Returns the part of an id that names the world."""
+    return word.partition(",")[0].partition("/")[0]
+
+
+def with_worlds(command: type[Any], arguments: Sequence[str]) -> type[Any]:
+    """Returns a command whose `world` is one of those that the arguments name; the others are not even imported."""
+    if "world" not in command.__dataclass_fields__:
+        return command
+    options = world_options(arguments).items()
+    kinds = (Annotated[kind, tyro.conf.subcommand(world, prefix_name=False)] for world, kind in options)
+    fields, names = [("world", functools.reduce(operator.or_, kinds))], {"__doc__": command.__doc__}
+    return dataclasses.make_dataclass(command.__name__, fields, bases=(command,), namespace=names, frozen=True)
 
 
 def widened(console: Console) -> Console:

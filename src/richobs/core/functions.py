@@ -74,11 +74,6 @@ class FunctionClass(Protocol):
         """Returns one function of the class."""
 
 
-def has_list(functions: FunctionClass) -> bool:
-    """Whether the functions of a class are listed: not where all linear functions of its features are meant."""
-    return bool(getattr(functions, "has_list", True))
-
-
 class FunctionsAround:
     """A class of functions that asks another one for everything; a subclass says what differs."""
 

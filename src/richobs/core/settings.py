@@ -77,7 +77,8 @@ class Settings:
         for name, text in (("learner", self.learner), ("engine", self.engine)):
             if not isinstance(text, str):
                 raise InvalidInput(f"{name} must be the name of one; got {text!r}.")
-        check_device_name(self.device)
+        if self.device is not None:
+            check_device_name(self.device)
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise InvalidInput(f"threshold must be a finite number; got {self.threshold!r}.")
         if not all(0 <= number < math.inf for number in self.tolerance):
@@ -89,10 +90,8 @@ class Settings:
             )
         checked_workers(self.workers)
         for name, value in (("max_episodes", self.max_episodes), ("n_states", self.n_states)):
-            if value is not None and value < 1:
-                raise InvalidInput(f"{name} must be at least 1; got {_shortened(value)}.")
-            if value is not None and value > LARGEST_COUNT:
-                raise InvalidInput(f"{name} must be at most {LARGEST_COUNT:,}; got {_shortened(value)}.")
+            if value is not None:
+                whole_number(name, value, least=1, most=LARGEST_COUNT)
 
     def as_plain(self) -> dict[str, Any]:
         """Returns the settings in plain values, but for `timeout`; without `device` and `tolerance` where there is none."""
@@ -126,13 +125,6 @@ def _tolerances(given: Any) -> tuple[float, ...]:
     some = given if isinstance(given, list | tuple) or getattr(given, "ndim", 0) == 1 else (given,)
     numbers = tuple(float(real_number("tolerance", number)) for number in some)
     return numbers if any(numbers) else ()
-
-
-def _shortened(value: Any) -> str:
-    """Returns a number as text; of a whole number that is too long to read, about how many digits it has."""
-    if isinstance(value, int) and abs(value) > LARGEST_COUNT:
-        return f"a number of about {round(value.bit_length() * math.log10(2)):,} digits"
-    return repr(value)
 
 
 Tuned = TypeVar("Tuned")
@@ -194,10 +186,9 @@ def field_docs(config: type[Any]) -> dict[str, str]:
 
 
 def check_device_name(name: object) -> None:
-    """Raises `InvalidInput` where `name` is not None, "cpu", "cuda" or "cuda:1"; whether it is there is not asked."""
-    if name is None or (isinstance(name, str) and DEVICE.fullmatch(name)):
-        return
-    raise InvalidInput(
-        f"device must be 'cuda', 'cuda:1' (the second one) or 'cpu' (the same code without a GPU); got {name!r}. Leave it "
-        "out to compute with NumPy."
-    )
+    """Raises `InvalidInput` where `name` is not "cpu", "cuda" or "cuda:1"; whether it is there is not asked."""
+    if not (isinstance(name, str) and DEVICE.fullmatch(name)):
+        raise InvalidInput(
+            f"device must be 'cuda', 'cuda:1' (the second one) or 'cpu' (the same code without a GPU); got {name!r}. Leave "
+            "it out to compute with NumPy."
+        )

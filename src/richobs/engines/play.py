@@ -151,7 +151,8 @@ class Play(ABC):
         answer = self._drawn(query, visit) if known is None else unpack_answer(known[1])
         self._asked += 1  # not before: a query that the ledger refused is no draw
         self.rounding = max([self.rounding, *(m.rounding for m in answer.moments)])
-        check_answers(self.rounding, self.epsilon)
+        if self.rounding:
+            check_answers(self.rounding, self.epsilon)
         return answer
 
     def _drawn(self, query: Query, visit: int) -> Answer:

@@ -59,8 +59,8 @@ class Probes:
             self.fixed = self.fingerprint()
 
     @classmethod
-    def of(cls, problem: Problem, *, simulated: bool) -> "Probes | None":
-        """Returns the probes of a run; None where the class is identified by its digest.
+    def of(cls, problem: Problem, *, simulated: bool) -> "Probes":
+        """Returns the probes of a run whose class has no digest that identifies it.
 
         Some are known before a run: the observations that the problem's process lists, or those of a few episodes of a
         simulated environment.
@@ -70,8 +70,6 @@ class Probes:
             simulated: whether the environment is simulated here, so that playing it costs nothing.
         """
         functions = problem.functions
-        if functions.digest is not None:
-            return None
         if problem.process is not None:
             known = enumerate(problem.process.observations)
             return cls(functions, ((h, seen[: probes_at(functions, h)]) for h, seen in known))
@@ -90,12 +88,14 @@ class Probes:
         paths = first.paths
         for h, seen in enumerate(first.observations):
             limit = probes_at(self._functions, h)
-            new = []
+            new: list[int] = []
             for i, x in enumerate(np.asarray(seen)):
-                path, content = tuple(paths[i, :h].tolist()), x.tobytes()
-                over = bool(first.ended) and bool(first.ended[h][i])
-                full = len(self._known[h]) >= limit or self._led_by[path] >= PER_PATH
-                if not over and not full and content not in self._known[h]:
+                if len(self._known[h]) >= limit:
+                    break
+                if (content := x.tobytes()) in self._known[h] or (first.ended and first.ended[h][i]):
+                    continue
+                path = tuple(paths[i, :h].tolist())
+                if self._led_by[path] < PER_PATH:
                     self._count(h, content, path)
                     new.append(i)
             if new:

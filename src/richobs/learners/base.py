@@ -17,7 +17,6 @@ from richobs.core.arguments import whole_number
 from richobs.core.environment import Episodes, step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
-from richobs.core.functions import has_list
 from richobs.core.outcome import Outcome
 from richobs.core.policies import Policy
 from richobs.core.problem import Problem
@@ -170,7 +169,7 @@ class Learner(ABC):
         """
         self.tuning(settings)
         self.check_needs(problem, settings)
-        if not has_list(problem.functions) and not self.traits.without_list:
+        if not getattr(problem.functions, "has_list", True) and not self.traits.without_list:
             raise InvalidInput(
                 f"the learner {self.name!r} needs a class whose functions are listed; a {type(problem.functions).__name__} "
                 "without parameters arrived. Leave `learner` out, or list parameters."

@@ -107,7 +107,7 @@ class Certificate(InNotebook):
         """
         if not isinstance(outcome, Outcome):
             raise InvalidInput(f"a certificate needs an Outcome, such as learn returns; got {outcome!r:.80}.")
-        given = as_problem(problem, functions)
+        given, device = as_problem(problem, functions), outcome.settings.device
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -150,7 +150,7 @@ class Certificate(InNotebook):
             "policy": {"member": outcome.policy.member, "digest": policy_digest(outcome.policy)},
             "claims": [claim_row(c) for c in outcome.claims],
             **units_part(outcome),
-            **device_part(outcome),
+            **({} if device is None else {"device": {"name": device, "dtype": DTYPE, "rounding": outcome.rounding}}),
             "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
             "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},
         }
@@ -245,7 +245,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _check_device(content: dict[str, Any], settings: Settings) -> None:
-    """Raises where what a certificate says of a device is not what `device_part` writes."""
+    """Raises where what a certificate says of a device is not what `Certificate.of` writes."""
     stated = content.get("device")
     if settings.device is None and stated is None:
         return
@@ -303,12 +303,6 @@ def _without_paths(content: dict[str, Any]) -> dict[str, Any]:
     for part in (content, content.get("units", {"claims": []})):
         part["claims"] = [[kind, [], *rest] for kind, _, *rest in part["claims"]]
     return {**content, "ledger": [[*names, [], *spent] for names, spent in sums.items()], "paths": PATHS_LEFT_OUT}
-
-
-def device_part(outcome: Outcome) -> dict[str, Any]:
-    """Returns where functions were evaluated, in which precision, and how much that rounded; nothing for NumPy."""
-    name = outcome.settings.device
-    return {} if name is None else {"device": {"name": name, "dtype": DTYPE, "rounding": outcome.rounding}}
 
 
 def recorded_words(problem: Problem) -> dict[str, Any] | None:

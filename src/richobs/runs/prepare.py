@@ -24,7 +24,7 @@ from richobs.device.levels import torch_device
 from richobs.engines import engine_kind
 from richobs.learners import Finding, Learner, learner
 from richobs.learners.base import unit_rewards
-from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
+from richobs.worlds.registry import is_gymnasium_id
 from richobs.worlds.simulator import WorldEnvironment
 
 NUMBERS = ("epsilon", "v_star_hat", "value_hat", "upper", "lower")  # of a result, which depend on units

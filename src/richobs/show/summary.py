@@ -58,10 +58,13 @@ def named_rows(rows: list[tuple[str, str]]) -> Table:
 
 
 def claim_text(run: StoredRun) -> Text:
-    """Returns the claim of a finished run: green where it is what was asked for, yellow where it is wider or none."""
-    if run.certificate is None:
-        return Text("")
-    return Text(run.certificate.claim, style=f"bold {'green' if gives_what_was_asked(run) else 'yellow'}")
+    """Returns the claim of a finished run, in colour."""
+    return Text("") if run.certificate is None else coloured(run.certificate.claim, gives_what_was_asked(run))
+
+
+def coloured(claim: str, as_asked: bool) -> Text:
+    """Returns a claim: green where it is what was asked for, yellow where it is wider or none."""
+    return Text(claim, style=f"bold {'green' if as_asked else 'yellow'}")
 
 
 def gives_what_was_asked(run: StoredRun) -> bool:

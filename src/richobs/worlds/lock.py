@@ -3,13 +3,13 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from richobs.classes import Decoders, Layered
 from richobs.core.errors import InvalidInput
+from richobs.core.policies import Policy
 from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
@@ -186,12 +186,12 @@ class LockWorld:
         """Returns, per level, the decoder that is Q*: bit 0 is A, bit 1 is B, and the combination."""
         return tuple(d.index(A, B, int(a), int(b)) for d, (a, b) in zip(decoders, self._code, strict=True))
 
-    def on_probability(self) -> Floats:
-        """Returns `[3, D]` probability that coordinate i exceeds 1/2 in each state."""
+    def exact_value(self, policy: Policy) -> float | None:
+        """Returns V(policy) of a policy that reads few coordinates; None of any other."""
         certain = reads_right(self._config.sigma if self._config.noise == "gaussian" else 0.0)
-        on = np.full((3, self._width), 0.5)
+        on = np.full((3, self._width), 0.5)  # probability that a coordinate exceeds 1/2 in each state
         on[:, :3] = np.where(np.eye(3) == 1, certain, 1 - certain)
-        return on
+        return value_by_reading(policy, self.process(np.arange(3), np.eye(3)), [on] * self.horizon, None)
 
 
 _INDICATOR = np.eye(3, dtype=np.int8)
@@ -202,7 +202,6 @@ def build(config: Config) -> Problem:
     """Returns the lock with the class of all bit decoders, (3+d)(2+d)K^2 functions a level."""
     world = LockWorld(config)
     decoders = world.decoders()
-    latent = world.process(np.arange(3), np.eye(3))
     process = None
     if config.noise == "bits" and config.noise_bits <= MAX_LISTED_BITS:
         process = world.process(*_listed(config.noise_bits))
@@ -210,14 +209,13 @@ def build(config: Config) -> Problem:
         rng = keyed_generator(config.seed, "lock", "tables")
         return dataclasses.replace(tabular_problem(process, config.class_size, rng, world), n_states=3)
     optimal = world.decoder_indices(decoders) if config.noise == "bits" else None
-    on = [world.on_probability()] * config.horizon
-    exact = partial(value_by_reading, latent=latent, on=on, rotation=None)
+    best = PRIZE * (1 - config.fail) ** (config.horizon - 1)
     return Problem(
         env=WorldEnvironment(world),
         functions=Layered(decoders),
         process=process,
         n_states=3,
-        truth=Truth(latent.optimum.value, optimal, world, exact),
+        truth=Truth(best, optimal, world, world.exact_value),
     )
 
 

@@ -10,7 +10,7 @@ import math
 import operator
 import typing
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import gymnasium
 
@@ -19,13 +19,18 @@ from richobs.core.errors import InvalidInput, UnknownWorld
 from richobs.core.problem import Problem
 from richobs.core.registry import Registry
 from richobs.worlds.gymnasium_in.environment import problem_from_spec
-from richobs.worlds.gymnasium_in.spec import GymnasiumSpec, is_gymnasium_id
+from richobs.worlds.gymnasium_in.spec import PREFIX, GymnasiumSpec
 
 WORLDS = Registry(  # world -> the module that defines it
     "richobs.worlds", {"bandit": "richobs.worlds.bandit", "mdp": "richobs.worlds.mdp", "lock": "richobs.worlds.lock"}
 )
 
 KINDS: dict[Any, str] = {int: "a whole number", float: "a finite number", bool: "True or False"}
+
+
+def is_gymnasium_id(id: str | None) -> TypeGuard[str]:
+    """Whether an id names a Gymnasium environment."""
+    return id is not None and id.startswith(PREFIX)
 
 
 def config_class(world: str) -> type[Any]:
