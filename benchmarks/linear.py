@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
+from unittest import mock
 
 import gymnasium
 import numpy as np
@@ -37,6 +38,11 @@ from richobs.core.problem import Truth
 from richobs.core.process import Codebook
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints
+from richobs.engines.independence import NOTICED
+from richobs.learners.linear import search
+from richobs.learners.linear.data import Data
+from richobs.learners.linear.fits import quadratic
+from richobs.learners.linear.planning import Aim, Plan, design, expected_grams, planned
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.rivals.bpi_ucrl import plan_bounds
 from richobs_lab.rivals.tabular import EmpiricalModel
@@ -67,8 +73,8 @@ COST = (
     Cell(3, 8, 0.1, n_contexts=80),
     Cell(3, 8, 0.1, n_contexts=320),
 )
-KINDS: tuple[Kind, ...] = ("linear", "one-hot", "nearly", "q-star", "broken")
-SOUNDNESS: tuple[tuple[Kind, float], ...] = tuple((kind, delta) for kind in KINDS for delta in (0.5, 0.3, 0.1))
+KINDS = ("linear", "unlisted", "one-hot", "nearly", "q-star", "broken")
+SOUNDNESS = tuple((kind, delta) for kind in KINDS for delta in (0.5, 0.3, 0.1))
 AT_ONCE = 5  # runs of a cell before the next one
 
 
@@ -123,7 +129,7 @@ def is_false(problem: richobs.Problem, outcome: richobs.Outcome) -> bool:
 def soundness(runs: int, minutes: float) -> None:
     """Counts false claims; goes on from what is stored if that was counted with the same code."""
     code = code_digest()
-    counts = {cell: np.zeros(4, dtype=int) for cell in SOUNDNESS}  # runs, false, stopped, without a claim
+    counts = {cell: np.zeros(len(COUNTED), dtype=int) for cell in SOUNDNESS}
     stored = RESULTS / "linear_soundness.json"
     for row in json.loads(stored.read_text())["rows"] if stored.exists() else []:
         if row.get("code") == code:
@@ -143,28 +149,40 @@ def soundness(runs: int, minutes: float) -> None:
     ]
     columns = ["problems", "delta", *COUNTED, "at most (95%)", "code"]
     note = (
-        f"H 2 and 3, d 3 (one-hot: 4), epsilon 0.15, at most 20,000 episodes. nearly: {OFF:g} of each law is not linear, "
-        "and the tolerance says so. q-star and broken break what the claim rests on. code: digest of the learner's files."
+        f"H 2 and 3, d 3 (one-hot: 4), epsilon 0.15, at most 20,000 episodes. unlisted: linear MDPs of which is known only "
+        f"that features are probabilities. nearly: {OFF:g} of each law is not linear, and the tolerance says so. q-star and "
+        "broken break what the claim rests on. stopped: because means are not linear. not independent: stopped by a check "
+        "of episodes. F too wide: claims with a left-over function wider than the tolerance of nearly allows for. code: "
+        "digest of the learner's files."
     )
     publish("linear_soundness", "False claims of linear values", columns, rows, note)
 
 
 OFF = 0.02
-COUNTED = ("runs", "false", "stopped", "without a claim")
+COUNTED = ("runs", "false", "stopped", "not independent", "without a claim", "F too wide")
 
 
-def _judged(kind: Kind, delta: float, seed: int) -> list[int]:
+def _judged(kind: str, delta: float, seed: int) -> list[int]:
     """Returns what one run adds to the counts."""
     n_contexts = 2 if kind == "one-hot" else 8
     horizon = 2 + seed % 2
-    problem = linear_problem(kind, horizon=horizon, dim=3, seed=seed, off=OFF, n_contexts=n_contexts, n_actions=2)
+    shape: dict[str, Any] = {"horizon": horizon, "dim": 3, "seed": seed, "n_contexts": n_contexts, "n_actions": 2}
+    if kind == "unlisted":
+        problem = linear_problem("linear", known="probabilities", **shape)
+    else:
+        problem = linear_problem(cast("Kind", kind), off=OFF, **shape)
     tolerance = nearly_tolerance(horizon, OFF) if kind == "nearly" else ()
     asked: dict[str, Any] = {"epsilon": 0.15, "delta": delta, "seed": seed, "tolerance": tolerance}
     try:
         outcome = richobs.learn(problem, progress=False, max_episodes=20_000, **asked)
-    except BrokenPromise:
-        return [1, 0, 1, 0]
-    return [1, is_false(problem, outcome), 0, not outcome.guaranteed]
+    except BrokenPromise as stopped:
+        dependent = NOTICED in str(stopped)
+        return [1, 0, not dependent, dependent, 0, 0]
+    if not outcome.guaranteed:
+        return [1, 0, 0, 0, 1, 0]
+    widths = [high - low for low, high in outcome.constants.f_range[1:]]
+    wide = any(OFF * width / 2 > zeta for width, zeta in zip(widths, tolerance, strict=False))
+    return [1, is_false(problem, outcome), 0, 0, 0, wide]
 
 
 def code_digest() -> str:
@@ -203,6 +221,76 @@ def price(seeds: int) -> None:
     publish("linear_tolerance", "What a tolerance costs", columns, rows, note)
 
 
+def designs(seeds: int) -> None:
+    """Compares policies that phases B and C could play beside the greedy and the random one, on seeds of its own."""
+    cells: tuple[tuple[Kind, int, int, float], ...] = (
+        *(("linear", H, d, 0.1) for H, d in ((3, 8), (8, 8), (20, 16))),
+        ("one-hot", 3, 9, 0.15),
+    )
+    rows: list[list[Any]] = []
+    for kind, H, d, epsilon in cells:
+        contexts = 3 if kind == "one-hot" else 20
+        problems = [
+            linear_problem(kind, horizon=H, dim=d, n_contexts=contexts, seed=seed) for seed in range(200, 200 + seeds)
+        ]
+        for name, choose in DESIGNS.items():
+            with mock.patch.object(search, "design", choose):
+                ran = [
+                    richobs.learn(problem, epsilon=epsilon, seed=seed, max_episodes=LIMIT, progress=False)
+                    for seed, problem in enumerate(problems)
+                ]
+            taken = [outcome.episodes for outcome in ran]
+            wider = sum(outcome.epsilon > epsilon for outcome in ran)
+            rows.append(
+                [kind, H, d, epsilon, name, int(np.median(taken)), int(np.mean(taken)), max(taken), wider, seeds]
+            )
+            print(rows[-1], flush=True)
+    columns = ["problems", "H", "d", "epsilon", "beside pi and random", "median", "mean", "most", "wider", "runs"]
+    note = (
+        "Episodes. Problems have seeds from 200 on; nothing was chosen by them. 4 of Frank-Wolfe is what the learner plays. "
+        "optimistic: the plan plus one standard error. good paths: Frank-Wolfe with what actions lose in the plan."
+    )
+    publish("linear_designs", "What phases B and C play", columns, rows, note)
+
+
+def optimistic(data: Data, plan: Plan, law: Sequence[Floats], steps: int) -> list[Aim]:
+    """Returns the plan that adds one standard error to every value; its root is made linear at the mean."""
+    hopeful = planned(data, bonus=1.0)
+    typical = [
+        float(np.sqrt(quadratic(level.phi, extra)).mean())
+        for level, extra in zip(data.levels, hopeful.bonus, strict=True)
+    ]
+    square = [extra / max(size, 1e-12) for extra, size in zip(hopeful.bonus, typical, strict=True)]
+    return [Aim(hopeful.w, square)]
+
+
+def good_paths(data: Data, plan: Plan, law: Sequence[Floats], steps: int) -> list[Aim]:
+    """Returns steps of Frank-Wolfe whose reward is what is uncertain, less what an action loses in the plan."""
+    found: list[Aim] = []
+    sums = [level.gram() / data.n for level in data.levels]
+    for _ in range(steps):
+        square = [
+            noise * np.linalg.inv(a + 1e-3 * np.trace(a) / len(a) * np.eye(len(a)))
+            for noise, a in zip(plan.noise, sums, strict=True)
+        ]
+        w = list(plan.w)
+        best: Floats = np.zeros(0)
+        for h in reversed(range(len(data.levels))):
+            phi, v = data.levels[h].phi, (data.levels[h].phi @ plan.w[h]).max(axis=1)
+            w[h] = plan.w[h] + (law[h] @ best if h < len(law) else 0.0)
+            best = (quadratic(phi, square[h]) + phi @ w[h]).max(axis=1) - v
+        found.append(Aim(w, square))
+        sums = [a + b for a, b in zip(sums, expected_grams(data, law, found[-1]), strict=True)]
+    return found
+
+
+DESIGNS: dict[str, Callable[..., list[Aim]]] = {
+    **{f"{n} of Frank-Wolfe": (lambda data, plan, law, steps, n=n: design(data, plan, law, n)) for n in (0, 2, 4, 8)},
+    "optimistic": optimistic,
+    "good paths": good_paths,
+}
+
+
 def beside(seeds: int) -> None:
     """Compares with LSVI-UCB, and with BPI-UCRL, which counts and knows no features, on the same problems."""
     columns = [
@@ -219,7 +307,9 @@ def beside(seeds: int) -> None:
     note = (
         "Good from: episodes after which the policy that would be answered stays within epsilon of V* (nobody knows then). "
         "LSVI-UCB (Jin et al. 2020, c = 1) claims nothing of a policy. Where it lands: features are the probabilities of "
-        "the cells that an action may lead to, so that means are linear. "
+        "the cells that an action may lead to, so that means are linear. How far it leans: a feature for each of five "
+        "intervals and action, of which means are not functions, so that no claim needs to be true; values of policies are "
+        "means of 200 episodes. "
         "A command that is ended early stores the problems that it finished."
     )
     rows: list[list[Any]] = []
@@ -229,6 +319,7 @@ def beside(seeds: int) -> None:
         ("FrozenLake 3x3, one-hot", lambda _: lake(landing=False), 0.2, 30_000),
         ("FrozenLake 3x3, where it lands", lambda _: lake(landing=True), 0.2, 30_000),
         ("CliffWalking, where it lands", lambda _: cliff(), 40.0, 30_000),
+        ("CartPole, how far it leans", lambda _: cart(), 4.0, 10_000),
     )
     for name, made, epsilon, most in problems:
         for method in ("linear", "lsvi-ucb", "bpi-ucrl"):
@@ -275,22 +366,33 @@ def pixels(seeds: int) -> None:
     sys.path.insert(0, str(EXAMPLES))
     robot: Any = importlib.import_module("pixels")
     rows: list[list[Any]] = []
-    for power, tolerance in ((robot.SHARP, 0.001), (1.0, 0.25), (1.0, 0.0)):
+    for power, tolerance, listed in (
+        (robot.SHARP, 0.001, True),
+        (robot.SHARP, 0.001, False),
+        (1.0, 0.25, True),
+        (1.0, 0.0, True),
+    ):
         for seed in range(seeds):
-            truth, off = pixels_truth(robot, functions := robot.candidates(seed, power))
+            truth, off = pixels_truth(robot, functions := robot.candidates(seed, power, listed))
             problem, begin = Problem(robot.Robot(), functions, truth=truth), time.process_time()
             asked: dict[str, Any] = {"epsilon": 0.1, "seed": seed, "tolerance": tolerance, "max_episodes": 200_000}
             outcome = richobs.learn(problem, progress=False, **asked)
             claimed = round(outcome.epsilon, 4) if outcome.guaranteed else None
             loss = round(problem.optimal_value - problem.value(outcome.policy), 4)
             false, spent = is_false(problem, outcome), round(time.process_time() - begin, 1)
-            rows.append([power, seed, round(off, 5), tolerance, claimed, loss, false, outcome.episodes, spent])
+            widest = max(round(high - low, 3) for low, high in outcome.constants.f_range) if claimed else None
+            pictures = "listed" if listed else "not listed"
+            rows.append(
+                [power, pictures, seed, round(off, 5), tolerance, claimed, loss, false, widest, outcome.episodes, spent]
+            )
             print(rows[-1], flush=True)
-    columns = ["power", "seed", "share off", "tolerance", "claimed", "true loss", "false", "episodes", "CPU s"]
+    columns = ["power", "pictures", "seed", "share off", "tolerance", "claimed", "true loss", "false", "widest F"]
+    columns += ["episodes", "CPU s"]
     note = (
         "Epsilon 0.1, at most 200,000 episodes, and 4,000 before them for the training. share off: the largest total "
         "variation between a law of the next cell and its fit by least squares that is linear in the features; a function "
-        "as wide as 1 has means within it of linear. power 1: the network's probabilities as trained."
+        "as wide as 1 has means within it of linear. power 1: the network's probabilities as trained. not listed: bounds "
+        "over all features that are probabilities. widest F: of all levels, the largest left-over less the smallest."
     )
     publish("linear_pixels", "Features of a network, from pixels", columns, rows, note)
 
@@ -335,6 +437,24 @@ def cliff() -> Problem:
     """Returns four steps of slippery CliffWalking with features of where an action may lead."""
     env = richobs.from_gymnasium("CliffWalking-v1", horizon=4, step_range=(-100, -1), is_slippery=True)
     return gym_problem("CliffWalking-v1", {"is_slippery": True}, env, landing=True)
+
+
+def cart() -> Problem:
+    """Returns 20 steps of CartPole, of which is seen in which of five intervals angle + 0.3 rate lies; V* is 20."""
+    env = richobs.from_gymnasium("CartPole-v1", horizon=CART_STEPS, step_range=(0, 1), observation=leaning)
+    phi = np.eye(10).reshape(5, 2, 10)
+    reached = [np.arange(1, 4), *[np.arange(5)] * (CART_STEPS - 1)]  # the outer two need a push
+    functions = Linear(lambda level, x: phi[x], horizon=CART_STEPS, dim=10, n_actions=2, contexts=reached, may_end=True)
+
+    def value(policy: richobs.Policy) -> float:
+        return float(env.play(policy, 200, keyed_generator(0, "value")).returns.mean())
+
+    return Problem(env, functions, truth=Truth(float(CART_STEPS), world=None, exact_value=value))
+
+
+def leaning(x: Floats) -> int:
+    """Returns in which of five intervals a state of CartPole leans."""
+    return int(np.digitize(x[2] + 0.3 * x[3], [-0.12, -0.03, 0.03, 0.12]))
 
 
 def gym_problem(name: str, arguments: dict[str, Any], env: richobs.Environment, landing: bool) -> Problem:
@@ -438,14 +558,14 @@ def bpi_ucrl(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("cost", "soundness", "beside", "price", "fourier", "pixels"))
+    parser.add_argument("--only", choices=("cost", "soundness", "designs", "beside", "price", "fourier", "pixels"))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="of soundness; the next call goes on from there"
     )
     asked = parser.parse_args()
-    parts = {part.__name__: partial(part, asked.seeds) for part in (cost, beside, price, fourier, pixels)}
+    parts = {part.__name__: partial(part, asked.seeds) for part in (cost, designs, beside, price, fourier, pixels)}
     parts["soundness"] = partial(soundness, asked.runs, asked.minutes)
     for part in parts if asked.only is None else [asked.only]:
         parts[part]()

@@ -65,11 +65,14 @@ def softmax(z: Floats) -> Floats:
     return np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)
 
 
-def candidates(seed: int = 0, sharp: float = SHARP) -> Linear:
-    """Returns all linear functions of a network's features; it is trained on 4,000 episodes of random actions."""
-    rng = default_rng([seed, 1])  # of the first phase alone
+def candidates(seed: int = 0, sharp: float = SHARP, listed: bool = True) -> Linear:
+    """Returns all linear functions of a network's features; it is trained on 4,000 episodes of random actions.
+
+    Where pictures are not listed, bounds are over all probabilities.
+    """
+    rng, known = default_rng([seed, 1]), PICTURES.reshape(-1, 8, 8) if listed else None  # rng: of the first phase alone
     phi = trained(Robot().play(Uniform(4), 4_000, rng), rng, sharp)
-    return Linear(phi, horizon=HORIZON, dim=16, n_actions=4, contexts=PICTURES.reshape(-1, 8, 8))
+    return Linear(phi, horizon=HORIZON, dim=16, n_actions=4, contexts=known, probabilities=not listed)
 
 
 if __name__ == "__main__":

@@ -93,18 +93,9 @@ def test_an_honest_certificate_is_verified(id):
     checked = verify(Certificate(json.loads(certificate.to_json())), richobs.make(id), policy=outcome.policy)
     assert checked.agrees, checked
     names = [f.what for f in checked.findings]
-    assert names == [
-        "function class",
-        "environment",
-        "policy file",
-        "hidden states",
-        "constants",
-        "delta",
-        "ledger",
-        "versions",
-        "run",
-        "claim gap",
-    ]
+    assert ", ".join(names) == (
+        "function class, environment, policy file, hidden states, constants, delta, ledger, versions, run, claim gap"
+    )
 
 
 @pytest.mark.parametrize(
@@ -683,13 +674,8 @@ def test_a_file_without_what_it_says_of_its_device_is_damaged(lock_on_device, tm
     Certificate(content).save(file)
     assert Certificate.load(file).content == content
     stated = content["device"]
-    for device in (
-        None,
-        {**stated, "rounding": -1.0},
-        {**stated, "rounding": 0},
-        {**stated, "name": "cpu"},
-        {"name": "cuda"},
-    ):
+    wrong = ({**stated, "rounding": -1.0}, {**stated, "rounding": 0}, {**stated, "name": "cpu"}, {"name": "cuda"})
+    for device in (None, *wrong):
         Certificate({**content, "device": device}).save(file)
         with pytest.raises(InvalidFile, match="is damaged: device"):
             Certificate.load(file)

@@ -91,10 +91,7 @@ def test_the_episodes_may_run_out_and_the_answer_is_still_honest():
 def test_values_that_vary_at_the_root_do_not_keep_the_search_from_ending():
     """U starts at the largest value of a function; what a policy earns must be compared with its mean instead."""
     process = TabularProcess(
-        start=np.ones(1),
-        transitions=(),
-        emissions=(np.full((1, 2), 0.5),),
-        rewards=(Rewards.deterministic([[[1.0, 0.0], [0.0, 0.0]]]),),
+        np.ones(1), (), (np.full((1, 2), 0.5),), (Rewards.deterministic([[[1.0, 0.0], [0.0, 0.0]]]),)
     )
     functions = Layered([TableLevel([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]])])
     for epsilon, most in ((0.1, 20_000), (0.05, 80_000)):

@@ -150,6 +150,29 @@ def test_repeated_batches_are_noticed_and_equal_episodes_are_not() -> None:
     assert alike.wealth == 1.0
 
 
+@pytest.mark.parametrize(("contexts", "batch"), [(2, 4), (8, 4), (2, 16)])
+def test_episodes_that_coincide_by_chance_stop_as_seldom_as_was_said(contexts: int, batch: int) -> None:
+    """With a share of 0.1, at most a tenth of 400 runs may stop; two contexts and actions give 16 episodes of two steps."""
+    alarms = 0
+    for seed in range(400):
+        rng, account = np.random.default_rng([seed, contexts, batch]), Repeats(Share(0.1))
+        law = rng.dirichlet(np.ones((2 * contexts) ** 2))
+        for _ in range(100):
+            account.add([bytes([k]) for k in rng.choice(len(law), size=batch, p=law)])
+            alarms += account.is_refuted
+            if account.is_refuted:
+                break
+    assert alarms >= 4
+    assert binomial_interval(alarms, 400, 0.999)[0] <= 0.1
+
+
+def test_a_text_is_the_same_episode_whatever_is_beside_it() -> None:
+    watch = Watch(0, (0.0, 1.0))
+    for other in ("b", "corridor") * 4:
+        watch.look(1, Episodes([np.array(["a", other])], [np.zeros(2, dtype=np.int64)], [np.zeros(2)]))
+    assert [account.repeated for account in watch._repeats] == [7, 7]
+
+
 # Whole runs.
 
 
@@ -185,7 +208,7 @@ def look_often(watch: Watch, env: Environment, rng: np.random.Generator) -> None
     [
         ("starts drift", "first observations changed in the course of"),
         ("pay drifts", "the same policy earned .* in the first half"),
-        ("repeats", "batches repeat each other"),
+        ("repeats", r"of \d+ episodes that were compared, \d+ are those of the batch before.* chance gives \d"),
         ("pay per call", "draws something once per call of `play` and not per episode"),
     ],
 )

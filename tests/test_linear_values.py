@@ -8,18 +8,21 @@ import pytest
 
 import richobs
 from richobs.core.environment import Declared, Episodes
-from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
+from richobs.core.errors import BrokenPromise, InvalidInput
 from richobs.learners import learner
 from richobs.learners.linear.data import Data, Features, Level, joined, orthonormal
 from richobs.learners.linear.fits import (
+    Ball,
     Fit,
     Frozen,
     Mean,
+    Simplex,
     certified,
     fitted,
     fitted_mean,
     growth,
     inverse_gram,
+    reaches,
     sample_weights,
 )
 from richobs.learners.linear.linearity import surprise
@@ -118,20 +121,37 @@ def test_the_bound_by_hand():
     assert frozen.excess(0, lucky, ONE) == 0.0
 
 
+REGIONS = (Ball(2.0), Simplex())
+
+
+def some_features(region, rng):
+    """Returns `[2000, 2, 3]` features of a region, corners of the simplex among them."""
+    if isinstance(region, Simplex):
+        return np.concatenate([rng.dirichlet([0.3] * 3, size=(1_991, 2)), np.eye(3)[list(np.ndindex(3, 3))]])
+    phi = rng.normal(size=(2_000, 2, 3))
+    return phi * 2 * rng.random((2_000, 2, 1)) / np.linalg.norm(phi, axis=2, keepdims=True)  # of length 2 at the most
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_without_contexts_the_bound_is_that_of_the_worst_features(seed):
-    """The matrix inequality is at least the supremum over any features of that length."""
+@pytest.mark.parametrize("region", REGIONS)
+def test_without_contexts_the_bound_is_that_of_the_worst_features(seed, region):
+    """The inequality is at least the supremum over any features of the region."""
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(4, 3, 3))
     fits = [Fit(a @ a.T + np.eye(3), rng.normal(size=3), a @ a.T) for a in root[:2]]
     frozen = Frozen([rng.normal(size=3)], [EVERYWHERE], 1.5, (fits[0],), (rng.normal(size=3),), (root[2] @ root[2].T,))
-    phi = rng.normal(size=(2_000, 2, 3))
-    phi *= 2 * rng.random((2_000, 2, 1)) / np.linalg.norm(phi, axis=2, keepdims=True)  # of length 2 at the most
-    assert frozen.excess(0, fits[1], phi) <= frozen.excess(0, fits[1], 2.0)
-    low, high = frozen.left_over_ends(0, 2.0)
+    phi = some_features(region, rng)
+    assert frozen.excess(0, fits[1], phi) <= frozen.excess(0, fits[1], region)
+    low, high = frozen.left_over_ends(0, region)
     assert low <= frozen.left_over(0, phi).min() <= frozen.left_over(0, phi).max() <= high
-    low, high = frozen.value_ends(0, 2.0)
+    low, high = frozen.value_ends(0, region)
     assert low <= frozen.value(0, phi).min() <= frozen.value(0, phi).max() <= high
+    rows, inverse = phi[:50, 0], inverse_gram(fits[0].gram)
+    listed, every = reaches(rows, inverse, phi), reaches(rows, inverse, region)
+    assert (listed <= every + 1e-12).all()
+    if isinstance(region, Simplex):  # its corners are among the features
+        np.testing.assert_allclose(listed, every)
+        assert (low, high) == (pytest.approx(frozen.value(0, phi).min()), pytest.approx(frozen.value(0, phi).max()))
 
 
 def test_without_contexts_the_bound_by_hand():
@@ -139,9 +159,24 @@ def test_without_contexts_the_bound_by_hand():
     first = Fit(np.eye(2), np.zeros(2), np.eye(2))
     second = Fit(np.eye(2), np.array([0.1, 0.2]), np.diag([0.25, 0.5]))
     frozen = Frozen([np.zeros(2)], [EVERYWHERE], 3.0, (first,), (np.array([0.1, 0.2]),), (np.diag([0.01, 0.04]),))
-    assert frozen.excess(0, second, 2.0) == pytest.approx(1.5 * 4 * 0.5)
+    assert frozen.excess(0, second, Ball(2.0)) == pytest.approx(1.5 * 4 * 0.5)
     moved = second._replace(moment=np.array([0.4, 0.2]))  # by 0.3, which is 3 in the norm of the bonus
-    assert frozen.excess(0, moved, 2.0) == pytest.approx(3.0 + min(2 * 0.3, (3 - 1) * 2 * 0.2))
+    assert frozen.excess(0, moved, Ball(2.0)) == pytest.approx(3.0 + min(2 * 0.3, (3 - 1) * 2 * 0.2))
+
+
+def test_over_all_probabilities_the_bound_by_hand():
+    """A convex function of probabilities is largest at a corner: moved + lambda/2 N' of one feature."""
+    first = Fit(np.eye(2), np.array([0.3, 0.1]), np.diag([0.02, 0.04]))
+    second = Fit(np.eye(2), np.array([0.1, 0.4]), np.diag([0.2, 0.1]))
+    frozen = Frozen([np.array([0.2, 0.5])], [EVERYWHERE], 2.0, (first,), (np.zeros(2),), (np.diag([0.01, 0.04]),))
+    assert frozen.value_ends(0, Simplex()) == (0.2, 0.5)
+    # theta - w + f = (0.1, -0.4); lambda/2 N = (0.02, 0.04); the largest bonus is 0.2
+    assert frozen.left_over_ends(0, Simplex()) == (pytest.approx(-0.4), pytest.approx(0.1 + 0.02 + 0.2))
+    # corners: 0.1 + 0.2 and 0.4 + 0.1; in the norm of the bonus f moved by sqrt(1 + 4)
+    assert frozen.excess(0, second, Simplex()) == pytest.approx(min(0.5, (math.sqrt(5) - 1) * 0.2 + 0.2))
+    still = second._replace(moment=np.array([0.1, 0.0]))  # within the bonus
+    assert frozen.excess(0, still, Simplex()) == pytest.approx(0.2)
+    assert Fit(np.diag([4.0, 1.0]), np.zeros(2), np.eye(2), np.array([9.0])).most_leverage(Simplex()) == 3.0
 
 
 def test_a_mean_is_least_squares_with_one_feature():
@@ -176,7 +211,7 @@ def test_the_leverage_of_aggregated_features_is_1_however_rarely_a_cell_is_seen(
     np.testing.assert_allclose(fit.leverage(phi)[:, 0], [1, 1])
     unlisted = fit._replace(visits=np.array([10.0]))  # sqrt(m) |phi|
     np.testing.assert_allclose(unlisted.leverage(phi)[:, 0], np.sqrt([10 / 9, 10]))
-    assert unlisted.most_leverage(2.0) == pytest.approx(2 * math.sqrt(10))
+    assert unlisted.most_leverage(Ball(2.0)) == pytest.approx(2 * math.sqrt(10))
     assert (Fit(np.zeros((2, 2)), np.zeros(2), np.zeros((2, 2))).leverage(phi) == math.inf).all()
 
 
@@ -187,7 +222,7 @@ def test_no_error_of_the_means_moves_least_squares_by_more_than_the_leverage(see
     rng = np.random.default_rng(seed)
     phi = rng.normal(size=(5, 2, 3))
     x, a = rng.integers(5, size=40), rng.integers(2, size=40)
-    fit = fitted(level_of(phi, x, a), np.zeros(40), np.zeros(3), (0.0, 1.0), 0.1, phi if listed else 9.0)
+    fit = fitted(level_of(phi, x, a), np.zeros(40), np.zeros(3), (0.0, 1.0), 0.1, phi if listed else Ball(9.0))
     taken, most = phi[x, a], fit.leverage(phi)
     moved = np.linalg.solve(fit.gram, taken.T) * 1.0  # [d, m] of theta by an error of 1 at a sample
     for i, j in np.ndindex(5, 2):
@@ -195,7 +230,7 @@ def test_no_error_of_the_means_moves_least_squares_by_more_than_the_leverage(see
         worst = phi[i, j] @ (moved @ signs)
         assert worst == pytest.approx(most[i, j]) if listed else worst <= most[i, j] + 1e-12
     if not listed:
-        assert most.max() <= fit.most_leverage(float(np.sqrt((phi**2).sum(axis=2)).max())) + 1e-12
+        assert most.max() <= fit.most_leverage(Ball(float(np.sqrt((phi**2).sum(axis=2)).max()))) + 1e-12
         other = fit._replace(gram=fit.gram * 0.5 + np.diag([1.0, 0.0, 9.0]), visits=np.array([30.0]))
         assert (other.leverage(phi) <= (1 + fit.outgrown(other)) * most + 1e-12).all()
 
@@ -208,7 +243,7 @@ def test_the_bound_with_a_tolerance_by_hand():
     assert frozen.bracket(0, ONE)[0, 0] == pytest.approx(0.02)
     assert [frozen.left_over(h, ONE)[0] for h in (0, 1)] == pytest.approx([0.04, 0.04])
     means = Mean(0.0, 0.0, 9), Mean(0.0, 0.0, 9)
-    for contexts in ([ONE, ONE], 1.0):
+    for contexts in ([ONE, ONE], Ball(1.0)):
         exact, wider = (
             certified(frozen, (fit,) * 2, *means, contexts, math.exp(-1), 1.0, zeta) for zeta in (None, [0.03, 0.03])
         )
@@ -216,22 +251,22 @@ def test_the_bound_with_a_tolerance_by_hand():
         assert wider.excess == pytest.approx((0.03 * 4 - 0.04, 0.03 * 2 - 0.04))
         assert frozen.left_over_ends(0, contexts)[1] == pytest.approx(0.04)
     more = fit._replace(gram=np.array([[1.0]]))  # four samples whose features add up to 1: a leverage of 2 in phase C
-    assert [frozen.excess(0, more, contexts) for contexts in (ONE, 1.0)] == pytest.approx([0.01, 0.01])
+    assert [frozen.excess(0, more, contexts) for contexts in (ONE, Ball(1.0))] == pytest.approx([0.01, 0.01])
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_with_a_tolerance_the_bound_without_contexts_is_that_of_the_worst_features(seed):
+@pytest.mark.parametrize("region", REGIONS)
+def test_with_a_tolerance_the_bound_without_contexts_is_that_of_the_worst_features(seed, region):
     rng = np.random.default_rng(seed)
     root, m = rng.normal(size=(4, 3, 3)), np.array([50.0])
     fits = [Fit(a @ a.T + np.eye(3), rng.normal(size=3), a @ a.T, m) for a in root[:2]]
     zero = (np.zeros(3),) * 2
     bonus = (root[2] @ root[2].T,) * 2
     frozen = Frozen([*zero], [EVERYWHERE] * 2, 1.5, (fits[0],) * 2, (rng.normal(size=3),) * 2, bonus, (0.1, 0.1))
-    phi = rng.normal(size=(2_000, 2, 3))
-    phi *= 2 * rng.random((2_000, 2, 1)) / np.linalg.norm(phi, axis=2, keepdims=True)
+    phi = some_features(region, rng)
     for level, zeta in ((0, None), (0, 0.4), (1, 0.4)):
-        assert frozen.excess(level, fits[1], phi, zeta) <= frozen.excess(level, fits[1], 2.0, zeta)
-    low, high = frozen.left_over_ends(0, 2.0)
+        assert frozen.excess(level, fits[1], phi, zeta) <= frozen.excess(level, fits[1], region, zeta)
+    low, high = frozen.left_over_ends(0, region)
     assert low <= frozen.left_over(0, phi).min() <= frozen.left_over(0, phi).max() <= high
 
 
@@ -410,7 +445,7 @@ def test_phases_are_joined_with_their_own_contexts():
         np.ones(2),
     )
     both = joined([one, one], known=False)
-    assert both.levels[0].taken.ravel().tolist() == [1, 2, 1, 2]
+    assert both.levels[0].rows.ravel().tolist() == [1, 2, 1, 2]
     assert both.levels[0].next.tolist() == [1, -1, 3, -1]
     assert joined([one, one], known=True).levels[0].next.tolist() == [1, -1, 1, -1]
 
@@ -499,6 +534,8 @@ def test_the_certificate_holds_the_sums_and_is_checked_by_them(solved):
         ("second", lambda fits: fits[0].__setitem__(1, [v * 1.5 + 0.1 for v in fits[0][1]])),
         ("first", lambda fits: fits[0].__setitem__(2, (np.array(fits[0][2]) * 2).tolist())),
         ("earned", lambda mean: mean.__setitem__(0, mean[0] + 0.01)),
+        ("v_range", lambda ends: ends[1].__setitem__(1, ends[1][1] + 0.01)),
+        ("f_range", lambda ends: ends[0].__setitem__(0, ends[0][0] + 0.01)),
     ):
         broken = json.loads(certificate.to_json())
         change(broken["constants"][name])
@@ -541,18 +578,42 @@ def test_episodes_that_run_out_leave_the_honest_wider_bound():
     assert "is chance" in outcome.remarks[0]
 
 
-def test_a_limit_below_the_first_batch_says_how_many_are_needed():
-    with pytest.raises(EpisodeLimit, match="asks for 64 episodes; 10 remain of the 10 allowed"):
-        richobs.learn(linear_problem(horizon=1), max_episodes=10)
-    rows = richobs.plan(linear_problem(horizon=1)).lines
-    assert [(row.value, row.unit) for row in rows if row.section == "exploration"] == [(64, "episodes")]
+@pytest.mark.parametrize("known", ["contexts", "norm"])
+@pytest.mark.parametrize(("most", "played", "asked"), [(1, 0, 64), (63, 0, 64), (64, 64, 64), (150, 128, 64)])
+def test_whatever_the_limit_is_a_run_ends_with_what_it_knows(most, played, asked, known):
+    problem = linear_problem(horizon=2, known=known)
+    outcome = richobs.learn(problem, seed=1, max_episodes=most)
+    assert (outcome.guaranteed, outcome.epsilon, outcome.episodes) == (False, 1.0, played)
+    assert (
+        f"the episodes allowed, {most}, did not suffice for a bound; what it asked for next was {asked}"
+        in outcome.claim
+    )
+    assert problem.value(outcome.policy) <= problem.optimal_value
+    rows = richobs.plan(problem).lines
+    assert [(row.section, row.value) for row in rows if row.unit == "episodes"] == [
+        ("exploration", 64),
+        ("attempt", 64),
+    ]
 
 
-def test_contexts_need_not_be_known():
-    problem = linear_problem("linear", horizon=1, dim=2, n_contexts=4, n_actions=2, listed=False)
+@pytest.mark.parametrize(
+    ("known", "assumed", "supremum"),
+    [
+        ("norm", "no feature vector is longer than 1", "all features no longer than 1, by an inequality of matrices"),
+        (
+            "probabilities",
+            "features are probabilities: not negative, and they add up to 1",
+            "all features that are probabilities, by those with one feature that is 1",
+        ),
+        ("contexts", "every observation is one of the contexts", "all 4 contexts of 1 levels, one by one"),
+    ],
+)
+def test_contexts_need_not_be_known(known, assumed, supremum):
+    problem = linear_problem("linear", horizon=1, dim=2, n_contexts=4, n_actions=2, known=known)
     outcome = richobs.learn(problem, epsilon=0.3, seed=2, max_episodes=60_000)
     assert outcome.guaranteed
-    assert outcome.constants.contexts == "all features of length at most 1"
+    assert assumed in outcome.claim
+    assert outcome.constants.contexts == supremum
     assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon < 1
     assert [
         f.agrees
@@ -569,13 +630,13 @@ def test_the_test_of_linearity_by_hand():
     """Contexts 0, 1, 2 have the feature 1; the mean of y at context 2 differs."""
     x = np.repeat([0, 1, 2], 100)
     level = level_of(np.ones((3, 1, 1)), x, np.zeros(300, dtype=int))
-    one_hot = (x[:, None] == np.arange(3)).astype(float)
+    one_hot = np.eye(3)
     flat, bent = np.full(300, 0.5), 0.5 + 0.5 * (x == 2)
     assert surprise(level, flat, one_hot, 1.0, 1e-3) is None
     which, far = surprise(level, bent, one_hot, 1.0, 1e-3)
     # c = one-hot - 1/3: sum of c y = 100/3 and |c| = sqrt(200/3), in units of 1/2
     assert (which, far) == (2, pytest.approx(100 / 3 / (0.5 * math.sqrt(200 / 3))))
-    assert surprise(level, bent, np.ones((300, 1)), 1.0, 1e-3) is None  # the feature explains it
+    assert surprise(level, bent, np.ones((3, 1)), 1.0, 1e-3) is None  # the feature explains it
     # |c|_1 = 100 2/3 + 200/3 = 400/3
     assert surprise(level, bent, one_hot, 1.0, 1e-3, zeta=0.1)[1] == pytest.approx(
         (100 / 3 - 0.1 * 400 / 3) / (0.5 * math.sqrt(200 / 3))
@@ -598,6 +659,16 @@ def test_the_test_of_linearity_by_hand():
         (
             lambda: richobs.Linear("affine", horizon=1, dim=2, n_actions=2, norm=1.0).phi(0, np.array([[2.0]])),
             "level 0 has length 2.23607; norm=1 was declared",
+        ),
+        (
+            lambda: richobs.Linear("affine", horizon=1, dim=2, n_actions=2, probabilities=True).phi(
+                0, np.array([[0.5]])
+            ),
+            "probabilities=True was declared, and features at level 0 are 0 at the least and add up to 1 within 0.5",
+        ),
+        (
+            lambda: richobs.Linear("affine", horizon=1, dim=2, n_actions=2, probabilities=True, norm=1.0),
+            "`probabilities=True`, if .* or `norm`",
         ),
         (
             lambda: richobs.learn(linear_problem(horizon=1), learner="betting"),

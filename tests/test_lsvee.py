@@ -374,23 +374,6 @@ class TestBrokenPromises:
 
 class TestRequests:
     @pytest.mark.parametrize(
-        ("kwargs", "words"),
-        [
-            ({"learner": "fast"}, "there is no learner 'fast'; there are betting, "),
-            ({"tuning": {"speed": 3}}, "the learner 'lsvee' has no tuning 'speed'; it has repeats"),
-            ({"tuning": 3}, "tuning must be a learner's Tuning"),
-            ({"engine": "fast"}, "there is no engine 'fast'"),
-            ({"tuning": ["repeats=often"]}, "repeats must be one of skip, verbatim; got 'often'"),
-            ({"epsilon": 0.0}, "epsilon must lie between"),
-            *(({"epsilon": wrong}, "epsilon must") for wrong in ("0.1", 1e-12)),
-            *(({"n_states": wrong}, "n_states must") for wrong in (2.5, "3")),
-        ],
-    )
-    def test_unknown_choices(self, kwargs, words):
-        with pytest.raises(InvalidInput, match=words):
-            learn(richobs.make("mdp"), **kwargs)
-
-    @pytest.mark.parametrize(
         ("world", "functions", "asked", "words"),
         [
             ("mdp", None, {}, "arrived without a function class"),

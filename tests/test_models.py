@@ -274,7 +274,7 @@ def test_of_a_policy_that_was_hardly_played_nothing_is_claimed():
     problem, outcome = ran([0.5, 0.6], [0.5, 0.4], [0.55, 0.5], max_episodes=5)
     assert outcome.reason is StopReason.EPISODES_SPENT
     assert (outcome.upper, outcome.lower, outcome.epsilon) == (1.0, 0.0, 1.0)
-    assert "played in" in outcome.remarks[0]
+    assert "tested in" in outcome.remarks[0]
     assert "16 are needed" in outcome.remarks[0]
     certificate = Certificate.of(outcome, problem)
     assert verify(certificate, problem).agrees

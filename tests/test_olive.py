@@ -176,10 +176,7 @@ class TestRunsByHand:
     def test_errors_of_levels_add_up(self, rival, epsilon, totals, rounds, member):
         """Both levels pay 0.1; the rival of Q* predicts two other values."""
         process = TabularProcess(
-            start=np.ones(1),
-            transitions=(np.ones((1, 1, 1)),),
-            emissions=(np.ones((1, 1)),) * 2,
-            rewards=(Rewards.deterministic([[[0.1]]]),) * 2,
+            np.ones(1), (np.ones((1, 1, 1)),), (np.ones((1, 1)),) * 2, (Rewards.deterministic([[[0.1]]]),) * 2
         )
         functions = Tables([[[[0.2]], [[rival[0]]]], [[[0.1]], [[rival[1]]]]])
         outcome, told, _ = ask(process, functions, constants_for(functions, epsilon=epsilon))

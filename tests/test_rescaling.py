@@ -357,15 +357,9 @@ class TestOtherLearners:
         settings = Settings(epsilon=1.0, delta=0.1, learner="certified")
         rescaled = in_units_of(chosen, own_problem(), settings)
         policy = LearnedPolicy(rescaled.problem.functions, (0,) * H)
-        answer = Outcome(
-            policy,
-            "within 0.1",
-            "mine",
-            rescaled.settings.epsilon,
-            0.1,
-            StopReason.OWN_RULE,
-            claims=(Claim("x", (), 1, 0.1, 0.5),),
-        )
+        claims = (Claim("x", (), 1, 0.1, 0.5),)
+        epsilon = rescaled.settings.epsilon
+        answer = Outcome(policy, "within 0.1", "mine", epsilon, 0.1, StopReason.OWN_RULE, claims=claims)
         own = rescaled.outcome(answer, ("the dice are fair",))
         assert own.claim.startswith(
             "With probability at least 0.9 the policy loses at most 1 to the best policy in expectation."

@@ -62,6 +62,7 @@ EXAMPLES = {
     "table of bits": Example(TableLevel(TABLES, Codebook(BITS)), BITS),
     "table of words": Example(TableLevel(TABLES, Codebook(WORDS)), WORDS),
     "decoders": Example(Decoders(3, WORTH), BITS),
+    "decoders of few values": Example(Decoders(3, [[0.25, 0.5], [0.25, 0.0], [0.0, 0.25]]), BITS),
     "rotated decoders": Example(Decoders(3, WORTH, rotation=TURN), BITS @ TURN.T, TURN),
     "prototypes": Example(
         Prototypes(POINTS[:4].reshape(2, 2, 3), np.array([0, 1, 1, 0, 1]), TABLES[:5, :2]), np.sign(POINTS)

@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from work import measured, panels
+from work import panels
 
 from richobs import Greedy
 from richobs.classes.learned_policy import LearnedPolicy
@@ -12,11 +12,6 @@ from richobs.runs.session import run
 from richobs_lab.paper.rigs.fits import fit_exponent
 from richobs_lab.paper.rigs.printed import Printed
 from richobs_lab.paper.statements import pac as statement
-
-
-@pytest.fixture(scope="module")
-def fast():
-    return measured(statement)
 
 
 def verdict(work, results, beginning):
@@ -30,9 +25,6 @@ def test_every_check_holds(fast):
     assert len({c.what for c in conclusion.checks}) == len(conclusion.checks) == 19
     assert conclusion.verdict == "holds as read"  # delta at most 1/2, and episodes with probability 1 - delta
     assert all(len(row) == len(conclusion.columns) for row in conclusion.rows)
-
-
-def test_the_figure_has_its_eight_panels(fast):
     assert panels(statement, *fast) == 8
 
 

@@ -202,6 +202,7 @@ class Linear(Listed):
         n_actions: int | None = None,
         contexts: ArrayLike | Sequence[ArrayLike] | None = None,
         norm: float | None = None,
+        probabilities: bool = False,
         may_end: bool = False,
         value_range: tuple[float, float] | None = None,
     ):
@@ -215,13 +216,16 @@ class Linear(Listed):
             dim: without parameters, the number of features d; of those of one action where features are known by name.
             n_actions: number of actions K, where the parameters do not say.
             contexts: without parameters, all observations there can be: `[X, ...]`, or one such array per level. Bounds are
-                then taken over these; otherwise over all features that are no longer than `norm`.
+                then taken over these; otherwise over all features of which the next two say where they lie.
             norm: without parameters and contexts, the largest Euclidean length of phi(x, a).
+            probabilities: without parameters and contexts, whether phi(x, a) are probabilities: not negative, and they add
+                up to 1 (soft kinds of observations, the softmax of a network). Tighter than `norm=1`.
             may_end: without parameters, whether episodes can end before the last level.
             value_range: range to which values are cut, by default [0, 1]; with parameters alone.
         """
         self.contexts: tuple[Codebook, ...] | None = None
         self.norm, self.may_end, self.has_list = math.inf, bool(may_end), parameters is not None
+        self.probabilities = bool(probabilities)
         if parameters is None:
             if not isinstance(features, str) and not callable(features):
                 function, contexts = _of_arrays(features, horizon)
@@ -254,10 +258,13 @@ class Linear(Listed):
                 )
             self.contexts = tuple(Codebook(np.asarray(rows)) for rows in lists)
             return
+        if self.probabilities and norm is None:
+            return
         self.norm = math.nan if norm is None else real_number("Linear: norm", norm)
-        if not 0 < self.norm < EVERYTHING:
+        if self.probabilities or not 0 < self.norm < EVERYTHING:
             raise InvalidInput(
                 "Linear without parameters bounds what was not seen: give `contexts`, all observations there can be, or "
+                "`probabilities=True`, if phi(x, a) are not negative and add up to 1, or "
                 f"`norm`, the largest length of phi(x, a), a positive number below {EVERYTHING:g}; got norm={norm!r}."
             )
 
@@ -283,6 +290,12 @@ class Linear(Listed):
             raise InvalidInput(
                 f"a feature vector at level {level} has length {longest:g}; norm={self.norm:g} was declared. Declare a "
                 "larger one: bounds over all features rest on it."
+            )
+        if self.probabilities and phi.size and (phi.min() < 0 or np.abs(phi.sum(axis=2) - 1).max() > TOLERANCE):
+            raise InvalidInput(
+                f"probabilities=True was declared, and features at level {level} are {phi.min():g} at the least and add up "
+                f"to 1 within {np.abs(phi.sum(axis=2) - 1).max():g}: bounds over all features rest on it. Scale them in "
+                "float64, or give `norm`."
             )
         return phi
 

@@ -21,9 +21,10 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
@@ -67,16 +68,12 @@ class OneLaw:
         self.limit = death(share)
         self.numbers: list[int] = []  # in the order in which they came
         self._sorted: list[int] = []
-        self._wealth = [0.0] * (len(TILTS) + len(LIKE))
+        self.wealth = 0.0  # what the bets are worth
+        self._wealth = [0.0] * (len(TILTS) + len(LIKE))  # by tilt
         self._came = 0
         self._batch = (0, 0.0)  # ranks of this batch so far, and the sum of their distances from 1/2
         self._rng = rng
         self._offset = float(rng.random())
-
-    @property
-    def wealth(self) -> float:
-        """What the bets are worth."""
-        return math.fsum(self._wealth)
 
     @property
     def is_refuted(self) -> bool:
@@ -120,6 +117,7 @@ class OneLaw:
             ((1 - JUMP) * wealth + spread) * (1 + tilt * (rank - 0.5))
             for tilt, wealth in zip((*TILTS, *like), self._wealth, strict=True)
         ]
+        self.wealth = math.fsum(self._wealth)
         self._batch = (count + 1, shift + rank - 0.5)
 
     def returns_words(self, least: float, span: float) -> str:
@@ -145,7 +143,7 @@ class Repeats:
         """Takes the probability with which the account may ever reach its limit though the order is random."""
         self.limit = death(share)
         self.wealth = 1.0
-        self.last = (0, 0)  # repeated and compared episodes of the last batch
+        self.repeated, self.compared, self.expected = 0, 0, 0.0  # episodes of all batches
         self._before: Sequence[bytes] = ()
 
     @property
@@ -160,7 +158,9 @@ class Repeats:
         repeated = sum(a == b for a, b in zip(keys, self._before, strict=False))
         if expected > 0:
             self.wealth *= 1 + REPEAT_BET * (repeated / expected - 1)
-            self.last = (repeated, min(len(keys), len(self._before)))
+        self.repeated += repeated
+        self.expected += expected
+        self.compared += min(len(keys), len(self._before))
         self._before = keys
 
 
@@ -208,17 +208,16 @@ class Watch:
         if own.is_refuted:
             stop_for(own.returns_words(self._least, self._span))
         some = played.part(0, COMPARED)
-        columns = (*some.observations, some.paths, np.stack(some.rewards, axis=1))
-        whole = [b"".join(column[i].tobytes() for column in columns) for i in range(some.n)]
-        keys = ([row.tobytes() for row in columns[0]], whole)
+        columns = [_row_bytes(column) for column in (*some.observations, *some.actions, *some.rewards)]
+        keys = ([row.tobytes() for row in table] for table in (columns[0], np.concatenate(columns, axis=1)))
         for account, key in zip(self._repeats, keys, strict=True):
             account.add(key)
             if account.is_refuted:
-                repeated, compared = account.last
                 stop_for(
-                    f"batches repeat each other: {repeated} of the first {compared} episodes of the last batch are those of "
-                    "the batch before, in the same places. The environment does not draw its episodes anew; `play` must "
-                    "take all randomness from the generator that it is given."
+                    f"batches repeat each other: of {account.compared:,} episodes that were compared, {account.repeated:,} "
+                    f"are those of the batch before, in the same places, where chance gives {account.expected:.4g}. The "
+                    "environment does not draw its episodes anew; `play` must take all randomness from the generator that "
+                    "it is given."
                 )
 
     def look_at_calls(self, policy: Policy, calls: Sequence[Episodes]) -> None:
@@ -261,6 +260,14 @@ def observation_numbers(x: Observations) -> Floats:
     some, weights = _direction(rows.shape[1])
     squeezed = np.arcsinh(np.nan_to_num(rows[:, some].astype(np.float64)))  # a relative grid for large numbers
     return np.array([math.fsum(row) for row in (squeezed * weights).tolist()])  # exact: sums may not depend on n
+
+
+def _row_bytes(column: NDArray[Any]) -> NDArray[np.uint8]:
+    """Returns `[n, bytes]` the bytes of each row of an array `[n, ...]`, the same whatever else is in the batch."""
+    flat = np.ascontiguousarray(column).reshape(len(column), -1)
+    if flat.dtype.kind in "SU":  # a longer text pads the bytes of all others
+        flat = np.array([[zlib.crc32(repr(row).encode())] for row in flat.tolist()])
+    return flat.view(np.uint8)
 
 
 @functools.lru_cache(maxsize=64)

@@ -88,12 +88,14 @@ class Probes:
         paths = first.paths
         for h, seen in enumerate(first.observations):
             limit = probes_at(self._functions, h)
-            new = []
+            new: list[int] = []
             for i, x in enumerate(np.asarray(seen)):
-                path, content = tuple(paths[i, :h].tolist()), x.tobytes()
-                over = bool(first.ended) and bool(first.ended[h][i])
-                full = len(self._known[h]) >= limit or self._led_by[path] >= PER_PATH
-                if not over and not full and content not in self._known[h]:
+                if len(self._known[h]) >= limit:
+                    break
+                if (content := x.tobytes()) in self._known[h] or (first.ended and first.ended[h][i]):
+                    continue
+                path = tuple(paths[i, :h].tolist())
+                if self._led_by[path] < PER_PATH:
                     self._count(h, content, path)
                     new.append(i)
             if new:

@@ -41,7 +41,7 @@ class Doubt(NamedTuple):
     @classmethod
     def lack(cls, n: int, most: float) -> "Doubt":
         """Returns that a policy was played too little: nothing is claimed of it but what is always true."""
-        return cls(f"the policy was played in {n:,} episodes, and {LEAST} are needed", most, math.inf, is_lack=True)
+        return cls(f"the policy was tested in {n:,} episodes, and {LEAST} are needed", most, math.inf, is_lack=True)
 
 
 def standard_error(values: Floats, counts: Floats) -> tuple[float, float]:
@@ -49,6 +49,18 @@ def standard_error(values: Floats, counts: Floats) -> tuple[float, float]:
     n = float(counts.sum())
     mean = float(values @ counts) / max(n, 1.0)
     return mean, math.sqrt(max(float((values - mean) ** 2 @ counts), 0.0)) / max(n, 1.0)
+
+
+def is_surprising(scores: list[Floats]) -> bool:
+    """Returns whether squares in standard errors are too large together, by RETURNS_APART standard errors.
+
+    The cube root of the mean of d of them has mean 1 - 2/(9d) and variance 2/(9d) by chance, nearly (Wilson and Hilferty).
+    """
+    d = sum(map(len, scores))
+    if d == 0:
+        return False
+    mean, variance = sum(float(some.sum()) for some in scores) / d, 2 / (9 * d)
+    return mean ** (1 / 3) > 1 - variance + RETURNS_APART * math.sqrt(variance)
 
 
 def of_returns(

@@ -4,7 +4,7 @@ Shapes: H levels, X contexts, K actions, d features.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -32,12 +32,12 @@ class FiniteEnvironment:
         self.start, self.rewards, self.moves = start, rewards, moves
         self.horizon, self.n_actions = len(rewards), rewards[0].shape[1]
         self.reward_range = (0.0, 1.0)
-        self.declared = Declared(at_once=4_096, step_range=(0.0, 1 / self.horizon), replayable=True)
-        self._sums = [np.cumsum(law, axis=2) for law in moves]
+        self.declared = Declared(at_once=4_096, step_range=(0.0, 1 / self.horizon))
+        self._first, self._sums = np.cumsum(start), [np.cumsum(law, axis=2) for law in moves]
 
     def play(self, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
         """Plays n episodes."""
-        x: Ints = np.searchsorted(np.cumsum(self.start), rng.random(n) * self.start.sum(), side="right")
+        x: Ints = np.searchsorted(self._first, rng.random(n) * self._first[-1], side="right")
         x = np.minimum(x, len(self.start) - 1)
         seen, taken, paid = [], [], []
         for h in range(self.horizon if levels is None else levels):
@@ -67,7 +67,7 @@ def linear_problem(
     n_contexts: int = 20,
     n_actions: int = 3,
     seed: int = 0,
-    listed: bool = True,
+    known: Literal["contexts", "probabilities", "norm"] = "contexts",
     off: float = 0.03,
 ) -> Problem:
     """Returns a random problem with its features.
@@ -81,7 +81,7 @@ def linear_problem(
         n_contexts: X.
         n_actions: K.
         seed: of everything.
-        listed: whether the learner knows all contexts, or only that features are no longer than 1.
+        known: what the learner knows of features: all contexts, or only that they are probabilities, or no longer than 1.
         off: with "nearly"; see `nearly_tolerance`.
     """
     rng = keyed_generator(seed, "linear", kind, horizon, dim)
@@ -106,8 +106,10 @@ def linear_problem(
             rewards[h] = q - moves[h] @ v
             v = q.max(axis=1)
     env = FiniteEnvironment(start, rewards, moves)
-    unlisted = {"horizon": H, "dim": phi[0].shape[2], "n_actions": K, "norm": 1.0}
-    functions = Linear(phi) if listed else Linear(_Lookup(phi), **unlisted)
+    functions = Linear(phi)
+    if known != "contexts":
+        bound: dict[str, Any] = {"probabilities": True} if known == "probabilities" else {"norm": 1.0}
+        functions = Linear(_Lookup(phi), horizon=H, dim=phi[0].shape[2], n_actions=K, **bound)
     return Problem(env, functions, truth=Truth(env.value(None), world=None, exact_value=env.value))
 
 

@@ -237,16 +237,20 @@ class Candidate:
     policy: LearnedPolicy
     batches: int = 0  # in all
     accounts: Accounts | None = None  # from the second batch on
-    n: int = 0  # episodes in all
 
     @property
     def lacks_accounts(self) -> bool:
         """Whether accounts are opened before the next batch."""
         return self.batches > 0 and self.accounts is None
 
+    @property
+    def tested(self) -> int:
+        """Episodes in its accounts."""
+        return 0 if self.accounts is None else self.accounts.n
+
     def absorb(self, trail: list[Followed], returns: Floats) -> list[int]:
         """Adds the candidate's own episodes to its accounts, and returns the levels at which its pair is refuted [B2]."""
-        self.batches, self.n = self.batches + 1, self.n + len(returns)
+        self.batches += 1
         own = self.accounts
         if own is None:
             return []

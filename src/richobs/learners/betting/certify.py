@@ -6,6 +6,7 @@ Shapes: N_0 members of level 0, m of them alive, A bets of agreement.
 import bisect
 import hashlib
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -23,7 +24,17 @@ from richobs.core.words import number_words
 from richobs.learners.betting.candidate import Accounts, Candidate, lost_sums
 from richobs.learners.betting.events import PHASE, AgreementTested, ClaimClosed
 from richobs.learners.betting.values import Ranges, distinct, samples_of, top_values
-from richobs.learners.stopping import ERRORS_APART, FALSE_ALARM, LEAST, RARE, RETURNS_APART, WON, Doubt, of_returns
+from richobs.learners.stopping import (
+    ERRORS_APART,
+    FALSE_ALARM,
+    LEAST,
+    RARE,
+    RETURNS_APART,
+    WON,
+    Doubt,
+    is_surprising,
+    of_returns,
+)
 from richobs.stats import bets
 from richobs.stats.shares import Series, Share, Supposed
 
@@ -264,8 +275,8 @@ def doubted(search: "BettingSearch", candidate: Candidate, claim: Closed) -> Dou
     """
     own, ranges, epsilon = candidate.accounts, search.ranges, max(search.epsilon, claim.gap)
     plain = claim.by in ("worth it", "not worth it", "tolerance", "nothing")
-    if own is None or candidate.n < LEAST:
-        return Doubt.lack(candidate.n, ranges.most)
+    if own is None or own.n < LEAST:
+        return Doubt.lack(candidate.tested, ranges.most)
     promised, lost = -math.inf if plain else promise_of(search, candidate.member), ranges.lost
     limits = {"upper": search.upper, "promised": promised, "allowed": epsilon / 2 + lost, "range_of": ranges.span}
     found = of_returns(own.returns[0], own.returns[1], **limits)
@@ -281,11 +292,15 @@ def doubted(search: "BettingSearch", candidate: Candidate, claim: Closed) -> Dou
     won: tuple[float, ...] = ()  # of every level of a product, of all levels of a list
     if not (plain and search.functions.is_product):
         won = search.survivors.least_log_wealth(candidate.member)
-    if max(won, default=-math.inf) < math.log(WON * max(len(won), 1)):
-        return None
-    level = f"at level {int(np.argmax(won))} " if len(won) > 1 else ""
-    words = f"bets against what is left of the class {level}hold {math.exp(max(won)):.3g} times the money put in"
-    return Doubt(words, missing=sum(_most_missing(search, candidate, h) for h in range(H)))
+    words = ""
+    if max(won, default=-math.inf) >= math.log(WON * max(len(won), 1)):
+        level = f"at level {int(np.argmax(won))} " if len(won) > 1 else ""
+        words = f"bets against what is left of the class {level}hold {math.exp(max(won)):.3g} times the money put in"
+    elif search.survivors.only == candidate.member and is_surprising(
+        [cells.score for _, cells in _cells(search, candidate)]
+    ):  # it is taken for Q*, so whatever was played speaks of it
+        words = "the only function that is left errs in what all policies met by more than chance explains"
+    return Doubt(words, missing=sum(_most_missing(search, candidate, h) for h in range(H))) if words else None
 
 
 def _most_missing(search: "BettingSearch", candidate: Candidate, level: int) -> float:
@@ -313,13 +328,25 @@ def _seen(search: "BettingSearch", candidate: Candidate, level: int) -> str:
     return f"at level {level}, {where}, {predicted:.4g} was predicted on average and {seen:.4g} was seen"
 
 
-def strangest(search: "BettingSearch") -> str:
-    """Returns, in words, where what was played differs most from what the function that was played last predicts."""
-    if search.current is None or not search.kept.batches:
-        return ""
-    f, ranges, K = search.current.policy.f, search.ranges, search.functions.n_actions
+class _Cells(NamedTuple):
+    """What a function errs by at each observation and action of a level, in all episodes that are kept: C of them."""
+
+    predicted: Floats  # [C]
+    mean: Floats  # [C] of y - f
+    n: Ints  # [C] how often each came
+    score: Floats  # [C] square of the mean beyond chance and tolerance, in standard errors
+    x: Observations  # [C, ...]
+    actions: Ints  # [C]
+
+
+def _cells(search: "BettingSearch", candidate: Candidate) -> Iterator[tuple[int, _Cells]]:
+    """Yields levels at which something was seen, and what the candidate's function errs by there, whoever played.
+
+    A mean of n outcomes moves by up to width/n with one of them: half of that is no error (the correction for continuity),
+    and the variance has a share of an outcome that was not seen.
+    """
+    f, K = candidate.policy.f, search.functions.n_actions
     steps = [samples_of(played) for _, played in search.kept.batches]
-    worst, words = 0.0, ""
     for h, parts in enumerate(zip(*steps, strict=True)):
         x, actions, y = (np.concatenate([part[i] for part in parts]) for i in range(3))  # rewards, and what follows
         if not len(x):
@@ -331,15 +358,26 @@ def strangest(search: "BettingSearch") -> str:
         _, first, cell = np.unique(distinct(x)[1] * K + actions, return_index=True, return_inverse=True)
         n = np.bincount(cell)
         mean, squares = (np.bincount(cell, weights=(y - predicted) ** k) / n for k in (1, 2))
-        score = n * mean**2 / (squares - mean**2 + float(ranges.width[h]) ** 2 / (4 * n))
-        top = int(score.argmax())
-        if score[top] > worst:
-            worst, at, a = float(score[top]), first[top], actions[first[top]]
-            shown = np.array2string(np.asarray(x[at]), threshold=8)
+        width = float(search.ranges.width[h])
+        beyond = np.maximum(np.abs(mean) - width * (float(search.ranges.residual[h]) + 1 / (2 * n)), 0.0)
+        score = n * beyond**2 / (squares - mean**2 + width**2 / (4 * n))
+        yield h, _Cells(predicted[first], mean, n, score, x[first], actions[first])
+
+
+def strangest(search: "BettingSearch") -> str:
+    """Returns, in words, where what was played differs most from what the function that was played last predicts."""
+    if search.current is None:
+        return ""
+    worst, words = 0.0, ""
+    for h, cells in _cells(search, search.current):
+        top = int(cells.score.argmax())
+        if cells.score[top] > worst:
+            worst, predicted = float(cells.score[top]), cells.predicted[top]
+            shown = np.array2string(np.asarray(cells.x[top]), threshold=8)
             words = (
-                f" What differs most is at level {h}, observation {shown}, action {a}: {predicted[at]:.4g} was predicted "
-                f"by the function that was played last, and {predicted[at] + mean[top]:.4g} was seen on average, "
-                f"{n[top]:,} times."
+                f" What differs most is at level {h}, observation {shown}, action {cells.actions[top]}: {predicted:.4g} was "
+                f"predicted by the function that was played last, and {predicted + cells.mean[top]:.4g} was seen on "
+                f"average, {cells.n[top]:,} times."
             )
     return words
 

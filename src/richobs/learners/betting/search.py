@@ -65,7 +65,7 @@ from richobs.learners.betting.events import (
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
 from richobs.learners.betting.values import Ranges, samples_of, top_values
-from richobs.learners.stopping import LEAST, ClaimDoubted, Fallback, Patience, ToleranceIsLarge
+from richobs.learners.stopping import LEAST, ClaimDoubted, Doubt, Fallback, Patience, ToleranceIsLarge
 from richobs.stats import bets
 from richobs.stats.shares import Series, Share
 
@@ -163,6 +163,7 @@ class BettingSearch:
     tenure: int = 0  # batches of the candidate since it was drawn
     current: Candidate | None = None  # the one that is played now
     raised: float = -math.inf  # what a policy seems to earn although survivors promise less
+    waits_for: Doubt | None = None  # what made a claim wait before the last batch
     patience: Patience = field(default_factory=Patience)  # with gaps that the tolerance may keep from epsilon
 
     def __post_init__(self) -> None:
@@ -297,7 +298,7 @@ def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
             raise
         claim = best_interval(search, candidate)
         candidate = search.candidate(claim.member)
-        doubt = doubted(search, candidate, claim)
+        doubt = doubted(search, candidate, claim) or search.waits_for
         if doubt is None:
             return claim
         check_alarm(search, candidate, doubt)
@@ -316,16 +317,17 @@ def _tested(search: BettingSearch, claim: Closed) -> Closed:
         if doubt is None:
             return claim._replace(accounts=candidate.accounts)
         check_alarm(search, candidate, doubt)
-        if candidate.n >= LEAST and search.engine.ledger.total >= 2 * spent:
+        if candidate.tested >= LEAST and search.engine.ledger.total >= 2 * spent:
             return widened(search, candidate, claim, doubt)
         size = search.survivors.log_bound
         said = ClaimDoubted(
-            phase=PHASE, log_size_before=size, log_size_after=size, episodes=candidate.n, why=doubt.words
+            phase=PHASE, log_size_before=size, log_size_after=size, episodes=candidate.tested, why=doubt.words
         )
         if search.current is not candidate:
             search.current, search.tenure = candidate, 0
         search.tell(said)
-        _play(search, candidate, LEAST - candidate.n)
+        search.waits_for = None if doubt.is_lack else doubt
+        _play(search, candidate, LEAST - candidate.tested)
 
 
 def _read_recorded(search: BettingSearch) -> None:

@@ -53,8 +53,8 @@ class Tuning:
 
     batch: int = 2
     """Episodes of one policy before parameters are weighed again; a long search allows an eighth of its episodes."""
-    cells: int = 3000
-    """Cells of the box that one attempt to certify a policy looks at."""
+    cells: int = 1500
+    """Cells of the box in which one attempt to certify a policy bounds its loss."""
 
     def __post_init__(self) -> None:
         at_least_one(self, "batch", "cells")
@@ -166,7 +166,7 @@ def look(search: FamilySearch) -> Chosen:
             regret = found.regret
             search.shown_at = total if search.shown_at is None else search.shown_at
         elif found.witness is None:
-            search._tried = total + max(1, total // (10 if d < 3 else 4))
+            search._tried = total + max(1, total // (10 if d < 3 else 6))
         else:
             witness = (chosen.structure, found.witness)
     if search.alpha:
@@ -237,7 +237,7 @@ def cover_all(
         if k in fits and not evidence.alpha:
             found, region = by_ellipsoid(family, tables, evidence, actions, allowed, fits[k], error)
         if found is None:
-            scale = cell_scale(family, evidence, fits.get(k))
+            scale = cell_scale(family, evidence, fits.get(k)) / (1 if d < 3 else 2)
             found = cover(family, tables, evidence, actions, allowed, scale, budget, error, region)
         whole = Cover(
             whole.complete and found.complete,

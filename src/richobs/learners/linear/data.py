@@ -6,6 +6,7 @@ Shapes: n episodes, m of them alive at a level, X contexts, K actions, d feature
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,10 +30,34 @@ class Level:
     r: Floats  # [m]
     next: Ints  # [m] context at the next level; -1 where the episode was over
 
-    @property
-    def taken(self) -> Floats:
-        """`[m, d]` the features of what was seen and done."""
-        return self.phi[self.x, self.a]
+    @cached_property
+    def codes(self) -> Ints:
+        """`[m]` the number of each sample's context and action."""
+        return self.x * self.phi.shape[1] + self.a
+
+    @cached_property
+    def has_cells(self) -> bool:
+        """Whether sums go over contexts and actions, because these are no more than the samples."""
+        return self.phi.shape[0] * self.phi.shape[1] <= len(self.x)
+
+    @cached_property
+    def rows(self) -> Floats:
+        """`[C, d]` features of all contexts and actions, or of each sample: whatever is less."""
+        return self.phi.reshape(-1, self.phi.shape[2]) if self.has_cells else self.phi[self.x, self.a]
+
+    def each(self, of_rows: Floats) -> Floats:
+        """Returns `[m]` what each sample has of a function `[C]` of the rows."""
+        return of_rows[self.codes] if self.has_cells else of_rows
+
+    def sums(self, y: Floats | None = None) -> Floats:
+        """Returns `[C]` the sum of y `[m]` over the samples of each row; how many they are where no y is given."""
+        if not self.has_cells:
+            return np.ones(len(self.x)) if y is None else y
+        return np.bincount(self.codes, y, len(self.rows)).astype(np.float64, copy=False)
+
+    def gram(self, weights: Floats | None = None) -> Floats:
+        """Returns `[d, d]` the sum of weight phi phi' over samples, with weights `[m]` or 1."""
+        return (self.rows * self.sums(weights)[:, None]).T @ self.rows
 
     def answers(self, after: Floats | None, rewards: bool) -> Floats:
         """Returns `[m]` y: the reward, if wanted, plus a function `[X']` of what was seen next, 0 where nothing was."""
@@ -86,11 +111,6 @@ class Features:
                 raise InvalidInput(f"Linear, level {level}: {lost}") from None
             self.left_out.append([j for j in range(functions.dim) if j not in kept and largest[j] > 0])
             self.tables.append(basis.reshape(*phi.shape[:2], -1))
-
-    @property
-    def norm(self) -> float:
-        """The largest length of a feature vector, where contexts are not listed."""
-        return self.functions.norm
 
     def dim(self, level: int) -> int:
         """Returns the number of features of a level."""

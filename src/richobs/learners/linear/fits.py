@@ -21,6 +21,63 @@ NOT_COUNTED = np.zeros(1)
 SLACK = 1e-7  # of the range of totals that the bound is widened by, against rounding
 
 
+@dataclass(frozen=True)
+class Ball:
+    """All feature vectors no longer than `norm`, where contexts are not listed [L2]."""
+
+    norm: float
+
+    def ends(self, u: Floats) -> tuple[float, float]:
+        """Returns the smallest and the largest phi.u."""
+        most = self.norm * float(np.linalg.norm(u))
+        return -most, most
+
+    def square(self, matrix: Floats) -> float:
+        """Returns the largest |phi|_M^2."""
+        return self.norm**2 * max(0.0, float(np.linalg.eigvalsh(matrix)[-1]))
+
+    def most(self, u: Floats, matrix: Floats) -> float:
+        """Returns at least the largest phi.u + |phi|_M^2."""
+        return self.ends(u)[1] + self.square(matrix)
+
+    def reach(self, rows: Floats) -> Floats:
+        """Returns `[C]` the largest |phi.row| of rows `[C, d]`."""
+        return self.norm * np.sqrt((rows**2).sum(axis=1))
+
+    def __str__(self) -> str:
+        return f"no feature vector is longer than {self.norm:g}"
+
+
+@dataclass(frozen=True)
+class Simplex:
+    """All feature vectors that are probabilities, where contexts are not listed; methods as those of `Ball`.
+
+    A convex function of them is largest where one feature is 1 and the others are 0 [L2].
+    """
+
+    def ends(self, u: Floats) -> tuple[float, float]:
+        """Returns the smallest and the largest phi.u."""
+        return float(u.min()), float(u.max())
+
+    def square(self, matrix: Floats) -> float:
+        """Returns the largest |phi|_M^2."""
+        return max(0.0, float(np.diag(matrix).max()))
+
+    def most(self, u: Floats, matrix: Floats) -> float:
+        """Returns the largest phi.u + |phi|_M^2."""
+        return float((u + np.diag(matrix)).max())
+
+    def reach(self, rows: Floats) -> Floats:
+        """Returns `[C]` the largest |phi.row| of rows `[C, d]`."""
+        return np.asarray(np.abs(rows).max(axis=1, initial=0.0))
+
+    def __str__(self) -> str:
+        return "features are probabilities: not negative, and they add up to 1"
+
+
+Region = Ball | Simplex
+
+
 class Fit(NamedTuple):
     """The sums of one level of a phase that the bound rests on."""
 
@@ -45,16 +102,18 @@ class Fit(NamedTuple):
         inverse = inverse_gram(self.gram)
         return np.full(phi.shape[:-1], math.inf) if inverse is None else leverage(phi, inverse, self.visits)
 
-    def most_leverage(self, norm: float) -> float:
-        """Returns the largest leverage of features no longer than `norm`, where contexts are not listed."""
-        return norm * math.sqrt(self.visits[0] / float(np.linalg.eigvalsh(self.gram)[0]))
+    def most_leverage(self, region: Region) -> float:
+        """Returns the largest leverage of any features, where contexts are not listed."""
+        inverse = inverse_gram(self.gram)
+        assert inverse is not None, "its directions were seen"
+        return math.sqrt(self.visits[0] * region.square(inverse))
 
     def outgrown(self, other: "Fit") -> float:
         """Returns t >= 0 such that no features have a leverage above 1 + t times this one in the other fit."""
         root = np.linalg.cholesky(self.gram)  # |phi|^2 of the other is at most the largest eigenvalue times this one
         inverse = inverse_gram(other.gram)
         assert inverse is not None, "its directions were seen"
-        ratio = _largest(root.T @ inverse @ root) * other.visits[0] / self.visits[0]
+        ratio = Ball(1.0).square(root.T @ inverse @ root) * other.visits[0] / self.visits[0]
         return max(0.0, math.sqrt(ratio) - 1)
 
 
@@ -92,7 +151,7 @@ def visits_of(level: Level, known: bool) -> Floats:
     if not known:
         return np.array([float(len(level.x))])
     X, K = level.phi.shape[:2]
-    return np.bincount(level.x * K + level.a, minlength=X * K).astype(np.float64)
+    return np.bincount(level.codes, minlength=X * K).astype(np.float64)
 
 
 def growth(u: Floats) -> Floats:
@@ -124,10 +183,10 @@ def sample_weights(
     return np.where(seen, grown * (y - guess) ** 2, (high - low) ** 2 / 4)
 
 
-def reaches(phi: Floats, inverse: Floats, contexts: Floats | float) -> Floats:
+def reaches(phi: Floats, inverse: Floats, contexts: Floats | Region) -> Floats:
     """Returns `[C]` the largest |c'A^-1 phi| of all features c there can be, for features `[C, d]`."""
-    if isinstance(contexts, float):
-        return contexts * np.sqrt(((phi @ inverse) ** 2).sum(axis=1))
+    if isinstance(contexts, Region):
+        return contexts.reach(phi @ inverse)
     every, rows = contexts.reshape(-1, contexts.shape[2]), inverse @ phi.T  # [d, C]
     parts = [np.abs(every[i : i + AT_ONCE] @ rows).max(axis=0) for i in range(0, len(every), AT_ONCE)]
     return np.asarray(np.max(parts, axis=0))
@@ -139,7 +198,7 @@ def fitted(
     guess: Floats,
     ends: tuple[float, float],
     rate: float,
-    contexts: Floats | float,
+    contexts: Floats | Region,
     variance: float = 0.0,
 ) -> Fit:
     """Returns the sums of least squares of y on the features that were taken.
@@ -150,23 +209,16 @@ def fitted(
         guess: `[d]` phi.guess forecasts them, fixed before the phase; it is cut to the ends.
         ends: smallest and largest possible answer.
         rate: lambda, fixed before the phase.
-        contexts: `[X, K, d]` all features there can be, or their largest length.
+        contexts: `[X, K, d]` all features there can be, or where they lie.
         variance: as in `sample_weights`.
     """
-    taken = level.taken
-    gram = taken.T @ taken
+    gram = level.gram()
     inverse = inverse_gram(gram)
-    if inverse is None:
-        reach = np.full(len(y), math.inf)
-    elif isinstance(contexts, float):
-        reach = reaches(taken, inverse, contexts)
-    else:
-        seen, which = np.unique(level.x * level.phi.shape[1] + level.a, return_inverse=True)
-        reach = reaches(contexts.reshape(-1, contexts.shape[2])[seen], inverse, contexts)[which]
-    weights = sample_weights(reach, y, np.clip(taken @ guess, *ends), ends, rate, variance)
-    return Fit(
-        gram, taken.T @ y, (taken * weights[:, None]).T @ taken, visits_of(level, not isinstance(contexts, float))
-    )
+    reach = np.full(len(level.rows), math.inf) if inverse is None else reaches(level.rows, inverse, contexts)
+    forecast = np.clip(level.rows @ guess, *ends)
+    weights = sample_weights(level.each(reach), y, level.each(forecast), ends, rate, variance)
+    visits = visits_of(level, not isinstance(contexts, Region))
+    return Fit(gram, level.sums(y) @ level.rows, level.gram(weights), visits)
 
 
 def blurred(zeta: float, phi: Floats, fit: Fit) -> Floats | float:
@@ -216,37 +268,37 @@ class Frozen:
         """Returns `[X]` F_h of contexts."""
         return self.planned(level, phi).max(axis=-1)
 
-    def value_ends(self, level: int, contexts: Floats | float) -> tuple[float, float]:
+    def value_ends(self, level: int, contexts: Floats | Region) -> tuple[float, float]:
         """Returns the smallest and largest V_h of all contexts there can be."""
-        if isinstance(contexts, float):
-            most = contexts * float(np.linalg.norm(self.w[level]))
-            low, high = self.cut[level]
-            return max(low, -most), min(high, most)
+        if isinstance(contexts, Region):
+            low, high = contexts.ends(self.w[level])
+            least, most = self.cut[level]
+            return max(low, least), min(high, most)
         values = self.value(level, contexts)
         return float(values.min()), float(values.max())
 
-    def left_over_ends(self, level: int, contexts: Floats | float) -> tuple[float, float]:
+    def left_over_ends(self, level: int, contexts: Floats | Region) -> tuple[float, float]:
         """Returns the smallest and largest F_h of all contexts there can be; V is not cut where they are not listed."""
-        if isinstance(contexts, float):
+        if isinstance(contexts, Region):
             solved = self.first[level].solved()
             if solved is None:
                 return -math.inf, math.inf
             theta, noise = solved
-            low = contexts * float(np.linalg.norm(theta - self.w[level] + self.f[level]))
-            more = self.rate / 2 * contexts**2 * _largest(noise) + contexts * math.sqrt(_largest(self.bonus[level]))
+            u = theta - self.w[level] + self.f[level]
+            high = contexts.most(u, self.rate / 2 * noise) + math.sqrt(contexts.square(self.bonus[level]))
             if self.zeta:
-                more += sum(self.blurs(level)) * (1 + self.first[level].most_leverage(contexts))
-            return -low, low + more
+                high += sum(self.blurs(level)) * (1 + self.first[level].most_leverage(contexts))
+            return contexts.ends(u)[0], high
         values = self.left_over(level, contexts)
         return float(values.min()), float(values.max())
 
-    def excess(self, level: int, second: Fit, contexts: Floats | float, zeta: float | None = None) -> float:
+    def excess(self, level: int, second: Fit, contexts: Floats | Region, zeta: float | None = None) -> float:
         """Returns the largest [g_h + phi.f~ + lambda/2 |phi|_N'^2 + blur - F_h]_+ of all contexts there can be [L2].
 
         Args:
             level: h.
             second: phase C.
-            contexts: `[X, K, d]` all features there can be, or their largest length.
+            contexts: `[X, K, d]` all features there can be, or where they lie.
             zeta: how far means may be from linear, at least as far as F allows for; None: as far.
         """
         solved, first = second.solved(), self.first[level]
@@ -255,24 +307,19 @@ class Frozen:
         f, noise = solved
         now, after = self.blurs(level, zeta)
         more = now - self.blurs(level)[0], after - self.blurs(level)[1]  # than F allows for
-        if isinstance(contexts, float):  # g_h cancels: F_h is at least its own value at the action
-            moved, bonus = f - self.f[level], self.bonus[level]
-            inverse, linear = inverse_gram(bonus), contexts * float(np.linalg.norm(moved))
+        if isinstance(contexts, Region):  # g_h cancels: F_h is at least its own value at the action
+            moved, bonus, noise = f - self.f[level], self.bonus[level], self.rate / 2 * noise
+            inverse, excess = inverse_gram(bonus), max(0.0, contexts.most(moved, noise))
             if inverse is not None:  # moved.phi <= |moved| |phi|_bonus with the norm of the inverse
                 beyond = max(0.0, math.sqrt(float(moved @ inverse @ moved)) - 1)
-                linear = min(linear, beyond * contexts * math.sqrt(_largest(bonus)))
-            linear += self.rate / 2 * contexts**2 * _largest(noise)
+                excess = min(excess, beyond * math.sqrt(contexts.square(bonus)) + contexts.square(noise))
             if now:
                 most = first.most_leverage(contexts)
-                linear += sum(more) * (1 + most) + after * most * first.outgrown(second)
-            return linear
+                excess += sum(more) * (1 + most) + after * most * first.outgrown(second)
+            return excess
         new = self.bracket(level, contexts) + contexts @ f + self.rate / 2 * quadratic(contexts, noise)
         new += blurred(more[0], contexts, first) + blurred(after, contexts, second)
         return max(0.0, float((new - self.left_over(level, contexts)[:, None]).max()))
-
-
-def _largest(matrix: Floats) -> float:
-    return max(0.0, float(np.linalg.eigvalsh(matrix)[-1]))
 
 
 class Mean(NamedTuple):
@@ -306,7 +353,7 @@ def certified(
     second: tuple[Fit, ...],
     earned: Mean,
     start: Mean,
-    contexts: list[Floats] | float,
+    contexts: list[Floats] | Region,
     d: float,
     span: float,
     zeta: Sequence[float] | None = None,
@@ -318,14 +365,14 @@ def certified(
         second: phase C.
         earned: V_0(x_0) - return over the policy's own episodes.
         start: F_0(x_0) over phase C.
-        contexts: per level `[X, K, d]` all features there can be, or their largest length.
+        contexts: per level `[X, K, d]` all features there can be, or where they lie.
         d: share of delta.
         span: width of the range of totals.
         zeta: of each level, how far means may be from linear, at least as far as F allows for; None: as far.
     """
     excess = tuple(
         frozen.excess(
-            h, fit, contexts if isinstance(contexts, float) else contexts[h], None if zeta is None else zeta[h]
+            h, fit, contexts if isinstance(contexts, Region) else contexts[h], None if zeta is None else zeta[h]
         )
         for h, fit in enumerate(second)
     )

@@ -16,8 +16,19 @@ from richobs.core.settings import Settings
 from richobs.core.words import number_words
 from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
 from richobs.learners.linear.data import Features
-from richobs.learners.linear.fits import Fit, Frozen, Mean, certified
-from richobs.learners.linear.search import FINAL, GAP, LINEAR, LOSS, LinearSearch, Tuning, outcome, run
+from richobs.learners.linear.fits import Fit, Frozen, Mean, Region, certified
+from richobs.learners.linear.search import (
+    FINAL,
+    GAP,
+    LINEAR,
+    LOSS,
+    PER_FEATURE,
+    LinearSearch,
+    Tuning,
+    everywhere,
+    outcome,
+    run,
+)
 
 EXACT = 1e-7  # relative difference that computing the bound again may show
 
@@ -64,9 +75,13 @@ class LinearValues(Learner):
         """Returns what chance may add to the bound; nothing is known of the number of episodes."""
         self.check_needs(problem, settings)
         needed = math.log(1 / (settings.delta * FINAL * GAP))
-        start = self.tuning(settings).start
+        assert isinstance(problem.functions, Linear), "its need was checked"
+        start, least = self.tuning(settings).start, 2 * PER_FEATURE * problem.functions.dim
         rows = (
             PlanRow("exploration", "least", start, "episodes", "of the random policy, which a run begins with"),
+            PlanRow(
+                "attempt", "least", least, "episodes", f"{PER_FEATURE} for each feature in phase B, and as many in C"
+            ),
             PlanRow("attempt", "evidence", needed, "nats", "docs/linear.md: log(1/d) of the first attempt at epsilon"),
         )
         return ShortPlan("linear: attempts whose sizes follow from what was seen", None, rows)
@@ -107,7 +122,7 @@ def _again(
         tuple(np.array(bonus) for bonus in constants["bonus"]),
         tuple(constants["zeta"]),
     )
-    contexts = features.norm if features.tables is None else features.tables
+    contexts = everywhere(features)
     low, high = problem.env.reward_range
     earned, start = Mean(*constants["earned"]), Mean(*constants["start"])
     if features.tables is not None:  # F_0 rests on phase B
@@ -121,6 +136,9 @@ def _again(
     same = abs(total - stated) <= EXACT * (high - low) and len(fits("second")) == len(fits("first")) == H
     same &= frozen.zeta == _zeta(problem, settings)
     same &= any(row[3] >= constants["share"] for row in paid)
+    for name, ends in (("v_range", frozen.value_ends), ("f_range", frozen.left_over_ends)):
+        again = [ends(h, contexts if isinstance(contexts, Region) else contexts[h]) for h in range(H)]
+        same &= np.allclose(constants[name], again, rtol=EXACT, atol=EXACT * (high - low))
     same &= result["epsilon"] == (settings.epsilon if stated <= settings.epsilon else stated)
     for words, side in ((LOWER, "lower"), (UPPER, "upper")):
         same &= any(row[0] == words and row[4] == result[side] for row in content["claims"])

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from richobs.core.errors import BrokenPromise
-from richobs.core.types import Floats
+from richobs.core.types import Floats, Ints
 from richobs.learners.linear.data import Level
 
 FALSE_ALARM = 1e-3  # probability that a run is stopped though means are linear; not part of delta
@@ -18,15 +18,18 @@ SMALL = 1e-6  # length of a direction, relative to what it was made of, below wh
 
 
 def richer(level: Level, known: bool) -> Floats:
-    """Returns `[m, J]` richer features: each context and action of its own where listed, else squares and products."""
+    """Returns `[C, J]` richer features: each context and action of its own where listed, else squares and products."""
     if known:
-        codes = level.x * level.phi.shape[1] + level.a
-        common = np.unique(codes, return_counts=True)
-        chosen = common[0][np.argsort(-common[1], kind="stable")[:MOST]]
-        return (codes[:, None] == chosen).astype(np.float64)
-    taken = level.taken
-    i, j = np.triu_indices(taken.shape[1])
-    return taken[:, i[:MOST]] * taken[:, j[:MOST]]
+        counts = np.bincount(level.codes)
+        chosen = np.argsort(-counts, kind="stable")[: min(MOST, int(np.count_nonzero(counts)))]
+        return (_codes(level)[:, None] == chosen).astype(np.float64)
+    i, j = np.triu_indices(level.rows.shape[1])
+    return level.rows[:, i[:MOST]] * level.rows[:, j[:MOST]]
+
+
+def _codes(level: Level) -> Ints:
+    """Returns `[C]` which context and action each row is, where contexts are listed."""
+    return np.arange(len(level.rows)) if level.has_cells else level.codes
 
 
 def surprise(
@@ -37,20 +40,20 @@ def surprise(
     Args:
         level: what was seen and done.
         y: `[m]` answers.
-        directions: `[m, J]` fixed before y.
+        directions: `[C, J]` of the rows, fixed before y.
         width: length of the range of y.
         chance: probability with which a linear mean gives any at all.
         zeta: how far means may be from linear.
     """
-    taken = level.taken / np.maximum(
-        np.abs(level.taken).max(axis=0, initial=0.0), 1e-300
-    )  # least squares drop tiny ones
-    rest = directions - taken @ np.linalg.lstsq(taken, directions, rcond=None)[0]
-    length = np.sqrt((rest**2).sum(axis=0))
-    kept = np.flatnonzero(length > SMALL * np.sqrt((directions**2).sum(axis=0)))
+    visits = level.sums()
+    root = np.sqrt(visits)[:, None]  # of as many equal samples
+    rows = level.rows / np.maximum(np.abs(root * level.rows).max(axis=0, initial=0.0), 1e-300)  # tiny ones are dropped
+    rest = directions - rows @ np.linalg.lstsq(root * rows, root * directions, rcond=None)[0]
+    length = np.sqrt(visits @ rest**2)
+    kept = np.flatnonzero(length > SMALL * np.sqrt(visits @ directions**2))
     if not len(kept):
         return None
-    sums = np.abs(y @ rest[:, kept]) - zeta * np.abs(rest[:, kept]).sum(axis=0)
+    sums = np.abs(level.sums(y) @ rest[:, kept]) - zeta * (visits @ np.abs(rest[:, kept]))
     far = sums / (width / 2 * length[kept])  # in standard deviations, at the most
     worst = int(far.argmax())
     limit = math.sqrt(2 * math.log(2 * len(kept) / chance))
@@ -93,23 +96,23 @@ def check_linear(
 
 
 def _learned(known: bool, before: Level, error: Floats, level: Level) -> Floats:
-    """Returns `[m]` what richer features of earlier episodes explained beyond the frozen function, at the fresh ones."""
+    """Returns `[C]` what richer features of earlier episodes explained beyond the frozen function, at the fresh ones."""
     if not known:
         old, new = richer(before, known), richer(level, known)
         scale = old.T @ old + 1e-6 * max(1.0, float((old**2).sum())) * np.eye(old.shape[1]) / old.shape[1]
         return new @ np.linalg.solve(scale, old.T @ error)
-    K = level.phi.shape[1]
-    codes, size = before.x * K + before.a, level.phi.shape[0] * K
-    means = np.bincount(codes, error, size) / (np.bincount(codes, minlength=size) + 1.0)
-    return means[level.x * K + level.a]
+    size = level.phi.shape[0] * level.phi.shape[1]
+    means = np.bincount(before.codes, error, size) / (np.bincount(before.codes, minlength=size) + 1.0)
+    return means[_codes(level)]
 
 
 def _words(h: int, level: Level, found: tuple[int, float], known: bool, zeta: float) -> str:
     which, far = found
     where = "in the direction that earlier episodes suggested"
     if which and known:
-        chosen = int(np.flatnonzero(richer(level, True)[:, which - 1])[0])
-        where = f"at context {int(level.x[chosen])} and action {int(level.a[chosen])}"
+        row = int(np.flatnonzero(richer(level, True)[:, which - 1])[0])
+        context, action = divmod(int(_codes(level)[row]), level.phi.shape[1])
+        where = f"at context {context} and action {action}"
     elif which:
         where = "along a product of two features"
     near = f" within {zeta:g}" if zeta else ""

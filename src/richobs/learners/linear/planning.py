@@ -60,12 +60,12 @@ def planned(
     noise = [0.0] * H
     for h in reversed(range(H)):
         level = data.levels[h]
-        taken, y = level.taken, level.answers(after, given is None)
-        inverses[h] = inverse = _inverse(taken.T @ taken)
-        w[h] = inverse @ (taken.T @ y)
-        error = y - taken @ w[h]
-        noise[h] = float((error**2).mean()) if len(error) else 0.0
-        spread[h] = inverse @ ((taken * error[:, None] ** 2).T @ taken) @ inverse * data.n
+        y = level.answers(after, given is None)
+        inverses[h] = inverse = _inverse(level.gram())
+        w[h] = inverse @ (level.sums(y) @ level.rows)
+        square = (y - level.each(level.rows @ w[h])) ** 2
+        noise[h] = float(square.mean()) if len(y) else 0.0
+        spread[h] = inverse @ level.gram(square) @ inverse * data.n
         extra[h] = bonus**2 * spread[h] / data.n * (1 + (data.n / ahead if ahead else 0.0))
         q = level.phi @ w[h] + np.sqrt(quadratic(level.phi, extra[h]))
         tables[h] = q if given is None else q + given(h, level)
@@ -81,7 +81,8 @@ def moves(data: Data, plan: Plan) -> list[Floats]:
     result = []
     for level, inverse, size in zip(data.levels, plan.inverse, after, strict=False):
         live = level.next >= 0
-        sums = [np.bincount(level.next[live], column, size) for column in level.taken[live].T]
+        taken = level.phi[level.x[live], level.a[live]]
+        sums = [np.bincount(level.next[live], column, size) for column in taken.T]
         result.append(inverse @ np.stack(sums))
     return result
 
@@ -123,16 +124,16 @@ def design(data: Data, plan: Plan, law: Sequence[Floats], steps: int) -> list[Ai
     Each is the most uncertain one, in the mixture of all before it, by the law of `moves`.
     """
     H = len(data.levels)
-    sums = [a + b for a, b in zip(_seen(data, law, plan.greedy), _seen(data, law, None), strict=True)]
+    sums = [a + b for a, b in zip(expected_grams(data, law, plan.greedy), expected_grams(data, law, None), strict=True)]
     found: list[Aim] = []
     for _ in range(steps):
         square = [plan.noise[h] * _inverse(sums[h]) for h in range(H)]
         found.append(uncertain(data, law, square))
-        sums = [a + b for a, b in zip(sums, _seen(data, law, found[-1]), strict=True)]
+        sums = [a + b for a, b in zip(sums, expected_grams(data, law, found[-1]), strict=True)]
     return found
 
 
-def _seen(data: Data, law: Sequence[Floats], aim: Aim | None) -> list[Floats]:
+def expected_grams(data: Data, law: Sequence[Floats], aim: Aim | None) -> list[Floats]:
     """Returns per level `[d, d]` the mean of phi phi' under a policy, by the law of `moves`; None: the random one."""
     first = data.levels[0]
     p, result = np.bincount(first.x, minlength=len(first.phi)) / len(first.x), []

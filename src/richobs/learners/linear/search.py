@@ -24,10 +24,13 @@ from richobs.learners.base import Search
 from richobs.learners.linear.data import Data, Features, joined
 from richobs.learners.linear.fits import (
     LARGEST_BET,
+    Ball,
     Bound,
     Fit,
     Frozen,
     Mean,
+    Region,
+    Simplex,
     blurred,
     certified,
     fitted,
@@ -39,7 +42,7 @@ from richobs.learners.linear.fits import (
     visits_of,
 )
 from richobs.learners.linear.linearity import check_linear
-from richobs.learners.linear.planning import Plan, Planned, design, moves, planned, planned_value, uncertain
+from richobs.learners.linear.planning import Aim, Plan, Planned, design, moves, planned, planned_value, uncertain
 from richobs.learners.stopping import PATIENCE, Patience
 from richobs.stats.bets import death, lower_bound_of_mean
 from richobs.stats.shares import Share
@@ -140,6 +143,7 @@ class LinearSearch(Search):
     unseen: tuple[int, ...] = ()  # levels with a direction that the last attempt did not see
     patience: Patience = field(default_factory=Patience)
     ended: StopReason = StopReason.EPISODES_SPENT  # why, where not by a certificate
+    asked: int = 0  # episodes of the last batch or attempt that was begun
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -158,13 +162,14 @@ class LinearSearch(Search):
         return self.features.tables is not None
 
     @property
-    def contexts(self) -> list[Floats] | float:
-        """Per level `[X, K, d]` all features there can be, or their largest length."""
-        return self.features.norm if self.features.tables is None else self.features.tables
+    def contexts(self) -> list[Floats] | Region:
+        """Per level `[X, K, d]` all features there can be, or where they lie."""
+        return everywhere(self.features)
 
-    def at(self, level: int) -> Floats | float:
-        """Returns all features there can be at a level, or their largest length."""
-        return self.features.norm if self.features.tables is None else self.features.tables[level]
+    def at(self, level: int) -> Floats | Region:
+        """Returns all features there can be at a level, or where they lie."""
+        every = everywhere(self.features)
+        return every if isinstance(every, Region) else every[level]
 
     @property
     def cut(self) -> list[tuple[float, float]]:
@@ -200,10 +205,17 @@ class LinearSearch(Search):
         self.notify(Progress(event, self.engine.ledger.total, upper, lower, policy))
 
 
+def everywhere(features: Features) -> list[Floats] | Region:
+    """Returns per level `[X, K, d]` all features there can be; where they lie if contexts are not listed."""
+    if features.tables is not None:
+        return features.tables
+    return Simplex() if features.functions.probabilities else Ball(features.functions.norm)
+
+
 def run(search: LinearSearch) -> None:
     """Explores and attempts until a policy is certified, the episodes are spent, or more of them have long not helped."""
-    _explore(search, None)
     try:
+        _explore(search, None)
         while search.best is None or search.best.bound.total > search.epsilon:
             plan, sizes = _sized(search)
             n = search.data().n
@@ -245,6 +257,7 @@ def _explore(search: LinearSearch, known: tuple[Plan, Sizes] | None) -> None:
             square = [noise * inverse for noise, inverse in zip(plan.noise, plan.inverse, strict=True)]
             policy = Planned(search.features, uncertain(search.data(), moves(search.data(), plan), square))
         search.batches += 1
+    search.asked = n
     played = search.play(policy, n, "exploration")
     search.seen.append(played)
     total = sum(part.n for part in search.seen)
@@ -309,13 +322,11 @@ def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
 
 def _bets(search: LinearSearch, data: Data, plan: Plan, h: int) -> tuple[Floats, float]:
     """Returns `[C]` how far samples of a level can move a prediction, and range^2/4 of y over its variance."""
-    level, at = data.levels[h], search.at(h)
-    frozen = Frozen(plan.w, search.cut, 1.0)
-    y, (low, high) = _answered(search, frozen, data, h, rest=False)
-    variance = float(np.mean((y - level.taken @ plan.w[h]) ** 2)) if len(y) else 0.0
-    some = np.unique(level.x * level.phi.shape[1] + level.a)[:SOME]
-    rows = level.phi.reshape(-1, level.phi.shape[2])[some]
-    return reaches(rows, plan.inverse[h], at) * (high - low), (high - low) ** 2 / 4 / max(variance, 1e-12)
+    level = data.levels[h]
+    low, high = _ends(search, Frozen(plan.w, search.cut, 1.0), h, rest=False)
+    rows = level.rows[np.flatnonzero(level.sums())[:SOME]]
+    reach = reaches(rows, plan.inverse[h], search.at(h))
+    return reach * (high - low), (high - low) ** 2 / 4 / max(plan.noise[h], 1e-12)
 
 
 def _grown(bets: Floats, most: float) -> float:
@@ -338,14 +349,15 @@ def _attempt(search: LinearSearch, plan: Plan, sizes: Sizes) -> None:
     aims = design(before, plan, moves(before, plan), DESIGN)
     policies: list[Policy] = [pi, Uniform(features.n_actions), *(Planned(features, aim) for aim in aims)]
     frozen = Frozen(list(plan.w), search.cut, sizes.rate, zeta=search.zeta)
+    search.asked = sizes.first + sizes.earned + sizes.second
     first = _mixed(search, policies, sizes.first, "B")
     own = search.play(pi, sizes.earned, "P")
     search.seen += [first, own]
     fits = _fits(search, frozen, first, before, rest=False)
     zetas = search.zeta or (0.0,) * H
     for h in range(H):
-        (y, ends), (old, _) = (_answered(search, frozen, data, h, rest=False) for data in (first, before))
-        known = before.levels[h], old - before.levels[h].taken @ frozen.w[h]
+        y, old = (_answers(frozen, data, h, rest=False) for data in (first, before))
+        known, ends = (before.levels[h], old - _forecast(before, h, frozen.w[h])), _ends(search, frozen, h, rest=False)
         check_linear(h, first.levels[h], y, ends, known, search.known, search.tried + 1, H, zeta=zetas[h])
     frozen = replace(frozen, first=fits)
     unseen = tuple(h for h in range(H) if fits[h].solved() is None)
@@ -367,21 +379,32 @@ def _attempt(search: LinearSearch, plan: Plan, sizes: Sizes) -> None:
     _settled(search, made, unseen, sizes, first.n + own.n + spent)
 
 
-def _answered(
-    search: LinearSearch, frozen: Frozen, data: Data, h: int, rest: bool
-) -> tuple[Floats, tuple[float, float]]:
-    """Returns `[m]` y of a level and its ends: r + V_{h+1}, or F_{h+1} for the rest; nothing comes after an early end."""
-    low = high = 0.0
+def _answers(frozen: Frozen, data: Data, h: int, rest: bool) -> Floats:
+    """Returns `[m]` y of a level: r + V_{h+1}, or F_{h+1} for the rest; nothing comes after an early end."""
     after: Floats | None = None
     if h + 1 < len(data.levels):
-        phi, every = data.levels[h + 1].phi, search.at(h + 1)
+        phi = data.levels[h + 1].phi
         after = frozen.left_over(h + 1, phi) if rest else frozen.value(h + 1, phi)
+    return data.levels[h].answers(after, not rest)
+
+
+def _forecast(data: Data, h: int, guess: Floats) -> Floats:
+    """Returns `[m]` phi.guess of what was seen and done at a level."""
+    level = data.levels[h]
+    return level.each(level.rows @ guess)
+
+
+def _ends(search: LinearSearch, frozen: Frozen, h: int, rest: bool) -> tuple[float, float]:
+    """Returns the smallest and the largest y that a level can have."""
+    low = high = 0.0
+    if h + 1 < search.features.horizon:
+        every = search.at(h + 1)
         low, high = frozen.left_over_ends(h + 1, every) if rest else frozen.value_ends(h + 1, every)
     if search.features.functions.may_end:
         low, high = min(low, 0.0), max(high, 0.0)
     least, most = (0.0, 0.0) if rest else search.step_range
     slack = TOLERANCE * max(1.0, abs(least), abs(most))  # that rewards are allowed
-    return data.levels[h].answers(after, not rest), (least + low - slack, most + high + slack)
+    return least + low - slack, most + high + slack
 
 
 def _fits(search: LinearSearch, frozen: Frozen, data: Data, before: Data, rest: bool) -> tuple[Fit, ...]:
@@ -391,10 +414,10 @@ def _fits(search: LinearSearch, frozen: Frozen, data: Data, before: Data, rest: 
     """
     fits = []
     for h, level in enumerate(data.levels):
-        (y, ends), (old, _) = (_answered(search, frozen, part, h, rest) for part in (data, before))
+        y, old = (_answers(frozen, part, h, rest) for part in (data, before))
         guess = frozen.f[h] if rest else frozen.w[h]
-        variance = float(np.mean((old - before.levels[h].taken @ guess) ** 2)) if len(old) else 0.0
-        fits.append(fitted(level, y, guess, ends, frozen.rate, search.at(h), variance))
+        variance = float(np.mean((old - _forecast(before, h, guess)) ** 2)) if len(old) else 0.0
+        fits.append(fitted(level, y, guess, _ends(search, frozen, h, rest), frozen.rate, search.at(h), variance))
     return tuple(fits)
 
 
@@ -468,13 +491,15 @@ class LinearConstants:
     """What a claim rests on: everything that was frozen, and the sums of the phases."""
 
     tuning: dict[str, Any]
-    contexts: str  # over what suprema were taken
+    contexts: str  # over what suprema were taken, and how
     attempts: int
     episodes: int  # of B, P and C of the attempt that is claimed
     share: float
     rate: float
     w: list[list[float]]
     cut: list[list[float]] | None  # None: V is not cut
+    v_range: list[list[float]]  # per level the smallest and the largest V of all contexts there can be
+    f_range: list[list[float]]  # likewise F, which is not cut
     f: list[list[float]]
     bonus: list[list[list[float]]]
     first: list[list[Any]]  # per level A, b and the weighted squares
@@ -487,12 +512,11 @@ class LinearConstants:
 
 
 def outcome(search: LinearSearch) -> Outcome:
-    """Returns the answer: the policy of the best attempt, or the greedy one without a claim."""
+    """Returns the answer: the policy of the best attempt, or the greedy one without a claim; any where nothing was seen."""
     best = search.best
     if best is None or best.bound.total >= search.span:
-        plan = planned(search.data(), cut=search.cut)
         return Outcome(
-            policy=Planned(search.features, plan.greedy).learned(),
+            policy=Planned(search.features, _greedy(search)).learned(),
             claim=f"No guarantee: {_why_no_bound(search)}.",
             learner="linear",
             epsilon=search.span,
@@ -530,10 +554,19 @@ def outcome(search: LinearSearch) -> Outcome:
     return replace(answer, replay=partial(tolerance_curve, search, best, answer))
 
 
+def _greedy(search: LinearSearch) -> Aim:
+    """Returns the greedy plan of everything that was seen; that of no values where nothing was."""
+    if search.seen:
+        return planned(search.data(), cut=search.cut).greedy
+    dims = [search.features.dim(h) for h in range(search.features.horizon)]
+    return Aim([np.zeros(d) for d in dims], [np.zeros((d, d)) for d in dims])
+
+
 def _why_no_bound(search: LinearSearch) -> str:
     """Returns, in words, why a run ends without a bound below the range of totals."""
     if search.ended is StopReason.EPISODES_SPENT:
-        return "the episodes allowed were spent before an attempt gave a bound"
+        asked = f"what it asked for next was {search.asked:,} of them"
+        return f"the episodes allowed, {search.engine.ledger.max_episodes:,}, did not suffice for a bound; {asked}"
     spent = f"{search.tried} attempts with {search.engine.ledger.total:,} episodes gave no bound"
     if search.unseen and search.known:
         where = ", ".join(map(str, search.unseen))
@@ -543,17 +576,16 @@ def _why_no_bound(search: LinearSearch) -> str:
         )
     if search.zeta:
         return f"{spent}: the tolerance alone may hide as much as can be earned"
-    scaled = f"List the contexts, or centre and scale the features: norm={search.features.norm:g} is large"
-    advice = "Ask for a wider epsilon" if search.known else scaled
+    advice = "Ask for a wider epsilon"
+    if isinstance(search.contexts, Ball):
+        advice = f"List the contexts, or centre and scale the features: norm={search.contexts.norm:g} is large"
     return f"{spent} below the range of totals. {advice}"
 
 
 def assumptions(features: Features, zeta: tuple[float, ...] = ()) -> list[str]:
     """Returns what the bound on V* rests on, in words: linear means, and what the class declares of what was not seen."""
-    known = features.tables is not None
-    reach = (
-        "every observation is one of the contexts" if known else f"no feature vector is longer than {features.norm:g}"
-    )
+    every = everywhere(features)
+    reach = str(every) if isinstance(every, Region) else "every observation is one of the contexts"
     left_out = [
         f"feature {j} of level {h} is linear in those before it, as it is up to rounding"
         for h, without in enumerate(features.left_out)
@@ -584,13 +616,15 @@ def _constants(search: LinearSearch, best: Attempt) -> LinearConstants:
     frozen = best.frozen
     return LinearConstants(
         tuning=asdict(search.tuning),
-        contexts="all contexts, listed" if search.known else f"all features of length at most {search.features.norm:g}",
+        contexts=supremum_words(search.contexts),
         attempts=search.tried,
         episodes=best.n,
         share=best.share,
         rate=frozen.rate,
         w=[w.tolist() for w in frozen.w],
         cut=[list(ends) for ends in frozen.cut] if search.known else None,
+        v_range=[list(frozen.value_ends(h, search.at(h))) for h in range(len(frozen.w))],
+        f_range=[list(frozen.left_over_ends(h, search.at(h))) for h in range(len(frozen.w))],
         f=[f.tolist() for f in frozen.f],
         bonus=[bonus.tolist() for bonus in frozen.bonus],
         first=_sums(frozen.first, frozen.zeta),
@@ -601,6 +635,15 @@ def _constants(search: LinearSearch, best: Attempt) -> LinearConstants:
         starts=None if best.starts is None else best.starts.tolist(),
         bound=[list(part) if isinstance(part, tuple) else part for part in best.bound],
     )
+
+
+def supremum_words(contexts: list[Floats] | Region) -> str:
+    """Returns, in words, over what suprema were taken, and how."""
+    if isinstance(contexts, Ball):
+        return f"all features no longer than {contexts.norm:g}, by an inequality of matrices"
+    if isinstance(contexts, Simplex):
+        return "all features that are probabilities, by those with one feature that is 1"
+    return f"all {sum(len(phi) for phi in contexts):,} contexts of {len(contexts)} levels, one by one"
 
 
 def _sums(fits: tuple[Fit, ...], zeta: tuple[float, ...]) -> list[list[Any]]:
