@@ -185,12 +185,10 @@ def test_features_of_a_network_are_certified_from_pixels(example, listed):
     outcome = richobs.learn(made.Robot(), functions, epsilon=0.4, tolerance=0.001, max_episodes=100_000)
     assert off <= 0.001
     assert outcome.epsilon == 0.4
-    assert (
-        max(high - low for low, high in outcome.constants.f_range) <= 1
-    )  # F is no wider than what the tolerance is for
+    assert max(high - low for low, high in outcome.constants.f_range) <= 1  # F is no wider than the tolerance is for
     assert_right(outcome, SimpleNamespace(optimum=truth.optimal_value, value=truth.exact_value))
-    _, as_trained = linear.pixels_truth(made, made.candidates(sharp=1.0))
-    assert as_trained > 0.1
+    if listed:
+        assert linear.pixels_truth(made, made.candidates(sharp=1.0))[1] > 0.1  # as it was trained
 
 
 def test_networks_of_a_training_are_certified(example):
