@@ -185,14 +185,18 @@ def test_freeway_from_ram(example):
     assert learned(example, "freeway", 0.1, "values", modes=(0,)).lower > 0.5
 
 
-def test_features_of_a_network_are_certified_from_pixels(example):
+@pytest.mark.parametrize("listed", [True, False])
+def test_features_of_a_network_are_certified_from_pixels(example, listed):
     """The tolerance covers what the network gets wrong, and claimed epsilon and bounds hold for the exact values."""
     made, linear = example("pixels"), example("linear")
-    functions = made.candidates()
+    functions = made.candidates(listed=listed)
     truth, off = linear.pixels_truth(made, functions)
     outcome = richobs.learn(made.Robot(), functions, epsilon=0.2, tolerance=0.001, max_episodes=100_000)
     assert off <= 0.001
     assert outcome.epsilon == 0.2
+    assert (
+        max(high - low for low, high in outcome.constants.f_range) <= 1
+    )  # F is no wider than what the tolerance is for
     assert_right(outcome, SimpleNamespace(optimum=truth.optimal_value, value=truth.exact_value))
     _, as_trained = linear.pixels_truth(made, made.candidates(sharp=1.0))
     assert as_trained > 0.1

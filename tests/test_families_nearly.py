@@ -269,6 +269,17 @@ def test_a_tolerance_that_leaves_too_much_ends_the_run_with_the_wider_claim():
     assert outcome.lower > 0
 
 
+def test_a_run_too_short_for_a_wider_claim_says_how_many_episodes_one_needs():
+    problem = near_problem(0.6, 0.0)
+    outcome = richobs.learn(problem, epsilon=0.05, tolerance=0.05, seed=1, max_episodes=40)
+    assert not outcome.guaranteed
+    assert (
+        "wider than epsilon is made after 64 episodes at the earliest, and 16 of its policy: allow 80" in outcome.claim
+    )
+    plan = richobs.plan(problem, epsilon=0.05, tolerance=0.05)
+    assert [row.value for row in plan.rows() if row.name == "before a wider claim"] == [80]
+
+
 @pytest.mark.parametrize("seed", [21, 22])
 def test_what_another_policy_earned_is_not_stated(seed):
     """A first policy is confirmed, another one is chosen, and the episodes run out before it is confirmed as well."""

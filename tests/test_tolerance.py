@@ -95,7 +95,7 @@ def test_growth_is_that_of_stakes_and_factors(values: int, tolerance: float) -> 
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(("tolerance", "stake"), [(0.1, 0.0), (0.2, 0.0), (0.04, 0.06 / (0.01 + 0.06**2))])
+@pytest.mark.parametrize(("tolerance", "stake"), [(0.1, 0.0), (0.2, 0.0), (0.04, 2 * 0.036 / (0.01 + 0.036))])
 def test_a_stake_aims_at_what_exceeds_the_tolerance(sign: int, tolerance: float, stake: float) -> None:
     f = np.array([0.5])
     found = bets.stakes(f + sign * 0.1, np.array([0.01]), f, tolerance)
@@ -267,8 +267,12 @@ def test_nothing_takes_over_from_a_search_with_a_tolerance() -> None:
         ({"tolerance": math.nan}, "tolerance must be"),
         ({"tolerance": math.inf}, "tolerance must be"),
         ({"tolerance": "much"}, "tolerance must be"),
-        ({"tolerance": [0.1, 0.1]}, "one for each of the 3 levels; got 2 numbers"),
-        ({"tolerance": 1.0}, "must be below 1"),
+        ({"tolerance": True}, "tolerance must be a number; got True"),
+        ({"tolerance": [[0.1]]}, "tolerance must be"),
+        ({"tolerance": [0.1, -0.1, 0.1]}, "at least 0, or one per level; got 0.1, -0.1, 0.1"),
+        ({"tolerance": [0.1, 0.1]}, "one for each of 3 levels; got 2. It is the distance of the nearest function"),
+        ({"tolerance": 1.0}, "must be below 1, or it says nothing; got 1"),
+        ({"tolerance": [0.1, 0.1, 7]}, "must be below 1, or it says nothing; got 7"),
         ({"tolerance": 0.1, "learner": "olive", "n_states": 3}, "knows no tolerance"),
     ],
 )
