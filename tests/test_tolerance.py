@@ -183,10 +183,10 @@ def is_false(outcome: richobs.Outcome, process: TabularProcess) -> bool:
 
 
 def test_claims_are_true_with_the_tolerance_and_often_false_without() -> None:
-    """At delta 0.1, 20 runs: 6 false claims or broken promises have a probability below 0.02 where they may be 2."""
+    """At delta 0.1, 12 runs: 5 false claims or broken promises have a probability below 0.01 where they may be 1."""
     wrong = {0.04: 0, 0.0: 0}
     for told in wrong:
-        for seed in range(20):
+        for seed in range(12):
             env, functions, process = nearly(seed, 0.04, shift=-0.04)
             try:
                 found = richobs.learn(
@@ -202,8 +202,8 @@ def test_claims_are_true_with_the_tolerance_and_often_false_without() -> None:
                 wrong[told] += is_false(found, process)
             except BrokenPromise:
                 wrong[told] += 1
-    assert wrong[0.04] < 6
-    assert wrong[0.0] > 6
+    assert wrong[0.04] < 5
+    assert wrong[0.0] > 3
 
 
 def run(seed: int = 3, **asked: Any) -> richobs.Outcome:
@@ -350,9 +350,9 @@ def test_step_laws_multiply_to_the_likelihood() -> None:
 
 
 def test_the_true_model_lives_within_a_tolerance_and_dies_without() -> None:
-    """At d = 0.1 in 30 runs of a bent system: 8 deaths have a probability below 0.01 where they may be 3."""
+    """At d = 0.1 in 20 runs of a bent system: 6 deaths have a probability below 0.02 where they may be 2."""
     dead = {0.2: 0, 1e-9: 0}
-    for seed in range(30):
+    for seed in range(20):
         rng, family = np.random.default_rng(1_000 + seed), walks(6, seed)
         env = ModelEnvironment(bent(family, 0, 0.2, rng), 0, (0.0, 1.0))
         for alpha in dead:
@@ -367,8 +367,8 @@ def test_the_true_model_lives_within_a_tolerance_and_dies_without() -> None:
                 if 0 not in living.models:
                     dead[alpha] += 1
                     break
-    assert dead[0.2] < 8
-    assert dead[1e-9] > 7
+    assert dead[0.2] < 6
+    assert dead[1e-9] > 4
 
 
 def test_claims_of_models_are_true_with_the_tolerance() -> None:
