@@ -156,11 +156,16 @@ def in_units_of(learner: Learner, problem: Problem, settings: Settings) -> Prepa
         settings: what is asked for, in the problem's own units.
 
     Raises:
-        InvalidInput: epsilon is too small once it is rescaled.
+        InvalidInput: epsilon is too small once it is rescaled, or there is a tolerance, whose units only the learner knows.
     """
     if unit_rewards not in learner.needs or has_unit_rewards(problem) or units_missing(problem) is not None:
         return Prepared(learner, problem, settings, None, problem, settings)
     units = units_of(problem.env)
+    if settings.tolerance and learner.traits.takes_tolerance:
+        raise InvalidInput(
+            f"the learner {learner.name!r} works {LABEL}, and a tolerance is not rescaled. Give it a problem in these units "
+            f"({units.words}) and a tolerance that fits, or leave `tolerance` out."
+        )
     epsilon = units.width(settings.epsilon)
     if epsilon < SMALLEST:
         raise InvalidInput(
