@@ -1054,16 +1054,24 @@ def test_undecided(certified):
 
 def test_narrow(certified):
     certified(problem, policy, at_least=0.5, epsilon=0.4)
+
+def test_median(certified):
+    certified(problem, policy, at_least=0.5, quantile=0.6)
+
+def test_no_median(certified):
+    certified(problem, policy, at_least=0.5, quantile=0.5, max_episodes=40)
 """
     )
     call = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=", str(tmp_path)]
     said = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
-    assert "3 failed, 1 passed" in said
+    assert "4 failed, 2 passed" in said
     assert re.search(
         r"=+ certified policies =+\n.*test_good: the policy earns at least the threshold \([\d,]+ episodes\)", said
     )
     assert "which is less than 0.6, provided that" in said
-    assert "not decided within 40 episodes whether the policy earns at least 0.5" in said
+    assert "not decided within 40 episodes whether the value is at least 0.5" in said
+    assert "test_median: the 0.6 quantile is at least the threshold" in said
+    assert "not decided within 40 episodes whether the 0.5 quantile is at least 0.5" in said
 
 
 class Arm:
