@@ -32,8 +32,7 @@ from richobs.classes.linear import LinearLevel
 from richobs.classes.networks import PARAMETER, NetworkLevel, describe
 from richobs.core.moments import Batch, Moments
 from richobs.core.policies import Policy
-from richobs.device import linear_kernel
-from richobs.device.classes import LinearOnDevice, OnDevice
+from richobs.device.classes import LinearOnDevice, OnDevice, has_linear_kernel, in_blocks, linear_blocks
 from richobs.device.levels import DeviceBatch, DeviceMemory, has_device, pytorch
 
 RESULTS = Path(__file__).parent / "results" / "gpu.json"
@@ -91,10 +90,10 @@ def rates(device: str, m: int) -> list[dict[str, Any]]:
 
     print(f"{n} linear functions, {D} dimensions, {K} actions, {m:,} samples, on {device}")
     row("richobs: all moments, float64, fetched", lambda: level.moments(batch))
-    if linear_kernel.supports(memory, D):
-        blocks = linear_kernel.blocked(level.prepared(batch), batch.taken, K, torch)
+    if has_linear_kernel(memory, D):
+        blocks = in_blocks(level.prepared(batch), batch.taken, K, torch)
         theta = level.transposed(D)
-        row("  of which the fused kernel", lambda: linear_kernel.linear_blocks(theta, blocks, (0.0, 1.0), torch))
+        row("  of which the fused kernel", lambda: linear_blocks(theta, blocks, (0.0, 1.0), torch))
         few = samples(memory, m // 16)
         plain = super(LinearOnDevice, level).moments
         row("richobs: without the kernel (plain PyTorch)", lambda: plain(few), float(n) * (m // 16) * K)

@@ -103,7 +103,7 @@ def make_copy(folder: Path) -> Path:
 
     What is compiled already is copied too; it stays valid, because files keep their times.
     """
-    for name in ("src", "tests"):
+    for name in ("src", "tests", "docs/skeletons"):
         shutil.copytree(ROOT / name, folder / name)
     shutil.copy2(ROOT / "pyproject.toml", folder)
     (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")

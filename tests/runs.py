@@ -64,20 +64,9 @@ def large(nodes=2000, horizon=20, tests=2000, n_actions=4) -> StoredRun:
             event = ConsensusTested(agree=True, spread=statistic, eps_test=0.5, **common)
         ledger.charge(phase, event.kind, path, n)
         steps.append(Progress(event, ledger.total))
-    return StoredRun(
-        folder=Path("runs/large"),
-        world="large/20",
-        settings=Settings(learner="lsvee"),
-        horizon=horizon,
-        n_actions=n_actions,
-        log_size=100.0,
-        state="running",
-        message="",
-        steps=tuple(steps),
-        ledger=ledger,
-        certificate=None,
-        verification=None,
-    )
+    asked = {"settings": Settings(learner="lsvee"), "horizon": horizon, "n_actions": n_actions, "log_size": 100.0}
+    found = {"steps": tuple(steps), "ledger": ledger, "certificate": None, "verification": None}
+    return StoredRun(folder=Path("runs/large"), world="large/20", state="running", message="", **asked, **found)
 
 
 class Here(Executor):

@@ -275,10 +275,7 @@ def test_noise_that_persists_is_noticed_whatever_it_looks_like(show):
 def test_rare_events_raise_no_false_alarm(rare):
     """Rare observations make most permutations tie with the data; ties may not count as evidence."""
     process = TabularProcess(
-        start=np.ones(1),
-        transitions=(),
-        emissions=(np.array([[1 - rare, rare]]),),
-        rewards=(Rewards.bernoulli(np.full((1, 1, 2), rare)),),
+        np.ones(1), (), (np.array([[1 - rare, rare]]),), (Rewards.bernoulli(np.full((1, 1, 2), rare)),)
     )
     alarms = sum(not audit(WorldEnvironment(TabularWorld(process)), seed=s).holds for s in range(8))
     assert alarms <= 1  # more than 1 of 8 at rate 0.01 happens once in 370

@@ -1,4 +1,4 @@
-"""Whole runs of the betting search: golden traces, the same bytes whoever plays, an instance that needs averages."""
+"""Whole runs of the betting search: golden traces, and an instance that needs averages."""
 
 import math
 from pathlib import Path
@@ -57,26 +57,6 @@ def test_the_golden_search(world: str, epsilon: float, file: str) -> None:
     assert golden_trace(outcome) == (GOLDEN / file).read_text()
 
 
-# The same bytes.
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in ("certificate.json", "policy.npz")}
-
-
-@pytest.mark.parametrize("world", [PRODUCT, "frozen-lake,n_maps=10,horizon=16,slip=0.2"])
-def test_workers_change_no_byte(world: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks are made so small that a batch has several, which the workers share."""
-    problem, files = richobs.make(world), []
-    monkeypatch.setattr(StreamEngine.__init__, "__kwdefaults__", {**StreamEngine.__init__.__kwdefaults__, "chunk": 3})
-    for workers in (1, 3):
-        run(problem, asked(workers=workers), out=tmp_path / str(workers))
-        files.append(files_of(tmp_path / str(workers)))
-    assert files[0] == files[1]
-    run(problem, asked(seed=2), out=tmp_path / "other")
-    assert files_of(tmp_path / "other") != files[0]
-
-
 # Where forecasts have no power.
 
 
@@ -106,11 +86,11 @@ def ten_observations(is_product: bool) -> Problem:
     return Problem(WorldEnvironment(TabularWorld(process)), (Layered if is_product else Listed)(levels), process)
 
 
-@pytest.mark.parametrize(("is_product", "seed"), [(True, 0), (False, 4)])
+@pytest.mark.parametrize(("is_product", "seed"), [(True, 0), (False, 0)])
 def test_averages_end_a_search_that_forecasts_do_not(
     is_product: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """These are seeds whose first batches show what the wrong function promises more for; about half do."""
+    """With the default batches. The seed is one whose first batch shows what the wrong function promises more for."""
     problem, episodes = ten_observations(is_product), 400
     # Observations come again here, so that forecasts of what followed them would do without averages.
     monkeypatch.setattr(Cells, "serve_better", property(lambda cells: np.zeros(len(cells.missed), dtype=bool)))
@@ -119,7 +99,7 @@ def test_averages_end_a_search_that_forecasts_do_not(
         kinds: list[str] = []
         engine = StreamEngine(problem.env, problem.functions, seed=seed, ledger=Ledger(episodes))
         asked_for = (engine, problem.functions, 0.1, 0.05, seed)
-        return BettingSearch(*asked_for, lambda p: kinds.append(p.event.kind), Tuning(first=4)), kinds
+        return BettingSearch(*asked_for, lambda p: kinds.append(p.event.kind), Tuning()), kinds
 
     assert problem.optimal_value == pytest.approx(0.58)
     with_averages, kinds = search()

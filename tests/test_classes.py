@@ -1,6 +1,5 @@
 """Function classes, with values worked out by hand."""
 
-import itertools
 import math
 
 import numpy as np
@@ -26,7 +25,7 @@ from richobs.classes import (
 )
 from richobs.classes.base import digest_of, from_arrays, to_arrays
 from richobs.core.errors import InvalidFile, InvalidInput
-from richobs.core.moments import Batch, Moments
+from richobs.core.moments import Batch
 from richobs.core.process import Codebook
 
 
@@ -47,38 +46,8 @@ def test_decoders_list_every_pair_of_coordinates_once():
     assert (first != second).all()
     again = [decoders.index(*map(int, p)) for p in zip(first, second, a, b, strict=True)]
     assert again == list(range(48))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_decoders_of_one_kind_share_values(seed):
-    """Same group: equal values of the action and equal maxima at every x."""
-    rng = np.random.default_rng(seed)
-    decoders = Decoders(3, rng.choice([0.0, 0.25, 0.5], (3, 2)))
-    members = np.sort(rng.choice(decoders.size, 40, replace=False))
-    every = np.array(list(itertools.product([0, 1], repeat=3)))
-    for action in range(2):
-        some, group = decoders.kinds(members, action)
-        values = decoders.values(every, members)
-        seen = np.concatenate([values[:, :, action], values.max(axis=2)], axis=1)
-        np.testing.assert_array_equal(seen, seen[np.searchsorted(members, some)][group])
-        assert len(np.unique(seen, axis=0)) <= len(some) <= decoders.size
-        same = decoders.kinds(np.array([decoders.index(0, 2, 1, 0), decoders.index(2, 0, 0, 1)]), action)[1]
-        assert same.tolist() == [0, 0]  # the same function, written the other way round
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_moments_of_decoders_from_pairs_of_coordinates(seed):
-    """The quick way agrees with values written out, for repeated rows, missing actions and random rewards."""
-    rng = np.random.default_rng(seed)
-    decoders = Decoders(4, rng.random((3, 3)), rotation=np.eye(4)[[1, 0, 3, 2]] if seed % 2 else None)
-    n = int(rng.integers(1, 30))
-    x, actions = rng.integers(0, 2, (n, 4)), rng.integers(0, 3 if seed % 3 else 1, n)
-    batch = Batch.of_steps(x, actions, rng.random(n), 3)
-    members = rng.choice(decoders.size, 25)
-    quick, plain = decoders.moments(batch, members), Moments.of(decoders.values(batch.x, members), batch)
-    assert (quick.n, quick.actions) == (plain.n, plain.actions)
-    for name in ("v_mean", "v_var", "u_mean", "u_var"):
-        np.testing.assert_allclose(getattr(quick, name), getattr(plain, name), atol=1e-14)
+    twice = np.array([decoders.index(0, 2, 1, 0), decoders.index(2, 0, 0, 1)])  # one function, written both ways round
+    assert [decoders.kinds(twice, action)[1].tolist() for action in range(2)] == [[0, 0], [0, 0]]
 
 
 def test_a_rotation_is_undone_before_decoding():

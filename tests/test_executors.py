@@ -10,8 +10,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+import own
 import richobs
-import to_be_killed
+from own import ENDS, FUNCTIONS, ROOTS
 from richobs.classes import Callables, Layered, TableLevel
 from richobs.core import executors
 from richobs.core.errors import InvalidInput, Rejected, WorkerFailed
@@ -22,12 +23,11 @@ from richobs.core.queries import LevelMoments, LevelSteps, Query
 from richobs.engines import Calls, StreamEngine
 from richobs.engines.answers import pack_answer
 from richobs.engines.calls import Request, parts_of, play_call
-from to_be_killed import ENDS, FUNCTIONS, ROOTS
 
 ASKED = {"epsilon": 0.05, "delta": 0.2, "max_episodes": 300, "progress": False}
 
 
-class Own(to_be_killed.Own):
+class Own(own.Own):
     declared = richobs.Declared(replayable=True)
 
 
@@ -265,16 +265,9 @@ class TestSameBytes:
     def test_a_built_in_world(self, monkeypatch, processes, threads):
         monkeypatch.setattr("richobs.engines.stream.CHUNK_LEVELS", 400)
         problem = richobs.make("lock/4,seed=3")
-        query = Query(
-            Uniform(problem.n_actions),
-            1_001,
-            "x",
-            returns=True,
-            paths=150,
-            tally=True,
-            moments=(LevelMoments(1, np.array([0, 2])), LevelMoments(3)),
-            steps=(LevelSteps(0), LevelSteps(2)),
-        )
+        moments, steps = (LevelMoments(1, np.array([0, 2])), LevelMoments(3)), (LevelSteps(0), LevelSteps(2))
+        wanted = {"returns": True, "paths": 150, "tally": True, "moments": moments, "steps": steps}
+        query = Query(Uniform(problem.n_actions), 1_001, "x", **wanted)
 
         def answer(workers):
             engine = StreamEngine(
@@ -355,12 +348,9 @@ class TestWhatMayBeSent:
     def test_an_environment_that_hides_randomness_is_refused(self, kind, threads):
         """Copies in several workers would all play the same episodes, and a claim would count them as independent."""
         with pytest.raises(Rejected, match="copies of it do not play the same episodes with the same generator"):
-            richobs.learn(kind(), FUNCTIONS, **ASKED, workers=threads)
-
-    def test_it_is_refused_at_the_first_request_that_is_shared(self, threads):
-        env = Calls(OwnGenerator(), workers=Workers(1, threads))
-        with pytest.raises(Rejected, match="copies of it do not play the same episodes"):
-            env.play(Uniform(2), 32, np.random.default_rng(0))
+            Calls(kind(), workers=Workers(1, threads)).play(
+                Uniform(2), 32, np.random.default_rng(0)
+            )  # the first request
 
     @pytest.mark.parametrize("kind", [Unseeded, SharedByAll, EachDifferent])
     def test_a_gymnasium_environment_that_ignores_seeds_is_played_by_one_copy(self, kind, threads, caplog):

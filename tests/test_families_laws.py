@@ -77,14 +77,47 @@ def test_the_radius_is_that_of_a_mixture_that_sums_to_one():
         counts = np.bincount(sequence, minlength=3).astype(float)[None]
         n = counts.sum()
         most = float(np.where(counts > 0, counts * np.log(np.maximum(counts, 1) / n), 0.0).sum())
-        total += math.exp(most - n * float(laws.radii(counts, sizes, 0.0)[0]))  # log mixture = most - n radius
+        total += math.exp(
+            most - n * float(laws.radii(counts, np.zeros(1, int), sizes, 0.0)[0])
+        )  # log mixture = most - n radius
     assert total == pytest.approx(1.0, abs=1e-6)
-    known = laws.radii(np.array([[3.0, 0.0], [0.0, 0.0]]), np.array([1, 2]), 5.0)
+    known = laws.radii(np.array([[3.0, 0.0], [0.0, 0.0]]), np.arange(2), np.array([1, 2]), 5.0)
     assert known.tolist() == [0.0, np.inf]
     one = np.array([[1.0, 0.0]])
-    assert laws.radii(one, np.array([2]), math.log(20))[0] == pytest.approx(
+    assert laws.radii(one, np.zeros(1, int), np.array([2]), math.log(20))[0] == pytest.approx(
         math.log(40), abs=1e-6
     )  # the mixture says 1/2
+
+
+def test_forecasts_of_members_that_differ_have_a_tenth_of_the_money():
+    """By enumeration: both forecasts together give 1 to all sequences of two members' outcomes."""
+    total, law, sizes = 0.0, np.zeros(2, int), np.array([2])
+    for first, second in itertools.product(
+        itertools.product(range(2), repeat=3), itertools.product(range(2), repeat=2)
+    ):
+        members = np.array([np.bincount(x, minlength=2) for x in (first, second)], dtype=float)
+        counts = members.sum(axis=0)
+        most = float(np.where(counts > 0, counts * np.log(np.maximum(counts, 1) / 5), 0.0).sum())
+        total += math.exp(most - 5 * float(laws.radii(members, law, sizes, 0.0)[0]))
+    assert total == pytest.approx(1.0, abs=1e-6)
+    # 1 of 1 and 0 of 1: the common mixture says 1/2 * 1/4, members of their own 1/2 * 1/2; the best common law 1/4
+    own = float(laws.radii(np.eye(2), law, sizes, 0.0)[0])
+    assert 2 * own == pytest.approx(math.log(1 / 4) - math.log(0.9 / 8 + 0.1 / 4), abs=1e-6)
+
+
+@pytest.mark.parametrize(("second", "broken"), [((5.0, 45.0), True), ((25.0, 25.0), False)])
+def test_a_group_whose_members_differ_ends_the_run(second, broken):
+    listed = [(0, 1.0, False), (0, 0.0, False)]
+    family = Family.by_law({"both": {(0, 0): listed, (0, 1): listed}, "own": {(0, 2): listed}}, horizon=1)
+    search = LawSearch(None, family, (0.0, 1.0), (0.0, 1.0), 0.1, 0.1, 0, nobody, Tuning())
+    search.members[:] = [(30.0, 20.0), second, (50.0, 0.0)]
+    if broken:
+        with pytest.raises(
+            BrokenPromise, match=r"of 'both' do not have one law\. State 0, action 1 .* 5 times where 17\.5"
+        ):
+            search.plan()
+    else:
+        assert search.plan().upper <= 1.0
 
 
 def test_laws_share_delta():
@@ -104,7 +137,7 @@ def test_losses_under_laws_in_the_balls_stay_below_the_bound(grouped):
         family = Family.by_law(listed, horizon=4)
         rows, L = Rows.of(family), len(family.names)
         counts = rng.multinomial(rng.choice([5, 60]), rng.dirichlet(np.ones(3)), size=L).astype(float)
-        radius = laws.radii(counts, family.sizes, 1.0)
+        radius = laws.radii(counts, np.arange(L), family.sizes, 1.0)
         for policy in (None, rng.integers(2, size=(4, 3))):
             found = rows.plan(counts, radius, policy)
             counted = counts / counts.sum(axis=1, keepdims=True)

@@ -351,8 +351,7 @@ class TestFolder:
             ((certify_policy, Coins(0.9), arm(0)), (certify_policy, Coins(0.1), arm(0)), "its environment is"),
             ((compare, Coins(0.9, 0.1), arm(0), arm(1)), (compare, Coins(0.9, 0.1), arm(1), arm(0)), "its policies is"),
             (
-                (certify_policy, Coins(0.9), richobs.Uniform(1)),
-                (certify_policy, Coins(0.9), richobs.Uniform(2)),
+                *((certify_policy, Coins(0.9), richobs.Uniform(k)) for k in (1, 2)),
                 "policies",
             ),
             (
@@ -694,12 +693,8 @@ class TestCommand:
         assert statement["_type"] == "https://in-toto.io/Statement/v1"
         assert statement["predicate"]["result"] == "PASSED"
         (metric,) = statement["predicate"]["metrics"]
-        assert {k: metric[k] for k in ("metric", "comparator", "threshold", "passed")} == {
-            "metric": "mean_reward",
-            "comparator": ">=",
-            "threshold": 0.4,
-            "passed": True,
-        }
+        said = {"metric": "mean_reward", "comparator": ">=", "threshold": 0.4, "passed": True}
+        assert {k: metric[k] for k in said} == said
         assert metric["sample_size"] == json.loads((out / "certificate.json").read_text())["episodes"]
         digest = hashlib.sha256((out / "policy-0.npz").read_bytes()).hexdigest()
         assert statement["subject"] == [{"name": "policy-0.npz", "digest": {"sha256": digest}}]
@@ -920,18 +915,13 @@ class TestLogs:
 
     def test_minari(self):
         """Two episodes of one and two steps; infos begin with that of the reset."""
-        first = types.SimpleNamespace(
-            observations=np.zeros((2, 3)),
-            actions=np.array([1]),
-            rewards=np.array([1.0]),
-            infos={"propensity": [1, 0.5]},
-        )
-        second = types.SimpleNamespace(
-            observations=np.zeros((3, 3)),
-            actions=np.array([1, 1]),
-            rewards=np.array([0.0, 0.5]),
-            infos={"propensity": np.array([1, 0.5, 0.25])},
-        )
+
+        def episode(rewards, propensities):
+            n = len(rewards)
+            said = {"rewards": np.array(rewards), "infos": {"propensity": propensities}}
+            return types.SimpleNamespace(observations=np.zeros((n + 1, 3)), actions=np.ones(n, dtype=int), **said)
+
+        first, second = episode([1.0], [1, 0.5]), episode([0.0, 0.5], np.array([1, 0.5, 0.25]))
         dataset = types.SimpleNamespace(iterate_episodes=lambda: iter([first, second]))
         found = as_log(dataset, ONES, None, (0.0, 1.0), np.random.default_rng(0))
         np.testing.assert_allclose(found.weights, [[2.0, 8.0]])

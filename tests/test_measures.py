@@ -252,9 +252,7 @@ class TestKept:
         assert [(f.what, f.agrees) for f in found.findings] == [("numbers", True)]
         found = verify_judgement(tmp_path, richobs.make, success)
         assert [(f.what, f.agrees) for f in found.findings] == [
-            ("numbers", True),
-            ("measure", True),
-            ("episodes", True),
+            (what, True) for what in ("numbers", "measure", "episodes")
         ]
         found = verify_judgement(tmp_path, richobs.make, over(5))
         assert [(f.what, f.agrees) for f in found.findings] == [("numbers", True), ("measure", False)]

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+import own
 import richobs
 import richobs.ray
-import to_be_killed
+from own import FUNCTIONS
 from richobs.core.errors import InvalidInput
 from richobs.ray import LARGE, RayExecutor, WorkerLost
-from to_be_killed import FUNCTIONS
 
 SMALL = {"object_store_memory": 80 * 2**20}
 PATIENCE = 60  # seconds until a test gives up
 
 
-class Logged(to_be_killed.Own):
+class Logged(own.Own):
     """Calls are noted in a file."""
 
     declared = richobs.Declared(at_once=4, identity="a logged walk", replayable=True)

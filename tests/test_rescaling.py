@@ -30,7 +30,7 @@ from richobs.core.units import (
     units_of,
 )
 from richobs.engines import calls
-from richobs.engines.calls import play_checked
+from richobs.engines.stream import play_checked
 from richobs.learners import learner
 from richobs.learners.betting import Betting
 from richobs.runs.prepare import in_units_of
@@ -357,15 +357,9 @@ class TestOtherLearners:
         settings = Settings(epsilon=1.0, delta=0.1, learner="certified")
         rescaled = in_units_of(chosen, own_problem(), settings)
         policy = LearnedPolicy(rescaled.problem.functions, (0,) * H)
-        answer = Outcome(
-            policy,
-            "within 0.1",
-            "mine",
-            rescaled.settings.epsilon,
-            0.1,
-            StopReason.OWN_RULE,
-            claims=(Claim("x", (), 1, 0.1, 0.5),),
-        )
+        claims = (Claim("x", (), 1, 0.1, 0.5),)
+        epsilon = rescaled.settings.epsilon
+        answer = Outcome(policy, "within 0.1", "mine", epsilon, 0.1, StopReason.OWN_RULE, claims=claims)
         own = rescaled.outcome(answer, ("the dice are fair",))
         assert own.claim.startswith(
             "With probability at least 0.9 the policy loses at most 1 to the best policy in expectation."
@@ -386,6 +380,13 @@ class TestServing:
         problem = own_problem()
         assert in_units_of(learner("betting"), problem, Settings(epsilon=1.0)).units is None
         assert Betting().fallback_settings(problem, Settings(epsilon=1.0)) is None
+
+    def test_a_tolerance_is_not_rescaled(self, monkeypatch):
+        chosen, asked = learner("olive"), Settings(epsilon=1.0, tolerance=0.5)
+        assert in_units_of(chosen, own_problem(), asked).settings.tolerance == (0.5,)  # which OLIVE itself refuses
+        monkeypatch.setattr(chosen, "traits", dataclasses.replace(chosen.traits, takes_tolerance=True))
+        with pytest.raises(InvalidInput, match=r"'olive' works in units where .*, and a tolerance is not rescaled"):
+            in_units_of(chosen, own_problem(), asked)
 
     def test_every_answer_of_an_environment_is_checked_once(self, monkeypatch):
         checked, played = [], []

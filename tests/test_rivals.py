@@ -14,12 +14,11 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.ledger import Ledger
 from richobs.core.moments import Steps, distinct
-from richobs.core.policies import Greedy, Uniform
-from richobs.core.process import TableFunction, TabularProcess
+from richobs.core.policies import Uniform
+from richobs.core.process import TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines import CountedEngine
-from richobs.engines.counted import tally
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
 from richobs.stats.bets import kl_upper
@@ -168,20 +167,6 @@ class TestRegressorElimination:
 
 
 class TestCounts:
-    def test_counts_have_the_law_of_episodes(self):
-        problem = richobs.make("mdp/3", stochastic=True, n_states=3, n_actions=2)
-        process = problem.process
-        zeros = [np.zeros((len(rows), 2)) for rows in process.observations]
-        counts = tally(process, Greedy(TableFunction(process, zeros)), 10**10, keyed_generator(0, "tally"))
-        assert [v.sum() for v in counts.visits] == [10**10] * 3
-        here = process.start
-        for level in range(3):
-            np.testing.assert_allclose(counts.visits[level][:, 0] / 10**10, here, atol=1e-4)
-            mean = process.rewards[level].mean[np.arange(len(here)), np.arange(len(here)), 0]
-            np.testing.assert_allclose(counts.rewards[level][:, 0] / 10**10, here * mean, atol=1e-4)
-            if level < 2:
-                here = here @ process.transitions[level][:, 0]
-
     def test_the_model_of_counts_by_hand(self):
         process = richobs.make("mdp/2", n_states=2, n_actions=2).process
         model = EmpiricalModel(process)

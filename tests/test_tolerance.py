@@ -95,7 +95,7 @@ def test_growth_is_that_of_stakes_and_factors(values: int, tolerance: float) -> 
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(("tolerance", "stake"), [(0.1, 0.0), (0.2, 0.0), (0.04, 0.06 / (0.01 + 0.06**2))])
+@pytest.mark.parametrize(("tolerance", "stake"), [(0.1, 0.0), (0.2, 0.0), (0.04, 2 * 0.036 / (0.01 + 0.036))])
 def test_a_stake_aims_at_what_exceeds_the_tolerance(sign: int, tolerance: float, stake: float) -> None:
     f = np.array([0.5])
     found = bets.stakes(f + sign * 0.1, np.array([0.01]), f, tolerance)
@@ -183,10 +183,10 @@ def is_false(outcome: richobs.Outcome, process: TabularProcess) -> bool:
 
 
 def test_claims_are_true_with_the_tolerance_and_often_false_without() -> None:
-    """At delta 0.1, 20 runs: 6 false claims or broken promises have a probability below 0.02 where they may be 2."""
+    """At delta 0.1, 12 runs: 5 false claims or broken promises have a probability below 0.01 where they may be 1."""
     wrong = {0.04: 0, 0.0: 0}
     for told in wrong:
-        for seed in range(20):
+        for seed in range(12):
             env, functions, process = nearly(seed, 0.04, shift=-0.04)
             try:
                 found = richobs.learn(
@@ -202,8 +202,8 @@ def test_claims_are_true_with_the_tolerance_and_often_false_without() -> None:
                 wrong[told] += is_false(found, process)
             except BrokenPromise:
                 wrong[told] += 1
-    assert wrong[0.04] < 6
-    assert wrong[0.0] > 6
+    assert wrong[0.04] < 5
+    assert wrong[0.0] > 3
 
 
 def run(seed: int = 3, **asked: Any) -> richobs.Outcome:
@@ -267,8 +267,12 @@ def test_nothing_takes_over_from_a_search_with_a_tolerance() -> None:
         ({"tolerance": math.nan}, "tolerance must be"),
         ({"tolerance": math.inf}, "tolerance must be"),
         ({"tolerance": "much"}, "tolerance must be"),
-        ({"tolerance": [0.1, 0.1]}, "one for each of the 3 levels; got 2 numbers"),
-        ({"tolerance": 1.0}, "must be below 1"),
+        ({"tolerance": True}, "tolerance must be a number; got True"),
+        ({"tolerance": [[0.1]]}, "tolerance must be"),
+        ({"tolerance": [0.1, -0.1, 0.1]}, "at least 0, or one per level; got 0.1, -0.1, 0.1"),
+        ({"tolerance": [0.1, 0.1]}, "one for each of 3 levels; got 2. It is the distance of the nearest function"),
+        ({"tolerance": 1.0}, "must be below 1, or it says nothing; got 1"),
+        ({"tolerance": [0.1, 0.1, 7]}, "must be below 1, or it says nothing; got 7"),
         ({"tolerance": 0.1, "learner": "olive", "n_states": 3}, "knows no tolerance"),
     ],
 )
@@ -346,9 +350,9 @@ def test_step_laws_multiply_to_the_likelihood() -> None:
 
 
 def test_the_true_model_lives_within_a_tolerance_and_dies_without() -> None:
-    """At d = 0.1 in 30 runs of a bent system: 8 deaths have a probability below 0.01 where they may be 3."""
+    """At d = 0.1 in 20 runs of a bent system: 6 deaths have a probability below 0.02 where they may be 2."""
     dead = {0.2: 0, 1e-9: 0}
-    for seed in range(30):
+    for seed in range(20):
         rng, family = np.random.default_rng(1_000 + seed), walks(6, seed)
         env = ModelEnvironment(bent(family, 0, 0.2, rng), 0, (0.0, 1.0))
         for alpha in dead:
@@ -363,8 +367,8 @@ def test_the_true_model_lives_within_a_tolerance_and_dies_without() -> None:
                 if 0 not in living.models:
                     dead[alpha] += 1
                     break
-    assert dead[0.2] < 8
-    assert dead[1e-9] > 7
+    assert dead[0.2] < 6
+    assert dead[1e-9] > 4
 
 
 def test_claims_of_models_are_true_with_the_tolerance() -> None:

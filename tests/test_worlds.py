@@ -346,12 +346,6 @@ class TestRandom:
         assert shared >= 100
         assert uneven >= 50
 
-    def test_without_stochastic_the_draws_are_what_they_always_were(self):
-        process = make("random", seed=3).process
-        targets = [t.argmax(axis=2).tolist() for t in process.transitions]
-        assert targets == [[[0, 1]], [[1, 0], [2, 0]], [[1, 0], [0, 0], [1, 1]]]
-        assert process.optimum.value == pytest.approx(0.6789464175662956, abs=1e-12)
-
 
 class TestFrozenLake:
     def test_the_standard_map(self):

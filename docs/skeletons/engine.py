@@ -17,8 +17,8 @@ from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines.answers import answer_of, partial_of
-from richobs.engines.calls import play_checked
 from richobs.engines.play import Play
+from richobs.engines.stream import play_checked
 
 MOST = 1_000_000  # episodes of one query: all of them are held at once
 

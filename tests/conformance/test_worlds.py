@@ -15,7 +15,6 @@ from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import field_docs
 from richobs.worlds import WORLDS, World, WorldEnvironment, make
-from richobs.worlds.gymnasium_out import WorldEnv
 from richobs.worlds.registry import config_class
 from richobs_lab.assumptions.exact import check_assumptions
 
@@ -23,26 +22,12 @@ SKELETON = "corridor_skeleton"
 REGISTERED = [*WORLDS, "corridor"]
 VARIANTS = [
     *REGISTERED,
-    "disjoint,vectors=True",
-    "lock/3,noise_bits=30",
-    "lock/3,noise=gaussian",
-    "lock/3,swap=0.25",
-    "lock/3,swap=0.5,fail=0.1",
-    "lock/3,noise_bits=30,fail=0.1",
-    "lock/3,functions=tables,class_size=12",
-    "diabolical/3,sigma=0.1",
-    "diabolical/3,swap=0.5",
-    "mdp,stochastic=True",
-    "random,violate=deterministic",
-    "random,stochastic=True",
-    "random,near=0.1,rewards=bernoulli",
-    "random,n_actions=4,twin_gap=0.05",
-    "frozen-lake/8,map=8x8,candidates=near,slip_unknown=True",
-    "lock/1",
-    "diabolical/1",
-    "deep-sea/1",
-    "frozen-lake/1",
-    "corridor/1",
+    *("disjoint,vectors=True", "mdp,stochastic=True", "frozen-lake/8,map=8x8,candidates=near,slip_unknown=True"),
+    *("lock/3,noise_bits=30", "lock/3,noise=gaussian", "lock/3,swap=0.25", "lock/3,swap=0.5,fail=0.1"),
+    *("lock/3,noise_bits=30,fail=0.1", "lock/3,functions=tables,class_size=12"),
+    *("diabolical/3,sigma=0.1", "diabolical/3,swap=0.5", "random,violate=deterministic", "random,stochastic=True"),
+    *("random,near=0.1,rewards=bernoulli", "random,n_actions=4,twin_gap=0.05"),
+    *("lock/1", "diabolical/1", "deep-sea/1", "frozen-lake/1", "corridor/1"),
 ]
 UNREALIZABLE = {"lower-bound", "lock/3,noise=gaussian", "diabolical/3,sigma=0.1"}  # on purpose
 
@@ -165,18 +150,6 @@ class TestEveryWorld:
         again = pickle.loads(pickle.dumps(env))
         policy = Uniform(env.n_actions)
         assert_same(*(e.play(policy, 9, keyed_generator(4)) for e in (env, again)), env.horizon)
-
-    def test_it_is_a_gymnasium_environment(self, id):
-        env = WorldEnv(id)
-        horizon = make(id).horizon
-        x, info = env.reset(seed=1)
-        assert x in env.observation_space
-        for level in range(horizon):
-            assert info["level"] == level
-            x, reward, terminated, truncated, info = env.step(0)
-            assert x in env.observation_space
-            assert 0 <= reward <= 1
-            assert (terminated, truncated) == (level == horizon - 1, False)
 
 
 @pytest.mark.parametrize("id", [v for v in VARIANTS if v not in UNREALIZABLE])

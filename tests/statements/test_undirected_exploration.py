@@ -3,21 +3,13 @@
 import math
 
 import pytest
-from work import broken, measured, panels
+from work import broken, panels
 
 from richobs_lab.paper.statements import undirected_exploration as statement
 
 
-@pytest.fixture(scope="module")
-def work():
-    return measured(statement)
-
-
 def test_every_check_holds(work):
     assert broken(statement, *work) == []
-
-
-def test_the_figure_is_drawn(work):
     assert panels(statement, *work) == 1
 
 

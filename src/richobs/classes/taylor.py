@@ -168,6 +168,14 @@ def quadratic_size(m: Floats, ball: bool) -> Floats:
     return np.sqrt(np.tensordot(weight, m * m, axes=1))
 
 
+def quadratic_above(m: Floats, ball: bool) -> Floats:
+    """Returns `[...]` at least the largest z'm z of quadratic forms `[q, ...]`."""
+    if ball:
+        return quadratic_size(m, ball)
+    d = round((math.sqrt(8 * len(m) + 1) - 1) / 2)
+    return np.asarray(sum(np.maximum(x, 0.0) if i == j else np.abs(x) for x, (i, j) in zip(m, pairs(d), strict=True)))
+
+
 def products(f: Floats, h: Floats) -> Floats:
     """Returns `[q, ...]` the quadratic form (f.z)(h.z) of two linear ones `[d, ...]`."""
     return np.stack([f[i] * h[i] if i == j else f[i] * h[j] + f[j] * h[i] for i, j in pairs(len(f))])

@@ -23,8 +23,7 @@ from richobs.judging.select import select
 from richobs.judging.value import PolicyReport, certify_policy
 from richobs.show.summary import named_rows, plain_console
 from richobs.worlds.gymnasium_in import GymnasiumSpec, environment_from_spec
-from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
-from richobs.worlds.registry import make
+from richobs.worlds.registry import is_gymnasium_id, make
 
 RETURNS = (".csv", ".json")  # how files of returns are called
 

@@ -20,8 +20,8 @@ from richobs.core.arguments import file_path
 from richobs.core.errors import InvalidInput, RichObsError, RunStopped
 from richobs.core.registry import Registry
 from richobs.show.summary import plain_console
-from richobs.worlds.gymnasium_in.spec import PREFIX, is_gymnasium_id
-from richobs.worlds.registry import WORLDS, config_class, configure
+from richobs.worlds.gymnasium_in.spec import PREFIX
+from richobs.worlds.registry import WORLDS, config_class, configure, is_gymnasium_id
 
 HINT = "A world is given as `lock --horizon 10` or as `lock/10`. `--version` prints the version."
 COMMANDS = Registry(

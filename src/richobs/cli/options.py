@@ -29,8 +29,8 @@ from richobs.core.settings import Settings, field_docs
 from richobs.runs.store import POLICY, StoredRun
 from richobs.show.summary import summary
 from richobs.worlds.gymnasium_in import GymnasiumSpec, environment_from_spec
-from richobs.worlds.gymnasium_in.spec import OWN, PREFIX, is_gymnasium_id, read_value
-from richobs.worlds.registry import WORLDS, config_class, make
+from richobs.worlds.gymnasium_in.spec import OWN, PREFIX, read_value
+from richobs.worlds.registry import WORLDS, config_class, is_gymnasium_id, make
 
 GYMNASIUM = "gym"  # what the sub-command is called
 TRUST = "RICHOBS_TRUST"  # the environment variable that stands for --trust

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from richobs.classes.layered import ByLevel
-from richobs.core.environment import Environment, Episodes, check_obeyed, check_rewards, checked_episodes, declared_by
+from richobs.core.environment import Environment, Episodes, check_obeyed, checked_episodes, declared_by
 from richobs.core.errors import InvalidFile, Rejected, WorkerFailed
 from richobs.core.executors import Spec, Workers, can_limit, time_limit
 from richobs.core.functions import FunctionClass
@@ -29,13 +29,12 @@ from richobs.core.ledger import Ledger
 from richobs.core.policies import Policy
 from richobs.core.problem import episodes_digest
 from richobs.core.randomness import keyed_generator
-from richobs.core.units import UnitEnvironment, UnitFunctions
+from richobs.core.units import UnitFunctions
 from richobs.device.classes import OnDevice
 from richobs.engines.answers import pack_episodes, unpack_episodes
 from richobs.engines.independence import Watch
 from richobs.engines.play import Log
 from richobs.engines.probes import TRIED, Probes, class_digests
-from richobs.worlds.simulator import WorldEnvironment
 
 COPIES = 4  # that say whether an environment or its workers are to blame for a difference
 AGAIN = 10  # one episode of so many is played a second time, at most
@@ -317,32 +316,6 @@ def play_call(timeout: float | None, env: Environment, asked: Request, call: int
     """
     with time_limit(timeout):
         return env.play(asked.policy, asked.episodes(call), keyed_generator(asked.draw, "call", call), asked.levels)
-
-
-def play_checked(
-    env: Environment, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None
-) -> Episodes:
-    """Plays n episodes of any environment, and checks them: the one place where a run does so, once for every answer.
-
-    Raises:
-        Rejected: the environment answered something else than it was asked; or an episode ended early, and its rewards are
-            shifted to other units.
-        RewardOutOfRange: a reward that is not a number, or a total outside `env.reward_range`.
-    """
-    depth = env.horizon if levels is None else levels
-    if isinstance(env, UnitEnvironment):  # what the environment inside plays, in other units
-        played = env.units.episodes(play_checked(env.env, policy, n, rng, depth))
-        check_rewards(np.stack(played.rewards), np.stack(played.ended) if played.ended else None, env, policy)
-        return played
-    played = env.play(policy, n, rng, depth)
-    if isinstance(env, Calls):  # it has checked every call
-        return played
-    if isinstance(
-        env, WorldEnvironment
-    ):  # it returns arrays of the right shapes, and checks the policy's actions itself
-        check_rewards(np.stack(played.rewards), None, env, policy)
-        return played
-    return checked_episodes(played, env, policy, n, depth)
 
 
 def sendable_spec(env: Environment, functions: FunctionClass | None) -> Spec:

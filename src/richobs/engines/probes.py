@@ -59,8 +59,8 @@ class Probes:
             self.fixed = self.fingerprint()
 
     @classmethod
-    def of(cls, problem: Problem, *, simulated: bool) -> "Probes | None":
-        """Returns the probes of a run; None where the class is identified by its digest.
+    def of(cls, problem: Problem, *, simulated: bool) -> "Probes":
+        """Returns the probes of a run whose class has no digest that identifies it.
 
         Some are known before a run: the observations that the problem's process lists, or those of a few episodes of a
         simulated environment.
@@ -70,8 +70,6 @@ class Probes:
             simulated: whether the environment is simulated here, so that playing it costs nothing.
         """
         functions = problem.functions
-        if functions.digest is not None:
-            return None
         if problem.process is not None:
             known = enumerate(problem.process.observations)
             return cls(functions, ((h, seen[: probes_at(functions, h)]) for h, seen in known))

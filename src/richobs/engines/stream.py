@@ -5,21 +5,27 @@ added in chunk order: results do not depend on who computes the chunks.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
-from richobs.core.environment import Environment
+import numpy as np
+
+from richobs.core.environment import Environment, Episodes, check_rewards, checked_episodes
 from richobs.core.errors import InvalidInput
 from richobs.core.executors import Spec, Workers
 from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
+from richobs.core.policies import Policy
 from richobs.core.problem import Problem
 from richobs.core.process import TabularProcess
 from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
+from richobs.core.units import UnitEnvironment
 from richobs.engines.answers import Partial, answer_of, partial_of
-from richobs.engines.calls import parts_of, play_checked
+from richobs.engines.calls import Calls, parts_of
 from richobs.engines.play import Play
 from richobs.engines.probes import trial_digests
+from richobs.worlds.simulator import WorldEnvironment
 
 CHUNK = 16_384  # episodes per chunk at most
 CHUNK_LEVELS = 81_920  # levels of all episodes of a chunk: what they see is held at once
@@ -77,31 +83,24 @@ class StreamEngine(Play):
         """Yields the contribution of every chunk in order, whoever computes it."""
         levels = self._env.horizon if query.levels is None else query.levels
         size = min(self._chunk, max(1, CHUNK_LEVELS // levels))
-        key = (self._seed, visit)
-
-        def one(chunk: int) -> Partial:
-            return play_chunk(self._env, self._functions, self._process, query, key, size, chunk)
-
-        def here() -> Iterator[Partial]:
-            for chunk in chunks:  # `map` would take a StopIteration of a policy or a class for the end
-                yield one(chunk)
-
-        chunks = range(-(-query.n // size))
+        given = (self._env, self._functions, self._process, query, (self._seed, visit), size)
+        one, chunks = partial(play_chunk, *given), range(-(-query.n // size))
+        here = (one(chunk) for chunk in chunks)  # `map` would take a StopIteration of a policy or a class for the end
         if not self._workers.are_many or len(chunks) == 1:
-            yield from here()
+            yield from here
         elif self._workers.executor is None:  # what NumPy computes without the interpreter lock
             yield from self._workers.in_threads(one, chunks)
         else:
             shared = {**parts_of(self._functions), "process": self._process}
             try:
                 spec = Spec({"env": self._env}, shared) if self._spec is None else self._spec
-                body = spec.task(play_chunk, self._env, self._functions, self._process, query, key, size)
+                body = spec.task(play_chunk, *given)
             except Exception as error:
                 self._workers.say(
                     f"the executor is not used: what is played cannot be sent to it ({type(error).__name__}: {error}), so "
                     "this process plays it. See docs/scale.md."
                 )
-                yield from here()
+                yield from here
             else:
                 if self._spec is None:
                     spec.expect(trial_digests)
@@ -136,3 +135,29 @@ def play_chunk(
     rng = keyed_generator(seed, "draw", *query.key, visit, chunk)
     played = play_checked(env, query.policy, n, rng, levels)
     return partial_of(query, played, max(0, min(n, query.paths - first)), functions, process)
+
+
+def play_checked(
+    env: Environment, policy: Policy, n: int, rng: np.random.Generator, levels: int | None = None
+) -> Episodes:
+    """Plays n episodes of any environment, and checks them: the one place where a run does so, once for every answer.
+
+    Raises:
+        Rejected: the environment answered something else than it was asked; or an episode ended early, and its rewards are
+            shifted to other units.
+        RewardOutOfRange: a reward that is not a number, or a total outside `env.reward_range`.
+    """
+    depth = env.horizon if levels is None else levels
+    if isinstance(env, UnitEnvironment):  # what the environment inside plays, in other units
+        played = env.units.episodes(play_checked(env.env, policy, n, rng, depth))
+        check_rewards(np.stack(played.rewards), np.stack(played.ended) if played.ended else None, env, policy)
+        return played
+    played = env.play(policy, n, rng, depth)
+    if isinstance(env, Calls):  # it has checked every call
+        return played
+    if isinstance(
+        env, WorldEnvironment
+    ):  # it returns arrays of the right shapes, and checks the policy's actions itself
+        check_rewards(np.stack(played.rewards), None, env, policy)
+        return played
+    return checked_episodes(played, env, policy, n, depth)

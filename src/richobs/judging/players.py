@@ -26,7 +26,8 @@ from richobs.core.ledger import Ledger
 from richobs.core.policies import OpenLoop, Policy, Uniform
 from richobs.core.problem import ENVIRONMENT_NAMES, Problem, checked_environment
 from richobs.core.types import Floats, Ints, Observations
-from richobs.engines.calls import Calls, play_checked
+from richobs.engines.calls import Calls
+from richobs.engines.stream import play_checked
 from richobs.judging.measures import Measure, copied, episodes_of, made_episode
 from richobs.runs.database import sha256
 from richobs.worlds.gymnasium_in.arrays import NUMBERED, Actions

@@ -24,7 +24,7 @@ from richobs.device.levels import torch_device
 from richobs.engines import engine_kind
 from richobs.learners import Finding, Learner, learner
 from richobs.learners.base import unit_rewards
-from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
+from richobs.worlds.registry import is_gymnasium_id
 from richobs.worlds.simulator import WorldEnvironment
 
 NUMBERS = ("epsilon", "v_star_hat", "value_hat", "upper", "lower")  # of a result, which depend on units
@@ -156,11 +156,16 @@ def in_units_of(learner: Learner, problem: Problem, settings: Settings) -> Prepa
         settings: what is asked for, in the problem's own units.
 
     Raises:
-        InvalidInput: epsilon is too small once it is rescaled.
+        InvalidInput: epsilon is too small once it is rescaled, or there is a tolerance, whose units only the learner knows.
     """
     if unit_rewards not in learner.needs or has_unit_rewards(problem) or units_missing(problem) is not None:
         return Prepared(learner, problem, settings, None, problem, settings)
     units = units_of(problem.env)
+    if settings.tolerance and learner.traits.takes_tolerance:
+        raise InvalidInput(
+            f"the learner {learner.name!r} works {LABEL}, and a tolerance is not rescaled. Give it a problem in these units "
+            f"({units.words}) and a tolerance that fits, or leave `tolerance` out."
+        )
     epsilon = units.width(settings.epsilon)
     if epsilon < SMALLEST:
         raise InvalidInput(

@@ -16,9 +16,9 @@ from matplotlib.path import Path as Outline
 from richobs.core import words
 from richobs.core.files import write_atomically
 from richobs.runs.store import StoredRun
+from richobs.runs.sweep import groups, median
 from richobs.show.chart import Series, series
 from richobs.show.palette import LIGHT
-from richobs.show.seeds import groups, median
 from richobs.show.sweep import SettingRow
 from richobs.show.tree import COLUMN, ROW, SearchTree, search_tree
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from richobs.core import words
 from richobs.runs.store import REPORT
-from richobs.runs.sweep import Cell, CellResult, Sweep, SweepProgress, Watch
+from richobs.runs.sweep import Cell, CellResult, Sweep, SweepProgress, Watch, median
 from richobs.show.page import HERE, rendered, write_html
 from richobs.show.palette import theme_rules
-from richobs.show.seeds import median
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,7 +10,7 @@ import math
 import operator
 import typing
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import gymnasium
 
@@ -19,13 +19,18 @@ from richobs.core.errors import InvalidInput, UnknownWorld
 from richobs.core.problem import Problem
 from richobs.core.registry import Registry
 from richobs.worlds.gymnasium_in.environment import problem_from_spec
-from richobs.worlds.gymnasium_in.spec import GymnasiumSpec, is_gymnasium_id
+from richobs.worlds.gymnasium_in.spec import PREFIX, GymnasiumSpec
 
 WORLDS = Registry(  # world -> the module that defines it
     "richobs.worlds", {"bandit": "richobs.worlds.bandit", "mdp": "richobs.worlds.mdp", "lock": "richobs.worlds.lock"}
 )
 
 KINDS: dict[Any, str] = {int: "a whole number", float: "a finite number", bool: "True or False"}
+
+
+def is_gymnasium_id(id: str | None) -> TypeGuard[str]:
+    """Whether an id names a Gymnasium environment."""
+    return isinstance(id, str) and id.startswith(PREFIX)
 
 
 def config_class(world: str) -> type[Any]:
@@ -59,7 +64,8 @@ def configure(id: str, **params: Any) -> Any:
         id: a world (`lock`), a world and its horizon (`lock/10`), or a full id (`lock/10,noise_bits=4,seed=3`).
         **params: the world's parameters by name; they may not repeat what the id says.
     """
-    _require_text(id)
+    if not isinstance(id, str):
+        raise InvalidInput(f"an id is a text such as 'lock/10' (see `richobs worlds`); got {id!r}.")
     head, *pairs = id.split(",")
     world, slash, horizon = head.partition("/")
     config = config_class(world)
@@ -110,7 +116,6 @@ def make(id: str, **params: Any) -> Problem:
         **params: the world's parameters by name; of a Gymnasium environment those of `from_gymnasium`, and `functions`,
             `module:name` of a function that takes the environment and returns the class.
     """
-    _require_text(id)
     if is_gymnasium_id(id):
         spec = GymnasiumSpec.read(id, params)
         own = spec.id  # refuses what cannot be written down before anything is made
@@ -125,12 +130,6 @@ def shared_problem(config: Any) -> Problem:
     Thousands of Gymnasium copies of a world then hold one simulator.
     """
     return build(config)
-
-
-def _require_text(id: object) -> None:
-    """Refuses an id that is not a text."""
-    if not isinstance(id, str):
-        raise InvalidInput(f"an id is a text such as 'lock/10' (see `richobs worlds`); got {id!r}.")
 
 
 def _convert(world: str, name: str, kind: Any, value: Any) -> Any:

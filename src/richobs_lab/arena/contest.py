@@ -61,8 +61,7 @@ from richobs.runs.sweep import (
     folder_name,
     run_cells,
 )
-from richobs.worlds.gymnasium_in.spec import is_gymnasium_id
-from richobs.worlds.registry import configure, full_id
+from richobs.worlds.registry import configure, full_id, is_gymnasium_id
 
 FORMAT, VERSION = "richobs-arena", 1
 ARENA = "arena.json"

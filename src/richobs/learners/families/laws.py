@@ -20,7 +20,7 @@ from richobs.core.types import Floats, Ints, Mask
 from richobs.core.words import number_words
 from richobs.learners.families.confirm import CONFIRM, FEW, PHASE, Confirming, LossBounded
 from richobs.learners.families.steps import ENDED, LAST, STARTED, Batch, read_steps, step_words
-from richobs.learners.models.living import ZETA
+from richobs.learners.models.living import ALARM, ZETA
 from richobs.stats import bets
 from richobs.stats.shares import Spendable
 
@@ -33,24 +33,41 @@ ROUNDING = 1e-9  # nats by which a radius may be too small
 _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
-def radii(counts: Floats, sizes: Ints, log_death: float) -> Floats:
+def log_mixtures(counts: Floats, sizes: Ints) -> Floats:
+    """Returns `[L]` the log-likelihood of counts `[L, B]` by the mixture of laws by a Dirichlet law with parameters 1/2."""
+    real = np.arange(counts.shape[1]) < sizes[:, None]
+    own = np.where(real, _lgamma(counts + 0.5) - math.lgamma(0.5), 0.0).sum(axis=1)
+    return np.asarray(own + _lgamma(sizes / 2) - _lgamma(counts.sum(axis=1) + sizes / 2))
+
+
+def pooled(members: Floats, law: Ints, n_laws: int) -> Floats:
+    """Returns `[L, ...]` sums over the members of each law, of numbers `[n, ...]` of rows."""
+    sums = np.zeros((n_laws, *members.shape[1:]))
+    np.add.at(sums, law, members)
+    return sums
+
+
+def radii(members: Floats, law: Ints, sizes: Ints, log_death: float) -> Floats:
     """Returns `[L]` numbers that KL(counted, true) exceeds for no law, each with the probability that `log_death` states.
 
-    A mixture of laws by a Dirichlet law with parameters 1/2 is a forecast: it exceeds the true law's likelihood by a factor
-    of at most 1/d for ever, and n KL(counted, true) is the largest log-likelihood less that of the true law.
+    A mixture of laws by a Dirichlet law is a forecast: it exceeds the true law's likelihood by a factor of at most 1/d for
+    ever, and n KL(counted, true) is the largest log-likelihood less that of the true law. Where a law has several members,
+    a tenth of the money is on a forecast that gives each of them a law of its own. A negative radius: no law is left.
 
     Args:
-        counts: `[L, B]` how often each outcome was seen.
+        members: `[n, B]` how often each outcome was seen, by rows (state, action).
+        law: `[n]` of each row.
         sizes: `[L]` outcomes of each law.
         log_death: log(1/d).
     """
-    n = counts.sum(axis=1)
-    real = np.arange(counts.shape[1]) < sizes[:, None]
+    counts = pooled(members, law, len(sizes))
+    n, shared = counts.sum(axis=1), np.bincount(law, minlength=len(sizes)) > 1
     with np.errstate(divide="ignore", invalid="ignore"):
         most = np.where(counts > 0, counts * np.log(counts / n[:, None]), 0.0).sum(axis=1)
-        own = np.where(real, _lgamma(counts + 0.5) - math.lgamma(0.5), 0.0).sum(axis=1)
-        mixed = own + _lgamma(sizes / 2) - _lgamma(n + sizes / 2)
-        found = (log_death + most - mixed + 2 * ZETA * n + ROUNDING) / n
+        mixed = log_mixtures(counts, sizes)
+        apart = pooled(log_mixtures(members, sizes[law]), law, len(sizes))
+        both = np.logaddexp(math.log(1 - ALARM) + mixed, math.log(ALARM) + apart)
+        found = (log_death + most - np.where(shared, both, mixed) + 2 * ZETA * n + ROUNDING) / n
     return np.where(sizes == 1, 0.0, np.where(n > 0, found, np.inf))
 
 
@@ -175,7 +192,7 @@ class LawSearch(Confirming):
         super().__post_init__()
         family = self.family
         self.rows = Rows.of(family)
-        self.counts: Floats = np.zeros((len(family.names), len(family.padding)))
+        self.members: Floats = np.zeros((family.law.size, len(family.padding)))  # [n, B] counts by rows
         self._rewards: Floats = np.unique(family.arrays.reward)
         self._log_death = log_deaths(family, self._likelihood)
 
@@ -185,9 +202,44 @@ class LawSearch(Confirming):
         family: UnknownLaws = self.functions
         return family
 
+    @property
+    def counts(self) -> Floats:
+        """`[L, B]` how often each outcome of each law was seen."""
+        return pooled(self.members, self.rows.law, len(self.family.names))
+
+    @property
+    def radius(self) -> Floats:
+        """`[L]` of each ball.
+
+        Raises:
+            BrokenPromise: no one law explains what the members of a group did.
+        """
+        radius = radii(self.members, self.rows.law, self.family.sizes, self._log_death)
+        if (radius < 0).any():
+            raise BrokenPromise(self._misfit(int(radius.argmin())))
+        return radius
+
+    def _misfit(self, law: int) -> str:
+        """Returns, in words, the member of a group that differs most from the others."""
+        mine, K = np.flatnonzero(self.rows.law == law), self.family.n_actions
+        seen, all_seen = self.members[mine], self.counts[law]
+        expected = seen.sum(axis=1, keepdims=True) * all_seen / all_seen.sum()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lost = np.where(seen > 0, seen * np.log(seen / expected), 0.0).sum(axis=1)
+        worst = int(lost.argmax())
+        told = ", ".join(
+            f"outcome {b} {int(seen[worst, b]):,} times where {expected[worst, b]:.1f} are expected"
+            for b in range(int(self.family.sizes[law]))
+        )
+        return (
+            f"the states and actions of {self.family.names[law]!r} do not have one law. State {mine[worst] // K}, action "
+            f"{mine[worst] % K} differs most: {told}. If they had one, this would happen with probability at most "
+            f"{self.delta:g}. Put those that may differ into groups of their own."
+        )
+
     def plan(self, policy: Ints | None = None) -> Planned:
         """Plans within the balls of what was counted."""
-        return self.rows.plan(self.counts, radii(self.counts, self.family.sizes, self._log_death), policy)
+        return self.rows.plan(self.counts, self.radius, policy)
 
     def gap(self, planned: Planned) -> float:
         """Returns how far the policy's value may be below V*."""
@@ -217,7 +269,7 @@ class LawSearch(Confirming):
                     f"the real system is none of the family's simulators: {step_words(step)} is not listed."
                 )
             if family.tells[int(kind == LAST), int(s), int(a)]:
-                self.counts[family.law[int(s), int(a)], int(fits.argmax())] += n
+                self.members[int(s) * family.n_actions + int(a), int(fits.argmax())] += n
 
     def tell(self, event: Event) -> None:
         """Tells whoever listens."""
@@ -287,7 +339,7 @@ class LawConstants:
     laws: list[str]
     zeta: float  # declared relative error of one probability
     error: float  # of a value: rounding, and rewards that count as equal
-    counts: list[list[float]]  # [L][B] how often each outcome came
+    counts: list[list[float]]  # [S K][B] how often each outcome came, by states and actions
     log_death: float  # log(1/d) of each law
     actions: list[list[int]]  # [H][S] the policy
     gap: float  # what it loses within the balls, errors included
@@ -316,7 +368,7 @@ def law_outcome(search: LawSearch, actions: Ints, certified: bool) -> Outcome:
             search._earned.claim(LOWER, (), CONFIRM, search.lower)
     reason = StopReason.EVERY_MODEL if certified else StopReason.EPISODES_SPENT
     groups = f"each of {len(family.names):,} groups of states and actions has one law"
-    theta = law_intervals(family, search.counts, radii(search.counts, family.sizes, search._log_death))
+    theta = law_intervals(family, search.counts, search.radius)
     words = claim_words(
         search.delta,
         claimed,
@@ -346,7 +398,7 @@ def law_outcome(search: LawSearch, actions: Ints, certified: bool) -> Outcome:
             laws=family.names,
             zeta=ZETA,
             error=search.error,
-            counts=search.counts.tolist(),
+            counts=search.members.tolist(),
             log_death=search._log_death,
             actions=actions.tolist(),
             gap=gap,

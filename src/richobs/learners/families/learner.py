@@ -22,8 +22,7 @@ from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRo
 from richobs.learners.families.cells import Tables, loss_at
 from richobs.learners.families.confirm import CONFIRM, ON_LIKELIHOOD, PHASE, SLACK, earned_again
 from richobs.learners.families.evidence import Seen
-from richobs.learners.families.laws import LawSearch, Rows, law_intervals, log_deaths, radii, run_laws
-from richobs.learners.families.nearly import Term
+from richobs.learners.families.laws import LawSearch, Rows, law_intervals, log_deaths, pooled, radii, run_laws
 from richobs.learners.families.search import (
     FamilySearch,
     Tuning,
@@ -33,8 +32,9 @@ from richobs.learners.families.search import (
     points_in,
     run,
 )
+from richobs.learners.families.steps import Term
 from richobs.learners.models.search import planning_error
-from richobs.learners.stopping import ToleranceIsLarge, total_variation
+from richobs.learners.stopping import FEWEST, ToleranceIsLarge, total_variation
 from richobs.stats.shares import Supposed
 
 EXACT = 1e-9  # relative difference that bounding again may show
@@ -116,6 +116,8 @@ class Families(Learner):
         if settings.tolerance:
             least = least_loss(problem, total_variation(settings))
             rows.append(PlanRow("tolerance", "least epsilon to hope for", least, "of reward", "docs/models.md, F7"))
+            fewest = FEWEST + CONFIRM
+            rows.append(PlanRow("tolerance", "before a wider claim", fewest, "episodes", "docs/models.md, F7"))
         return ShortPlan("families: a search that fixes no size in advance", None, tuple(rows))
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
@@ -234,17 +236,19 @@ def planned_again(content: Mapping[str, Any], problem: Problem, settings: Settin
     """Derives the balls, the loss of the policy, intervals and W again, of a family of unknown laws."""
     family, constants, result = problem.functions, content["constants"], content["result"]
     assert isinstance(family, UnknownLaws), "its need was checked"
-    counts = np.array(constants["counts"], dtype=np.float64)
+    members, rows = np.array(constants["counts"], dtype=np.float64), Rows.of(family)
     actions = np.array(constants["actions"], dtype=np.int64)
-    beyond = np.arange(len(family.padding)) >= family.sizes[:, None]  # [L, B]
-    if counts.shape != beyond.shape or (counts < 0).any() or counts[beyond].any():
+    beyond = np.arange(len(family.padding)) >= family.sizes[rows.law][:, None]  # [n, B]
+    if members.shape != beyond.shape or (members < 0).any() or members[beyond].any():
         return [Finding("laws", False, "the counts are not of this family")]
     sane = actions.shape == (family.horizon, family.n_states) and ((actions >= 0) & (actions < family.n_actions)).all()
     if not sane or _policy_of(family, actions).digest != content["policy"]["digest"]:
         return [Finding("laws", False, "the policy is not the one whose actions are stated")]
     death = log_deaths(family, Supposed(settings.delta * ON_LIKELIHOOD))
-    radius = radii(counts, family.sizes, death)
-    found = Rows.of(family).plan(counts, radius, actions)
+    radius, counts = radii(members, rows.law, family.sizes, death), pooled(members, rows.law, len(family.names))
+    if (radius < 0).any():
+        return [Finding("laws", False, "a group has no one law that explains its counts")]
+    found = rows.plan(counts, radius, actions)
     gap = found.regret + 2 * error
     same = _same(
         problem,

@@ -11,7 +11,7 @@ import importlib
 import json
 import urllib.parse
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self, TypeGuard
+from typing import Any, Literal, Self
 
 import gymnasium
 import numpy as np
@@ -26,11 +26,6 @@ Range = tuple[float, float]
 PREFIX = "gym:"
 PLAIN = ":,./[](){}\"'*+@!"  # characters of a value that need no escape
 OTHER_LANGUAGES = {"true": "True", "false": "False", "null": "None", "none": "None"}
-
-
-def is_gymnasium_id(id: str | None) -> TypeGuard[str]:
-    """Whether an id names a Gymnasium environment."""
-    return id is not None and id.startswith(PREFIX)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,17 +1,9 @@
-"""A process that learns in a folder, for tests that kill it: WORLD FOLDER SETTINGS (as JSON).
-
-The world "own" is an environment that richobs does not simulate. Every event prints a line and waits for one.
-"""
-
-import json
-import sys
+"""Somebody's environment, which richobs does not simulate, and the problem that it makes."""
 
 import numpy as np
 
 import richobs
 from richobs.classes import Layered, TableLevel
-from richobs.core.settings import Settings, read_record
-from richobs.runs.session import run
 
 
 class Own:
@@ -39,14 +31,3 @@ FUNCTIONS = Layered([TableLevel(ROOTS), TableLevel(ENDS)])  # the first one is Q
 def problem_of(world):
     """Returns the problem of that name."""
     return richobs.Problem(Own(), FUNCTIONS) if world == "own" else richobs.make(world)
-
-
-if __name__ == "__main__":
-    world, folder, asked = sys.argv[1:]
-
-    def callback(progress):
-        """Tells about an event, and waits."""
-        print(progress.event.kind, flush=True)
-        sys.stdin.readline()
-
-    run(problem_of(world), read_record(Settings, json.loads(asked)), callback=callback, out=folder)
