@@ -345,7 +345,7 @@ def main() -> None:
             ),
             [true_class(world, given.true, given.first) for world in TRUE if re.match(given.only, world)],
             "The same seeds with doubt and without. False alarm: a bound at delta/10 says that a policy earns more than U. "
-            "Stopped: BrokenPromise of any kind, which delta allows; with doubt it may stand for what would be a false claim.",
+            "Stopped: BrokenPromise of any kind, which delta allows; with doubt it may replace a false claim.",
         )
         return
     stored = json.loads(FILE.read_text())["rows"] if FILE.exists() else []
