@@ -22,7 +22,7 @@ from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
 from richobs.learners.betting.values import Ranges, samples_of
 from richobs.stats import bets
-from richobs.stats.shares import SERIES, Share, Supposed
+from richobs.stats.shares import SQUARES, Share, Supposed
 
 ONE = (0.3, 0.6)  # chance of observation 1 at level 1, by the action of level 0
 PAYS = ((0.25, 0.5), (0.75, 0.0))  # chance of 0.8 at level 1, by observation and action
@@ -293,7 +293,7 @@ def test_u_is_ever_below_the_mean_with_at_most_the_chance_of_its_looks() -> None
         uppers[n, heads] = float(roots.upper[0])
         return uppers[n, heads] < mean
 
-    first = share / (SERIES * 2 * math.log(2) ** 2)
+    first = share / (SQUARES * 1.5**2)
     assert 0.005 * first <= ever((32,), p, fails) <= first
     # The bound at the first look, by hand: Chernoff with half of the share; n = 32 is too few for Bernstein.
     heads, bound = 12, uppers[32, 12]

@@ -255,7 +255,7 @@ class TestPlan:
         rows = list(plan.rows())
         assert [row.section for row in rows] == [*["similar worlds needed"] * 3, "at the least", "worst case"]
         assert rows[0].name.startswith("lock/5")
-        assert rows[3].value == 25
+        assert rows[3].value == 26
         assert plan.as_json()["similar"][0]["world"] == rows[0].name
         assert plan.max_episodes == rows[4].value > 10**9
 

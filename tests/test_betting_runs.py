@@ -106,11 +106,11 @@ def ten_observations(is_product: bool) -> Problem:
     return Problem(WorldEnvironment(TabularWorld(process)), (Layered if is_product else Listed)(levels), process)
 
 
-@pytest.mark.parametrize(("is_product", "seed"), [(True, 0), (False, 4)])
+@pytest.mark.parametrize(("is_product", "seed"), [(True, 0), (False, 0)])
 def test_averages_end_a_search_that_forecasts_do_not(
     is_product: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """These are seeds whose first batches show what the wrong function promises more for; about half do."""
+    """With the default batches. The seed is one whose first batch shows what the wrong function promises more for."""
     problem, episodes = ten_observations(is_product), 400
     # Observations come again here, so that forecasts of what followed them would do without averages.
     monkeypatch.setattr(Cells, "serve_better", property(lambda cells: np.zeros(len(cells.missed), dtype=bool)))
@@ -119,7 +119,7 @@ def test_averages_end_a_search_that_forecasts_do_not(
         kinds: list[str] = []
         engine = StreamEngine(problem.env, problem.functions, seed=seed, ledger=Ledger(episodes))
         asked_for = (engine, problem.functions, 0.1, 0.05, seed)
-        return BettingSearch(*asked_for, lambda p: kinds.append(p.event.kind), Tuning(first=4)), kinds
+        return BettingSearch(*asked_for, lambda p: kinds.append(p.event.kind), Tuning()), kinds
 
     assert problem.optimal_value == pytest.approx(0.58)
     with_averages, kinds = search()

@@ -10,7 +10,7 @@ from richobs.core.ledger import Ledger
 from richobs.core.policies import OpenLoop
 from richobs.core.queries import Query
 from richobs.engines import StreamEngine
-from richobs.stats.shares import SERIES, Series, Share, Supposed
+from richobs.stats.shares import SERIES, SQUARES, Series, Share, Squares, Supposed
 from richobs_lab.certified.seals import Sealed
 from richobs_lab.certified.verification import Looks
 
@@ -89,6 +89,13 @@ class TestSeries:
         tail = 0.05 / SERIES / math.log(200_001)  # integral of 1/(x log^2 x)
         assert spent + tail <= 0.05 * (1 + 1e-4)
         assert spent + tail > 0.0499
+
+    def test_squares_sum_to_at_most_the_whole_and_waste_little(self):
+        squares = Squares(Share(0.05))
+        spent = math.fsum(squares._amount(j) for j in range(1, 1001))
+        assert 0.05 * (1 - 1e-5) < spent + 0.05 / SQUARES / 1001 <= 0.05  # 1/(j + 1/2)^2 is at most 1/j - 1/(j + 1)
+        assert spent + 0.05 / SQUARES / 1001 == pytest.approx(0.05 * (math.pi**2 / 2 - 4) / SQUARES, rel=1e-8)
+        assert Squares(Share(0.1)).next().amount == pytest.approx(0.1 / 2.1033225)
 
     def test_the_first_by_hand(self):
         """delta / (2.1098 * 2 log(2)^2) = 0.1 / 2.02731."""

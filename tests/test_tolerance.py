@@ -95,7 +95,7 @@ def test_growth_is_that_of_stakes_and_factors(values: int, tolerance: float) -> 
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(("tolerance", "stake"), [(0.1, 0.0), (0.2, 0.0), (0.04, 0.06 / (0.01 + 0.06**2))])
+@pytest.mark.parametrize(("tolerance", "stake"), [(0.1, 0.0), (0.2, 0.0), (0.04, 2 * 0.036 / (0.01 + 0.036))])
 def test_a_stake_aims_at_what_exceeds_the_tolerance(sign: int, tolerance: float, stake: float) -> None:
     f = np.array([0.5])
     found = bets.stakes(f + sign * 0.1, np.array([0.01]), f, tolerance)

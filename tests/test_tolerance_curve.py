@@ -42,9 +42,9 @@ def near(seed: int, **asked: Any) -> Outcome:
     [
         (lambda: lock(epsilon=0.1), StopReason.AGREEMENT, 0.0),
         (lambda: lock(epsilon=0.1, max_episodes=40), StopReason.EPISODES_SPENT, 0.0),
-        (lambda: lock(tolerance=0.01), StopReason.CERTIFIED, 0.01),
+        (lambda: lock(tolerance=0.01), StopReason.AGREEMENT, 0.01),
         (lambda: near(3), StopReason.ONE_SURVIVOR, 0.0),
-        (lambda: near(1, tolerance=0.02, epsilon=0.3), StopReason.ONE_SURVIVOR, 0.02),
+        (lambda: near(1, tolerance=0.02, epsilon=0.3), StopReason.CERTIFIED, 0.02),
         (lambda: near(3, tolerance=[0.01, 0.03, 0.0], epsilon=0.3), StopReason.ONE_SURVIVOR, 0.0),
     ],
 )
@@ -70,7 +70,7 @@ def test_agreement_adds_what_the_tolerance_may_hide() -> None:
     assert rows[0.25] == pytest.approx(0.75 - found.lower, abs=1e-6)
 
 
-@pytest.mark.parametrize(("is_product", "seed"), [(True, 0), (False, 4)])
+@pytest.mark.parametrize(("is_product", "seed"), [(True, 0), (False, 0)])
 def test_a_replay_refutes_by_averages_too(is_product: bool, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cells, "serve_better", property(lambda cells: np.zeros(len(cells.missed), dtype=bool)))
     asked: dict[str, Any] = {"epsilon": 0.1, "delta": 0.05, "seed": seed}

@@ -121,10 +121,9 @@ class PairsOnDevice:
             needed: computed wealth at which a pair dies.
             tolerance: how far E[y] may be from f without the pair being refuted.
         """
-        low, high = -bets.CAP / np.maximum(1 - f, bets.FLOOR), bets.CAP / np.maximum(f, bets.FLOOR)
-        samples = (f, low, high, earned, expected, np.maximum(spread, bets.LEAST_VARIANCE))
+        samples = (f, *bets.limits(f), earned, expected, np.maximum(spread, bets.LEAST_VARIANCE))
         batch = BatchOnDevice(self.there(f_row), *(self.there(part.T) for part in samples))
-        numbers = (bets.money(t), needed, bets.ZETA, bets.MOST_GROWTH, tolerance)
+        numbers = (bets.money(t), needed, bets.ZETA, bets.MOST_GROWTH, bets.CAP, tolerance)
         if _has_triton(self._device):
             return _settled_by_triton(PairState(self.wealth, self.loss, self.alive), batch, numbers)
         died = 0
@@ -262,7 +261,7 @@ def _kernel() -> Any:
         y,
         expected,
         spread,
-        numbers,  # [5] as `Numbers`; Triton takes plain numbers as float32
+        numbers,  # [6] as `Numbers`; Triton takes plain numbers as float32
         died,  # [1]
         C,
         G,
@@ -279,7 +278,8 @@ def _kernel() -> Any:
         needed = tl.load(numbers + 1)
         zeta = tl.load(numbers + 2)
         most = tl.load(numbers + 3)
-        tolerance = tl.load(numbers + 4)
+        cap = tl.load(numbers + 4)
+        tolerance = tl.load(numbers + 5)
         change = tl.zeros((WIDTH,), tl.float64)
         squares = tl.zeros((WIDTH,), tl.float64)
         for first in range(0, n, MULTIPLIED):
@@ -292,11 +292,14 @@ def _kernel() -> Any:
                 least = tl.load(low + i * G + mine, mask=is_sample, other=0.0)
                 largest = tl.load(high + i * G + mine, mask=is_sample, other=0.0)
                 came = tl.load(y + i * C + column, mask=inside & is_sample, other=0.0)
-                d = tl.load(expected + i * C + column, mask=inside & is_sample, other=0.0) - value
+                g = tl.load(expected + i * C + column, mask=inside & is_sample, other=0.0)
+                d = g - value
+                up = d > 0
                 if TOLERANT:
                     d = tl.maximum(d - tolerance, 0.0) + tl.minimum(d + tolerance, 0.0)
                 s = tl.load(spread + i * C + column, mask=inside & is_sample, other=1.0)
-                bet = tl.minimum(tl.maximum(d / (s + d * d), least), largest)
+                edge = d * tl.where(up, g, g - 1.0)
+                bet = tl.minimum(edge / (cap * (s + edge)), 1.0) * tl.where(up, largest, least)
                 product = product * (1.0 + bet * (came - value))
                 if TOLERANT:
                     product = product / (1.0 + tolerance * tl.abs(bet))
@@ -318,8 +321,8 @@ def _kernel() -> Any:
     return triton.jit(settle_bets, do_not_specialize=["C", "G", "n"])
 
 
-# Money that is put in before a batch, computed wealth at which a pair dies, ZETA, MOST_GROWTH, tolerance.
-Numbers = tuple[float, float, float, float, float]
+# Money that is put in before a batch, computed wealth at which a pair dies, ZETA, MOST_GROWTH, CAP, tolerance.
+Numbers = tuple[float, float, float, float, float, float]
 
 
 def _settled_by_triton(state: PairState, batch: BatchOnDevice, numbers: Numbers) -> int:
@@ -344,7 +347,7 @@ def _settled_by_triton(state: PairState, batch: BatchOnDevice, numbers: Numbers)
 
 def _settled_by_pytorch(state: PairState, batch: BatchOnDevice, numbers: Numbers) -> int:
     """Does what `_settled_by_triton` does, with PyTorch's own operations."""
-    money, needed, zeta, most, tolerance = numbers
+    money, needed, zeta, most, cap, tolerance = numbers
     torch = pytorch("a device")
     values = batch.f.index_select(1, batch.rows)
     low, high = batch.low.index_select(1, batch.rows), batch.high.index_select(1, batch.rows)
@@ -356,10 +359,14 @@ def _settled_by_pytorch(state: PairState, batch: BatchOnDevice, numbers: Numbers
     n = len(values)
     for i in range(n):
         f = values[i][:, None]
-        d = batch.expected[i] - f
+        g = batch.expected[i]
+        d = g - f
+        up = d > 0
         if tolerance:
             d = (d - tolerance).clamp_(min=0.0) + (d + tolerance).clamp_(max=0.0)
-        bet = (d / (batch.spread[i] + d * d)).clamp_(low[i][:, None], high[i][:, None])
+        edge = d.mul_(torch.where(up, g, g - 1.0))
+        bet = edge.div(cap * (batch.spread[i] + edge)).clamp_(max=1.0)
+        bet *= torch.where(up, high[i][:, None], low[i][:, None])
         error = batch.y[i] - f
         product *= 1.0 + bet * error
         staked += bet.abs_()

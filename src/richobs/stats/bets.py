@@ -57,23 +57,33 @@ def refutation(share: Spendable) -> float:
 
 
 def stakes(forecast: Floats, variance: Floats, f: Floats, tolerance: float = 0.0) -> Floats:
-    """Returns the bets on y - f: d/(s^2 + d^2) with d = forecast - f, within CAP of the limits [B1].
+    """Returns the bets on y - f: of the largest bet 1/f the share g d/(s^2 + g d), at most CAP, with d = g - f > 0 [B1].
 
-    With a tolerance d is what exceeds it: the rest of a bet would be paid for and win nothing [T1].
+    Of all laws of y >= 0 with mean g and variance s^2, the one on two points, one of them 0, lets a bet grow least, and this
+    bet grows most under that law. Where d < 0 the same is said of 1 - y. With a tolerance d is what exceeds it: the rest
+    of a bet would be paid for and win nothing [T1].
 
     For y in [0, 1] every bet in [-1/(1 - f), 1/f] leaves 1 + bet (y - f) >= 0. The arguments are of shapes that fit each
     other, and fixed before y is read.
 
     Args:
-        forecast: what y is expected to be.
-        variance: s^2 of that forecast.
+        forecast: g, what y is expected to be, in [0, 1].
+        variance: s^2 of that forecast, above 0.
         f: the mean that is bet against, in [0, 1].
         tolerance: how far E[y] may be from f without f being refuted.
     """
     d = forecast - f
+    up = d > 0
     if tolerance:
         d = np.copysign(np.maximum(np.abs(d) - tolerance, 0.0), d)
-    return np.clip(d / (variance + d * d), -CAP / np.maximum(1 - f, FLOOR), CAP / np.maximum(f, FLOOR))
+    edge = d * np.where(up, forecast, forecast - 1)
+    low, high = limits(f)
+    return np.minimum(edge / (CAP * (variance + edge)), 1.0) * np.where(up, high, low)
+
+
+def limits(f: Floats) -> tuple[Floats, Floats]:
+    """Returns the smallest and the largest bet against a mean: CAP of what may be bet, where f and 1 - f are floored."""
+    return -CAP / np.maximum(1 - f, FLOOR), CAP / np.maximum(f, FLOOR)
 
 
 def log_factors(stake: Floats, y: Floats, f: Floats, tolerance: float = 0.0) -> Floats:
@@ -139,15 +149,18 @@ def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance
     total, staked = np.zeros(shape), np.zeros(shape)
     product = np.ones(shape)
     d, bet = np.empty(shape), np.empty(shape)
-    low, high = -CAP / np.maximum(1 - f, FLOOR), CAP / np.maximum(f, FLOOR)
+    low, high = limits(f)
     for i in range(f.shape[1]):
         np.subtract(forecast[None, :, i], f[:, i, None], out=d)
+        up = d > 0
         if tolerance:
             np.copysign(np.maximum(np.abs(d) - tolerance, 0.0), d, out=d)
-        np.multiply(d, d, out=bet)
-        bet += variance[None, :, i]
+        d *= np.where(up, forecast[None, :, i], forecast[None, :, i] - 1)
+        np.add(d, variance[None, :, i], out=bet)
+        bet *= CAP
         np.divide(d, bet, out=bet)
-        np.clip(bet, low[:, i, None], high[:, i, None], out=bet)
+        np.minimum(bet, 1.0, out=bet)
+        bet *= np.where(up, high[:, i, None], low[:, i, None])
         np.subtract(y[None, :, i], f[:, i, None], out=d)
         d *= bet
         d += 1

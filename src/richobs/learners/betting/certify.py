@@ -36,7 +36,7 @@ from richobs.learners.stopping import (
     of_returns,
 )
 from richobs.stats import bets
-from richobs.stats.shares import Series, Share, Supposed
+from richobs.stats.shares import Share, Squares, Supposed
 
 if TYPE_CHECKING:  # the loop calls this module
     from richobs.learners.betting.search import BettingSearch
@@ -49,6 +49,7 @@ SHARES = {  # of delta
     "root": 0.125,
     "reserve": 0.01,  # kept for what takes over from a search that does not end
 }
+RULE = 3  # raised whenever the same seed would decide otherwise; certificates before the second name none
 LARGEST = 8_192  # episodes of a batch: they are in memory at once
 FIRST_LOOK = 32  # first observations before the first look
 NEXT_LOOK = 1.5  # sizes of looks grow by this factor
@@ -112,7 +113,7 @@ class Roots:
         """
         self._rounding, self._ranges = bets.ZETA * functions.horizon * ranges.scale, ranges
         self._functions = functions
-        self._looks = Series(share)
+        self._looks = Squares(share)
         self._low, self._high = functions.value_bounds(0)
         self._sum, self._squares = np.zeros((2, len(self._high)))
         self._due, self._looked = FIRST_LOOK, 0
@@ -235,10 +236,12 @@ class IntervalRecord:
 class BettingConstants:
     """What a betting search began with, and what its claim rests on."""
 
+    rule: int  # number of the rules of bets, shares and batches
     tuning: dict[str, Any]
     zeta: float  # declared rounding error of the class's values
     floor: float
     cap: float
+    money: float  # more than is ever put into the bets against a pair
     shares: dict[str, float]  # how delta is split
     ties: float  # an action is preferred to a smaller one if it is better by more than this times their distance
     refutation_limit: float  # wealth at which a pair dies, or a listed function
@@ -656,10 +659,12 @@ def outcome(search: "BettingSearch", found: Closed) -> Outcome:
         remarks=_remarks(search, found),
         rounding=search.survivors.rounding,
         constants=BettingConstants(
+            rule=RULE,
             tuning=asdict(search.tuning),
             zeta=bets.ZETA,
             floor=bets.FLOOR,
             cap=bets.CAP,
+            money=bets.ALL_MONEY,
             shares=dict(SHARES),
             ties=TIE,
             refutation_limit=search.survivors.limit,

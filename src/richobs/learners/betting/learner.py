@@ -31,12 +31,12 @@ from richobs.learners.base import (
     similar_worlds,
 )
 from richobs.learners.betting.candidate import AGREED
-from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, SHARES, agreement_bets, promise_bets
+from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, RULE, SHARES, agreement_bets, promise_bets
 from richobs.learners.betting.search import Tuning, betting
 from richobs.learners.betting.values import Ranges
 from richobs.learners.stopping import Fallback, check_tolerance
 from richobs.stats import bets
-from richobs.stats.shares import SERIES
+from richobs.stats.shares import Share, Squares
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def least_by_agreement(problem: Problem, settings: Settings, lost: float = 0.0) 
     if left <= 0:
         return None
     bet = bets.Agreement.of(left, float(np.clip(largest, settings.epsilon, 1.0)), H)
-    needed = math.log(SERIES * 2 * math.log(2) ** 2 / (SHARES["agreement"] * settings.delta))
+    needed = -math.log(Squares(Share(SHARES["agreement"] * settings.delta)).suppose(0).amount)
 
     def is_enough(n: int) -> bool:
         return bet.log_wealth(n, np.zeros(len(bet.bets))) >= needed
@@ -203,6 +203,7 @@ class Betting(Learner):
             stated = stated and aim is not None and (lower >= aim if by == "worth it" else upper < aim)
         stated = stated and by in REASONS and result["reason"] == REASONS[by].value
         findings = [
+            *_rule(constants.get("rule")),
             *super().recheck(content, problem, settings),
             Finding("bounds", stated, f"V* <= {upper}, the policy's value >= {lower}"),
         ]
@@ -211,6 +212,15 @@ class Betting(Learner):
         if by == "promise":
             findings.append(_promise(constants["agreement"], claims, problem, settings))
         return findings
+
+
+def _rule(made_by: object) -> list[Finding]:
+    """Returns that a certificate was made by other rules than these, where it was: the same seed then decides otherwise."""
+    if made_by == RULE:
+        return []
+    which = "an earlier rule" if made_by is None or (isinstance(made_by, int) and made_by < RULE) else "another rule"
+    words = f"made by {which} of the betting search than rule {RULE}: only the richobs that made it can run it again"
+    return [Finding("rule", False, words)]
 
 
 def _ranges(problem: Problem, settings: Settings) -> Ranges:

@@ -67,7 +67,7 @@ from richobs.learners.betting.survivors_product import ProductSurvivors
 from richobs.learners.betting.values import Ranges, samples_of, top_values
 from richobs.learners.stopping import LEAST, ClaimDoubted, Doubt, Fallback, Patience, ToleranceIsLarge
 from richobs.stats import bets
-from richobs.stats.shares import Series, Share
+from richobs.stats.shares import Share, Squares
 
 DRAWN_WITHIN, KEPT_WITHIN = 1 / 8, 1 / 4  # of epsilon: how much less than the most a candidate may promise
 DOUBT_GROWTH = 0.1  # nats for every candidate drawn
@@ -84,8 +84,8 @@ WithTolerance = Callable[[Sequence[float]], Ranges]
 class Tuning:
     """How eager the search is; nothing claimed depends on it."""
 
-    first: int = 2
-    """Episodes of the first batch of a tenure; it doubles from batch to batch while the candidate stays."""
+    first: int = 0
+    """Episodes of the first batch of a tenure; it doubles from batch to batch. 0: what suits the class, 2 or 4."""
     largest: int = 8
     """Largest batch of a young search; a search of many episodes allows a sixteenth of them, at most 8,192."""
     doubt: float = 2.0
@@ -94,11 +94,21 @@ class Tuning:
     """What to do at observations that the candidate holds to be worthless: act at random, or follow its ties."""
 
     def __post_init__(self) -> None:
-        for name, low in (("first", 1), ("largest", self.first)):
+        for name, low in (("first", 0), ("largest", max(self.first, 1))):
             if getattr(self, name) < low:
                 raise InvalidInput(f"{name} must be at least {low}; got {getattr(self, name)}.")
         if not self.doubt >= 0:
             raise InvalidInput(f"doubt must be at least 0; got {self.doubt}.")
+
+    def begins(self, functions: FunctionClass) -> int:
+        """Returns the size of the first batch of a tenure.
+
+        Where the members of each level of a product have one range of values, as decoders do, they differ in what they take
+        an observation for: a wrong one is off by all that there is, and two episodes show it.
+        """
+        bounds = (functions.value_bounds(h) for h in range(functions.horizon))
+        alike = functions.is_product and all((low == low[0]).all() and (high == high[0]).all() for low, high in bounds)
+        return self.first or min(2 if alike else 4, self.largest)
 
     def most(self, episodes: int) -> int:
         """Returns the size of the largest batch after so many episodes."""
@@ -140,13 +150,14 @@ class BettingSearch:
     threshold: float | None = None  # value of a policy at which to stop
     device: str | None = None  # where PyTorch holds the pairs of a product class; None for NumPy
     with_tolerance: WithTolerance | None = None  # the ranges with another tolerance; None: nothing is looked at again
+    first: int = field(init=False)  # episodes of the first batch of a tenure
     ranges: Ranges = field(init=False)
     share: Share = field(init=False)  # the whole of delta
     refutations: Share = field(init=False)  # for B1
     reserve: Share = field(init=False)
-    averages: Series = field(init=False)  # for B2
-    intervals: Series = field(init=False)  # for B3
-    agreements: Series = field(init=False)
+    averages: Squares = field(init=False)  # for B2
+    intervals: Squares = field(init=False)  # for B3
+    agreements: Squares = field(init=False)
     survivors: ListedSurvivors | ProductSurvivors = field(init=False)
     roots: Roots = field(init=False)
     agreement: bets.Agreement | None = field(init=False)  # None: the tolerance leaves nothing of epsilon
@@ -167,12 +178,12 @@ class BettingSearch:
     patience: Patience = field(default_factory=Patience)  # with gaps that the tolerance may keep from epsilon
 
     def __post_init__(self) -> None:
-        H = self.functions.horizon
+        H, self.first = self.functions.horizon, self.tuning.begins(self.functions)
         self.share = Share(self.delta)
         parts = dict(zip(SHARES, self.share.split(*SHARES.values()), strict=True))
         self.refutations, self.reserve = parts["bets"], parts["reserve"]
-        self.averages, self.intervals = Series(parts["averages"]), Series(parts["interval"])
-        self.agreements = Series(parts["agreement"])
+        self.averages, self.intervals = Squares(parts["averages"]), Squares(parts["interval"])
+        self.agreements = Squares(parts["agreement"])
         self.ranges = ranges = self.given_ranges or Ranges.plain(self.functions)
         if self.functions.is_product:
             self.survivors = ProductSurvivors(self.functions, self.refutations, ranges, self.device)
@@ -203,9 +214,9 @@ class BettingSearch:
 
         They are no more than agreement needs if they go well.
         """
-        size = min(self.tuning.first * 2 ** min(self.tenure, 40), self.tuning.most(self.engine.ledger.total))
-        own = candidate.accounts
-        return size if own is None else min(size, max(self.tuning.first, still_needed(self, own)))
+        first, own = self.first, candidate.accounts
+        size = min(first * 2 ** min(self.tenure, 40), self.tuning.most(self.engine.ledger.total))
+        return size if own is None else min(size, max(first, still_needed(self, own)))
 
     def candidate(self, member: Member) -> Candidate:
         """Returns the candidate of a function, a new one where it was not played before."""
