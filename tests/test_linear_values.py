@@ -10,7 +10,7 @@ import richobs
 from richobs.core.environment import Declared, Episodes
 from richobs.core.errors import BrokenPromise, InvalidInput
 from richobs.learners import learner
-from richobs.learners.linear.data import Data, Features, Level, joined, orthonormal
+from richobs.learners.linear.data import Data, Features, Level, joined, orthonormal, surprise
 from richobs.learners.linear.fits import (
     Ball,
     Fit,
@@ -25,7 +25,6 @@ from richobs.learners.linear.fits import (
     reaches,
     sample_weights,
 )
-from richobs.learners.linear.linearity import surprise
 from richobs.learners.linear.search import AGAIN, FINAL, WIDER, LinearSearch, Tuning, assumptions
 from richobs_lab.worlds.linear_mdp import linear_problem
 
@@ -576,6 +575,28 @@ def test_episodes_that_run_out_leave_the_honest_wider_bound():
     assert 0.02 < outcome.epsilon < 1
     assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon
     assert "is chance" in outcome.remarks[0]
+
+
+def test_sizes_do_not_depend_on_how_often_they_were_predicted(monkeypatch):
+    """Without half steps the number of episodes goes to and fro here, and one more round asks for 8 times as many."""
+    from richobs.learners.linear import search as searching
+
+    sized, most = searching._sized, [1.0]
+
+    def twice(search):
+        rounds = searching.ROUNDS
+        monkeypatch.setattr(searching, "ROUNDS", rounds + 1)
+        other = sized(search)[1].first
+        monkeypatch.setattr(searching, "ROUNDS", rounds)
+        plan, sizes = sized(search)
+        most.append(max(other / sizes.first, sizes.first / other))
+        return plan, sizes
+
+    monkeypatch.setattr(searching, "_sized", twice)
+    richobs.learn(
+        linear_problem("one-hot", horizon=3, n_contexts=3, seed=2, dim=9), epsilon=0.15, seed=1, max_episodes=8_000
+    )
+    assert 1 < max(most) < 2
 
 
 @pytest.mark.parametrize("known", ["contexts", "norm"])
