@@ -10,7 +10,7 @@ import richobs
 from richobs.core.environment import Declared, Episodes
 from richobs.core.errors import BrokenPromise, InvalidInput
 from richobs.learners import learner
-from richobs.learners.linear.data import Data, Features, Level, joined, orthonormal
+from richobs.learners.linear.data import Data, Features, Level, joined, orthonormal, surprise
 from richobs.learners.linear.fits import (
     Ball,
     Fit,
@@ -25,7 +25,6 @@ from richobs.learners.linear.fits import (
     reaches,
     sample_weights,
 )
-from richobs.learners.linear.linearity import surprise
 from richobs.learners.linear.search import AGAIN, FINAL, WIDER, LinearSearch, Tuning, assumptions
 from richobs_lab.worlds.linear_mdp import linear_problem
 

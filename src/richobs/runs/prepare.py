@@ -43,8 +43,10 @@ class Prepared:
 
     @property
     def engine(self) -> str:
-        """The name of the engine that plays."""
-        return engine_name(self.own, self.learner, self.asked)
+        """The engine that plays: "auto" counts where the process is written down and the learner prefers that."""
+        if self.asked.engine != "auto":
+            return self.asked.engine
+        return "counted" if self.learner.traits.counts and self.own.process is not None else "stream"
 
     def progress(self, progress: Progress) -> Progress:
         """Returns where a run stands, with its bounds in the problem's own units."""
@@ -175,13 +177,6 @@ def in_units_of(learner: Learner, problem: Problem, settings: Settings) -> Prepa
     threshold = None if settings.threshold is None else units.value(settings.threshold)
     inner = dataclasses.replace(settings, epsilon=epsilon, threshold=threshold)
     return Prepared(learner, problem, settings, units, units.problem(problem), inner)
-
-
-def engine_name(problem: Problem, learner: Learner, settings: Settings) -> str:
-    """Returns who plays: "auto" counts where the process is written down and the learner prefers that."""
-    if settings.engine != "auto":
-        return settings.engine
-    return "counted" if problem.process is not None and learner.traits.counts else "stream"
 
 
 def is_simulated(problem: Problem) -> bool:

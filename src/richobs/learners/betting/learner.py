@@ -249,7 +249,8 @@ def _promise(record: Any, claims: Any, problem: Problem, settings: Settings) -> 
         return Finding("promise", False, "promises are tested where a tolerance keeps survivors from agreement")
     again = float(np.logaddexp.reduce(np.array(record["logs"]) + np.log(bet.weights)))
     same = record["bets"] == bet.bets[root].tolist() and record["weights"] == bet.weights.tolist()
-    most = record["n"] * np.log1p(bet.bets[root] * (bet.epsilon + problem.env.reward_range[1]))  # if all were earned
+    lack = problem.functions.value_bounds(0)[0][root] - problem.env.reward_range[1]  # if all were earned
+    most = record["n"] * np.log1p(bet.bets[root] * (bet.epsilon - lack))
     possible = bool((np.array(record["logs"]) <= most + 1e-9).all())
-    enough = math.exp(again) * claimed[0][3] >= 1
+    enough = again >= math.log(1 / claimed[0][3])
     return Finding("promise", same and possible and enough, f"{record['n']} episodes make a wealth of exp({again:.4g})")

@@ -23,7 +23,6 @@ from richobs.learners.families.cells import Tables, loss_at
 from richobs.learners.families.confirm import CONFIRM, ON_LIKELIHOOD, PHASE, SLACK, earned_again
 from richobs.learners.families.evidence import Seen
 from richobs.learners.families.laws import LawSearch, Rows, law_intervals, log_deaths, pooled, radii, run_laws
-from richobs.learners.families.nearly import Term
 from richobs.learners.families.search import (
     FamilySearch,
     Tuning,
@@ -33,6 +32,7 @@ from richobs.learners.families.search import (
     points_in,
     run,
 )
+from richobs.learners.families.steps import Term
 from richobs.learners.models.search import planning_error
 from richobs.learners.stopping import FEWEST, ToleranceIsLarge, total_variation
 from richobs.stats.shares import Supposed

@@ -21,7 +21,7 @@ from richobs.core.policies import Policy, Uniform
 from richobs.core.types import Floats, Ints
 from richobs.core.words import number_words
 from richobs.learners.base import Search
-from richobs.learners.linear.data import Data, Features, joined
+from richobs.learners.linear.data import Data, Features, check_linear, joined
 from richobs.learners.linear.fits import (
     LARGEST_BET,
     Ball,
@@ -41,7 +41,6 @@ from richobs.learners.linear.fits import (
     reaches,
     visits_of,
 )
-from richobs.learners.linear.linearity import check_linear
 from richobs.learners.linear.planning import Aim, Plan, Planned, design, moves, planned, planned_value, uncertain
 from richobs.learners.stopping import PATIENCE, Patience
 from richobs.stats.bets import death, lower_bound_of_mean
