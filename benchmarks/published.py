@@ -77,7 +77,7 @@ def gym_of_2018(rng: np.random.RandomState) -> types.ModuleType:
 
 def authors_seconds(horizon: int, seed: int) -> float:
     """Returns the CPU seconds that the authors' PCID takes until every level of their lock is decoded."""
-    np.random.seed(seed)  # the authors' learner draws from it
+    np.random.seed(seed)  # noqa: NPY002  # the authors' learner draws from it
     gym = sys.modules["gym"]
     gym.spaces.np_random = np.random.RandomState(seed)
     with contextlib.redirect_stdout(None):
@@ -101,7 +101,7 @@ def authors_seconds(horizon: int, seed: int) -> float:
 def compare_seconds(folder: str, seeds: range) -> None:
     """Times the authors' PCID and ours in turns, and writes the table."""
     sys.path.insert(0, folder)
-    np.float = float  # type: ignore[attr-defined]  # the name that NumPy had for it then
+    np.float = float  # type: ignore[attr-defined]  # noqa: NPY001  # the name that NumPy had for it then
     gym_of_2018(np.random.RandomState(0))
     rows = []
     for H in (5, 10, 20, 50):
