@@ -22,14 +22,14 @@ def certified(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
     def check(env: Any, policy: Any, *, at_least: float, **options: Any) -> Any:
         report = certify_policy(env, policy, threshold=at_least, **{"progress": False, **options})
-        line = f"{report.verdict.value} ({report.episodes:,} episodes)"
+        line = f"{report.reason} ({report.episodes:,} episodes)"
         request.config.stash.setdefault(REPORTS, []).append((request.node.nodeid, line))
         if report.status == 1:
             pytest.fail(report.claim, pytrace=False)
         if report.status == 3:
             pytest.fail(
-                f"not decided within {report.episodes:,} episodes whether the policy earns at least {at_least:g}; raise "
-                f"max_episodes, or lower the threshold. {report.claim}",
+                f"not decided within {report.episodes:,} episodes whether the {report.subject} is at least {at_least:g}; "
+                f"raise max_episodes, or lower the threshold. {report.claim}",
                 pytrace=False,
             )
         return report

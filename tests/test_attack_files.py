@@ -164,9 +164,6 @@ class TestWhatIsNoticed:
 class TestEvents:
     EVENT = ConsensusTested(phase="search", path=(0, 1), n=5, agree=True, spread=0.1, eps_test=0.2)
 
-    def test_what_was_written_is_read(self):
-        assert from_plain(to_plain(self.EVENT)) == self.EVENT
-
     @pytest.mark.parametrize("value", [None, "x", [], [0.5], {}, True, 10**400])
     @pytest.mark.parametrize("field", ["phase", "path", "n", "spread"])
     def test_fields_of_other_types_are_refused(self, field, value):

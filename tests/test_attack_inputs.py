@@ -30,15 +30,6 @@ def test_a_traceback_is_found_out():
     assert tried(call).kind is Kind.TRACEBACK
 
 
-@needs_forks
-@pytest.mark.parametrize("fault", ["a ValueError", "a StopIteration"])
-def test_errors_of_an_environment_are_passed_on(fault):
-    def act():
-        richobs.certify_policy(Faulty(fault), richobs.Uniform(2), threshold=0.2, progress=False)
-
-    assert "was passed on" in tried(Call("environments", fault, act)).said
-
-
 class TestArguments:
     def test_whole_numbers(self):
         assert whole_number("n", np.int64(3)) == 3

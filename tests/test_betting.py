@@ -13,7 +13,7 @@ import richobs.learners
 from richobs.classes import Decoders, Layered, Listed, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
-from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
+from richobs.core.errors import BrokenPromise, EpisodeLimit
 from richobs.core.events import nobody
 from richobs.core.ledger import Ledger
 from richobs.core.outcome import LOWER, UPPER, StopReason
@@ -40,7 +40,7 @@ from richobs.learners.betting.search import BettingSearch, _choose, _play
 from richobs.learners.betting.search import run as run_search
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
-from richobs.learners.betting.values import Ranges, Samples, samples_of, top_values
+from richobs.learners.betting.values import Ranges, Samples, samples_of
 from richobs.runs.certificate import Certificate
 from richobs.runs.session import run
 from richobs.stats import bets
@@ -214,14 +214,6 @@ def some_steps(rng: np.random.Generator, n: int, horizon: int = 3) -> list[Sampl
 
 
 class TestReading:
-    def test_values_that_are_not_numbers_in_0_1_are_refused(self) -> None:
-        class Broken(Decoders):
-            def values(self, x, members=None, /):
-                return np.full_like(super().values(x, members), np.nan)
-
-        with pytest.raises(InvalidInput, match=r"must lie in \[0, 1\]|not a number in"):
-            top_values(Layered([Broken(4, [[0.5, 0.0]])]), 0, np.arange(3), bits(np.random.default_rng(0), 2))
-
     def test_steps_of_episodes_that_end_early(self) -> None:
         played = Episodes(
             [np.array([0, 1]), np.array([2, 3])],
@@ -664,9 +656,9 @@ class TestRuns:
         assert bet.gaps == pytest.approx(3 * bet.theta)
 
     def test_a_search_of_all_kinds_of_problems_is_seldom_wrong(self) -> None:
-        # delta 0.5: at most half may be wrong; about one in twenty is. 40 runs with more than 8 wrong would be a fault.
+        # delta 0.5: at most half may be wrong; about one in twenty is. 20 runs with more than 4 wrong would be a fault.
         wrong = 0
-        for seed in range(40):
+        for seed in range(20):
             rng = keyed_generator(seed, "test betting")
             moves = rng.dirichlet([0.5, 0.5], size=(2, 2))
             mean = rng.choice([0.02, 0.4, 0.6, 1.0], size=(2, 1, 2))
@@ -684,7 +676,7 @@ class TestRuns:
             value = process.value(LearnedPolicy(problem.functions, found.member))
             false = (0, 0) not in search.survivors or search.upper < process.optimum.value
             wrong += false or process.optimum.value - value > found.gap + 1e-9
-        assert wrong <= 8
+        assert wrong <= 4
 
     def test_the_policy_played_is_the_policy_handed_out_ties_included(self) -> None:
         # All actions tie under the first function; the smallest action pays least, and the claim must know that.
@@ -723,14 +715,6 @@ class TestRuns:
         assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon
         with pytest.raises(EpisodeLimit):
             learn(problem, max_episodes=1)
-
-    def test_a_policy_that_beats_every_promise_is_a_broken_promise(self) -> None:
-        # Two functions that promise 0.3 at most; the first observation hides that both actions pay 0.8.
-        process = coin_problem([0.8, 0.8], [[0.8, 0.8]]).process
-        assert process is not None
-        problem = table_problem(process, [np.array([[[0.3, 0.3]], [[0.3, 0.2]]])], None)
-        with pytest.raises(BrokenPromise):
-            learn(problem)
 
     def test_bounds_that_contradict_each_other_are_a_broken_promise_not_a_certificate(self) -> None:
         problem = coin_problem([0.5, 0.2], [[0.5, 0.2], [0.5, 0.9]])
@@ -823,13 +807,6 @@ class TestRuns:
             left = best_interval(search, candidate)
             assert left.by == (by or "nothing")
             assert left.gap == pytest.approx(0.6 - lower, abs=1e-6)
-
-    def test_what_cannot_be_served_is_refused(self) -> None:
-        with pytest.raises(InvalidInput, match="one by one"):
-            learn(richobs.make("lock/3"), engine="counted")
-        for wrong in ("first=-1", "largest=0", "doubt=-1", "idle=never"):
-            with pytest.raises(InvalidInput):
-                learn(richobs.make("lock/3"), tuning=(wrong,))
 
     def test_a_certificate_of_another_rule_is_told_from_a_wrong_one(self) -> None:
         problem = richobs.make("lock/3")

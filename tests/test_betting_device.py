@@ -5,7 +5,6 @@ Tests of the device run on PyTorch's CPU device, and are skipped where PyTorch i
 
 import math
 import operator
-import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 import richobs
 from richobs.classes import Constants, Decoders, Layered, TableLevel
 from richobs.core.environment import Episodes
-from richobs.core.errors import InvalidInput
 from richobs.core.outcome import Outcome
 from richobs.core.randomness import keyed_generator
 from richobs.learners.betting import survivors_product
@@ -266,12 +264,6 @@ def test_draws_on_a_device_are_those_of_numpy() -> None:
     assert drawn[0] == drawn[1]
     assert len(set(drawn[0])) > 10
     assert fits[1].behind(drawn[0][0]) == pytest.approx(fits[0].behind(drawn[0][0]), rel=1e-9)
-
-
-def test_without_pytorch_a_device_is_refused_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InvalidInput, match=r"PyTorch, which is not installed: pip install 'richobs\[gpu\]'"):
-        ProductSurvivors(decoders(), Share(0.1), Ranges.plain(decoders()), "cpu")
 
 
 @with_torch

@@ -1,4 +1,4 @@
-"""Whole runs of the betting search: golden traces, the same bytes whoever plays, an instance that needs averages."""
+"""Whole runs of the betting search: golden traces, and an instance that needs averages."""
 
 import math
 from pathlib import Path
@@ -55,26 +55,6 @@ def test_the_golden_search(world: str, epsilon: float, file: str) -> None:
     """To renew a file, print golden_trace(outcome), and read it before you store it."""
     outcome = run(richobs.make(world), asked(seed=0, epsilon=epsilon))
     assert golden_trace(outcome) == (GOLDEN / file).read_text()
-
-
-# The same bytes.
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in ("certificate.json", "policy.npz")}
-
-
-@pytest.mark.parametrize("world", [PRODUCT, "frozen-lake,n_maps=10,horizon=16,slip=0.2"])
-def test_workers_change_no_byte(world: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks are made so small that a batch has several, which the workers share."""
-    problem, files = richobs.make(world), []
-    monkeypatch.setattr(StreamEngine.__init__, "__kwdefaults__", {**StreamEngine.__init__.__kwdefaults__, "chunk": 3})
-    for workers in (1, 3):
-        run(problem, asked(workers=workers), out=tmp_path / str(workers))
-        files.append(files_of(tmp_path / str(workers)))
-    assert files[0] == files[1]
-    run(problem, asked(seed=2), out=tmp_path / "other")
-    assert files_of(tmp_path / "other") != files[0]
 
 
 # Where forecasts have no power.

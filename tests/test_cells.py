@@ -20,11 +20,8 @@ def test_a_pair_has_a_cell_once_it_comes_again():
     some, first, again = filled()
     assert first.tolist() == [UNSEEN, UNSEEN]
     assert again.tolist() == [1, 1, UNSEEN]
-    assert some.places(np.array([7, 7, 8]), np.array([0, 1, 1])).tolist() == [
-        1,
-        UNSEEN,
-        2,
-    ]  # another action, another cell
+    another = some.places(np.array([7, 7, 8]), np.array([0, 1, 1]))
+    assert another.tolist() == [1, UNSEEN, 2]  # another action, another cell
 
 
 def test_a_forecast_is_the_mean_there_with_its_start_as_one_sample():

@@ -63,14 +63,8 @@ def test_a_certificate_says_what_was_promised_and_spent():
         "only on the observation and the step; Q* is in the class; the same actions lead to the same hidden state; no level "
         "has more than 3 hidden states."
     )
-    assert content["environment"] == {
-        "id": "lock/3",
-        "identity": "lock/3",
-        "horizon": 3,
-        "n_actions": 4,
-        "n_states": 3,
-        "reward_range": [0.0, 1.0],
-    }
+    facts = {"horizon": 3, "n_actions": 4, "n_states": 3, "reward_range": [0.0, 1.0]}
+    assert content["environment"] == {"id": "lock/3", "identity": "lock/3", **facts}
     assert content["result"]["episodes"] == outcome.episodes == sum(row[4] for row in content["ledger"])
     assert content["constants"]["search"]["n_train"] == outcome.constants.search.n_train
     assert content["policy"]["digest"] == outcome.policy.digest

@@ -137,15 +137,8 @@ class TestWiring:
         engine = RecordingEngine(StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger()))
         watched = Bounds(*(recorded(f.name) for f in dataclasses.fields(Bounds)))
         trace = []
-        outcome = certified(
-            engine,
-            problem.functions,
-            epsilon=epsilon,
-            delta=delta,
-            tuning=Tuning(**tuning),
-            bounds=watched,
-            notify=lambda progress: trace.append(progress.event),
-        )
+        asked = {"epsilon": epsilon, "delta": delta, "tuning": Tuning(**tuning), "bounds": watched}
+        outcome = certified(engine, problem.functions, **asked, notify=lambda p: trace.append(p.event))
         return dataclasses.replace(outcome, trace=tuple(trace)), calls, engine.log
 
     def spent(self, calls, name):
@@ -299,14 +292,8 @@ class TestWiring:
         def learned():
             return dataclasses.replace(lsvee(engine, problem.functions, constants), v_star_hat=0.45)
 
-        outcome = certified(
-            engine,
-            problem.functions,
-            epsilon=0.08,
-            delta=0.05,
-            fallback=Fallback("LSVEE", 0, learned),
-            tuning=Tuning(trials=1),
-        )
+        handing_over = {"fallback": Fallback("LSVEE", 0, learned), "tuning": Tuning(trials=1)}
+        outcome = certified(engine, problem.functions, epsilon=0.08, delta=0.05, **handing_over)
         assert outcome.upper == pytest.approx(0.45 + 0.79 * 0.08 / 8)
         assert outcome.lower == pytest.approx(0.45 - 0.79 * 0.08 / 8 - 0.79 * 0.08)
         shares = [c.share for c in outcome.claims if c.kind in (LOWER, UPPER)][-2:]

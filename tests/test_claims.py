@@ -49,12 +49,8 @@ def test_a_narrow_range_has_more_digits():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (0.1, "0.1"),
-        (500.0, "500"),
-        (-0.0, "0"),
-        (0.12345678901, "0.12345678901"),
-        (1e-9, "1E-9"),
-        (1e6 + 0.5, "1000000.5"),
+        *((0.1, "0.1"), (500.0, "500"), (-0.0, "0"), (1e-9, "1E-9")),
+        *((0.12345678901, "0.12345678901"), (1e6 + 0.5, "1000000.5")),
     ],
 )
 def test_what_was_asked_or_declared_keeps_its_digits(value, words):
@@ -138,16 +134,8 @@ def test_the_bound_and_the_policy_of_a_progress_belong_together(seed):
         if progress.policy is not None:
             pairs.append((progress.lower, means[progress.policy().actions(0, np.zeros((1, 1)))[0]]))
 
-    richobs.learn(
-        Arms(),
-        functions,
-        epsilon=0.05,
-        seed=seed,
-        threshold=0.55,
-        callback=listen,
-        max_episodes=1500,
-        tuning={"first": 4},
-    )
+    asked = {"epsilon": 0.05, "threshold": 0.55, "max_episodes": 1500, "tuning": {"first": 4}}
+    richobs.learn(Arms(), functions, seed=seed, callback=listen, **asked)
     assert all(lower <= value for lower, value in pairs)
     assert max(lower for lower, _ in pairs) > 0.3
 

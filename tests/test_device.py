@@ -444,11 +444,8 @@ class TestBounds:
 
 def decisions(outcome):
     """What a run decided, without the numbers that rounding may change."""
-    return (
-        [(type(e).__name__, e.path, e.n, e.said().verdict) for e in outcome.trace],
-        outcome.policy.member,
-        outcome.episodes,
-    )
+    decided = [(type(e).__name__, e.path, e.n, e.said().verdict) for e in outcome.trace]
+    return decided, outcome.policy.member, outcome.episodes
 
 
 class TestRuns:

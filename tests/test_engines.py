@@ -180,12 +180,8 @@ class TestAgreement:
 
     def test_levels_of_one_play_are_drawn_independently(self):
         """Two levels with the same coin: what is seen at one says nothing about the other."""
-        process = TabularProcess(
-            start=np.ones(1),
-            transitions=(np.zeros((1, 2), dtype=int),),
-            emissions=(np.full((1, 2), 0.5),) * 2,
-            rewards=(Rewards.deterministic(np.zeros((1, 1, 2))),) * 2,
-        )
+        law, nothing = (np.full((1, 2), 0.5),) * 2, (Rewards.deterministic(np.zeros((1, 1, 2))),) * 2
+        process = TabularProcess(np.ones(1), (np.zeros((1, 2), dtype=int),), law, nothing)
         counted, _ = engines_for(process)
         members = [np.array([0])] * 2
         shares = []
@@ -316,12 +312,8 @@ class TestWhatIsWanted:
 class TestKeys:
     def test_different_paths_draw_different_numbers(self):
         """Both actions lead to the same state, so the two nodes have one law; what is drawn there differs all the same."""
-        process = TabularProcess(
-            start=np.ones(1),
-            transitions=(np.zeros((1, 2), dtype=int),),
-            emissions=(np.ones((1, 1)), np.full((1, 2), 0.5)),
-            rewards=(Rewards.deterministic(0.0), Rewards.deterministic(0.0)),
-        )
+        law, nothing = (np.ones((1, 1)), np.full((1, 2), 0.5)), (Rewards.deterministic(0.0),) * 2
+        process = TabularProcess(np.ones(1), (np.zeros((1, 2), dtype=int),), law, nothing)
         for engine in engines_for(process):
             assert step(engine, (0,), 1000).actions != step(engine, (1,), 1000).actions
 
@@ -349,12 +341,8 @@ class TestKeys:
 class TestOddProcesses:
     def test_laws_that_sum_to_one_but_for_rounding(self):
         off = np.array([0.5 + 5e-10, 0.5, 0.0])
-        process = TabularProcess(
-            start=np.ones(1),
-            transitions=(off.reshape(1, 1, 3),),
-            emissions=(np.ones((1, 1)), np.eye(3)),
-            rewards=(Rewards.deterministic(0.0), Rewards.finite([0.0, 0.5, 1.0], off)),
-        )
+        rewards = Rewards.deterministic(0.0), Rewards.finite([0.0, 0.5, 1.0], off)
+        process = TabularProcess(np.ones(1), (off.reshape(1, 1, 3),), (np.ones((1, 1)), np.eye(3)), rewards)
         functions = indicator_class(process)
         engine = CountedEngine(process, functions, seed=0, ledger=Ledger())
         rollout(engine, Greedy(functions.member((0, 0))), 1000, 5)
@@ -384,12 +372,8 @@ class TestOddProcesses:
         K = 40_000
         moves = np.zeros((1, K), dtype=int)
         moves[0, 35_000] = 1
-        process = TabularProcess(
-            start=np.ones(1),
-            transitions=(moves,),
-            emissions=(np.ones((1, 1)), np.eye(2)),
-            rewards=(Rewards.deterministic(0.0), Rewards.deterministic(np.array([0.0, 1.0])[:, None, None])),
-        )
+        rewards = Rewards.deterministic(0.0), Rewards.deterministic(np.array([0.0, 1.0])[:, None, None])
+        process = TabularProcess(np.ones(1), (moves,), (np.ones((1, 1)), np.eye(2)), rewards)
 
         class Right:
             def actions(self, level, x, rng):
@@ -531,12 +515,8 @@ def as_arrays(steps, process, level):
     return visits, rewards, moves
 
 
-STEP_WORLDS = [
-    "random/3,seed=3",
-    "mdp/3,stochastic=True",
-    "random/3,violate=deterministic,seed=5",
-    "lock/3,noise_bits=1",
-]
+STEP_WORLDS = ["random/3,seed=3", "mdp/3,stochastic=True", "random/3,violate=deterministic,seed=5"]
+STEP_WORLDS += ["lock/3,noise_bits=1"]
 
 
 class TestSteps:

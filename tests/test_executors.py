@@ -265,16 +265,9 @@ class TestSameBytes:
     def test_a_built_in_world(self, monkeypatch, processes, threads):
         monkeypatch.setattr("richobs.engines.stream.CHUNK_LEVELS", 400)
         problem = richobs.make("lock/4,seed=3")
-        query = Query(
-            Uniform(problem.n_actions),
-            1_001,
-            "x",
-            returns=True,
-            paths=150,
-            tally=True,
-            moments=(LevelMoments(1, np.array([0, 2])), LevelMoments(3)),
-            steps=(LevelSteps(0), LevelSteps(2)),
-        )
+        moments, steps = (LevelMoments(1, np.array([0, 2])), LevelMoments(3)), (LevelSteps(0), LevelSteps(2))
+        wanted = {"returns": True, "paths": 150, "tally": True, "moments": moments, "steps": steps}
+        query = Query(Uniform(problem.n_actions), 1_001, "x", **wanted)
 
         def answer(workers):
             engine = StreamEngine(

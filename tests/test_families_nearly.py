@@ -12,11 +12,10 @@ from richobs import Certificate, Family, InvalidInput, Problem, Simulators
 from richobs.classes.dynamics import Model
 from richobs.classes.taylor import Taylor
 from richobs.learners import learner
-from richobs.learners.families import cells, nearly
+from richobs.learners.families import cells, steps
 from richobs.learners.families.cells import Tables
 from richobs.learners.families.evidence import Nodes, Seen
-from richobs.learners.families.nearly import StepBets, Within
-from richobs.learners.families.steps import LAST, MOVED, Batch
+from richobs.learners.families.steps import LAST, MOVED, Batch, StepBets, Within
 from richobs.learners.models.living import robust_growth
 from richobs.stats.shares import Share
 from richobs_lab.worlds.model_environment import model_problem
@@ -117,7 +116,7 @@ def test_a_bet_has_a_mean_of_at_most_one_under_every_law_within_the_tolerance():
         p, q = rng.dirichlet(np.ones(3), size=2)
         own = Within(ALPHA, np.array([[0, 1, 2]]), q[None], np.ones(1), np.zeros(3))
         paid = float(own.allowed(p[:, None], p[:, None])[0])
-        f = np.minimum(q / p, nearly.LARGEST_RATIO)
+        f = np.minimum(q / p, steps.LARGEST_RATIO)
         mean = bent(p, f, np.ones(3, dtype=bool), ALPHA) @ f / math.exp(paid)
         assert mean <= 1 + 1e-9
         largest.append(mean)
@@ -142,7 +141,7 @@ def test_likelihood_and_what_is_allowed_stay_below_the_bound_of_their_cell(curve
                 outcomes = bets.outcomes(row)
                 law = np.bincount(outcomes.key[:, 0], q[outcomes.events[:, 0]], len(outcomes.names) + 1)[:-1]
                 law = np.where(np.arange(len(law)) == 0, 0.98, 0.0) + 0.02 * law  # ratios beyond the cap
-                bets.keep(nearly.Term(row, law / law.sum(), rng.poisson(3, size=len(law)).astype(float)))
+                bets.keep(steps.Term(row, law / law.sum(), rng.poisson(3, size=len(law)).astype(float)))
         evidence = cells.Evidence(bets.counts(0), 0.0, bets.within(0, alpha))
         for width in (0.3, 0.05, 0.005):
             centre, half = rng.uniform(width, 1 - width, size=2), np.array([width, width / 2])
@@ -268,6 +267,17 @@ def test_a_tolerance_that_leaves_too_much_ends_the_run_with_the_wider_claim():
     assert outcome.episodes < 4000
     assert 0.05 < outcome.epsilon < 3
     assert outcome.lower > 0
+
+
+def test_a_run_too_short_for_a_wider_claim_says_how_many_episodes_one_needs():
+    problem = near_problem(0.6, 0.0)
+    outcome = richobs.learn(problem, epsilon=0.05, tolerance=0.05, seed=1, max_episodes=40)
+    assert not outcome.guaranteed
+    assert (
+        "wider than epsilon is made after 64 episodes at the earliest, and 16 of its policy: allow 80" in outcome.claim
+    )
+    plan = richobs.plan(problem, epsilon=0.05, tolerance=0.05)
+    assert [row.value for row in plan.rows() if row.name == "before a wider claim"] == [80]
 
 
 @pytest.mark.parametrize("seed", [21, 22])

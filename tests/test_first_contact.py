@@ -31,10 +31,7 @@ CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
             lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), CLASS),
             r"from_gymnasium\(env, horizon=3, reward_range=\(smallest",
         ),
-        (
-            lambda: richobs.learn("FrozenLake-v1"),
-            "without a function class: give learn",
-        ),
+        (lambda: richobs.learn("FrozenLake-v1"), "without a function class: give learn"),
         (lambda: richobs.learn("FrozenLake", CLASS), r"richobs.from_gymnasium\(id, ...\) a Gymnasium one"),
         (lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), 3), "a function class is needed; a int arrived"),
         (

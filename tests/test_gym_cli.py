@@ -62,11 +62,7 @@ class TestIds:
             (
                 "gym:FrozenLake-v1?horizon=12&reward_range=0,1&functions=mypkg.candidates:make&is_slippery=False",
                 GymnasiumSpec(
-                    "FrozenLake-v1",
-                    horizon=12,
-                    reward_range=(0, 1),
-                    functions="mypkg.candidates:make",
-                    kwargs={"is_slippery": False},
+                    *("FrozenLake-v1", 12, (0, 1)), functions="mypkg.candidates:make", kwargs={"is_slippery": False}
                 ),
             ),
             (

@@ -351,8 +351,7 @@ class TestFolder:
             ((certify_policy, Coins(0.9), arm(0)), (certify_policy, Coins(0.1), arm(0)), "its environment is"),
             ((compare, Coins(0.9, 0.1), arm(0), arm(1)), (compare, Coins(0.9, 0.1), arm(1), arm(0)), "its policies is"),
             (
-                (certify_policy, Coins(0.9), richobs.Uniform(1)),
-                (certify_policy, Coins(0.9), richobs.Uniform(2)),
+                *((certify_policy, Coins(0.9), richobs.Uniform(k)) for k in (1, 2)),
                 "policies",
             ),
             (
@@ -694,12 +693,8 @@ class TestCommand:
         assert statement["_type"] == "https://in-toto.io/Statement/v1"
         assert statement["predicate"]["result"] == "PASSED"
         (metric,) = statement["predicate"]["metrics"]
-        assert {k: metric[k] for k in ("metric", "comparator", "threshold", "passed")} == {
-            "metric": "mean_reward",
-            "comparator": ">=",
-            "threshold": 0.4,
-            "passed": True,
-        }
+        said = {"metric": "mean_reward", "comparator": ">=", "threshold": 0.4, "passed": True}
+        assert {k: metric[k] for k in said} == said
         assert metric["sample_size"] == json.loads((out / "certificate.json").read_text())["episodes"]
         digest = hashlib.sha256((out / "policy-0.npz").read_bytes()).hexdigest()
         assert statement["subject"] == [{"name": "policy-0.npz", "digest": {"sha256": digest}}]
@@ -920,18 +915,13 @@ class TestLogs:
 
     def test_minari(self):
         """Two episodes of one and two steps; infos begin with that of the reset."""
-        first = types.SimpleNamespace(
-            observations=np.zeros((2, 3)),
-            actions=np.array([1]),
-            rewards=np.array([1.0]),
-            infos={"propensity": [1, 0.5]},
-        )
-        second = types.SimpleNamespace(
-            observations=np.zeros((3, 3)),
-            actions=np.array([1, 1]),
-            rewards=np.array([0.0, 0.5]),
-            infos={"propensity": np.array([1, 0.5, 0.25])},
-        )
+
+        def episode(rewards, propensities):
+            n = len(rewards)
+            said = {"rewards": np.array(rewards), "infos": {"propensity": propensities}}
+            return types.SimpleNamespace(observations=np.zeros((n + 1, 3)), actions=np.ones(n, dtype=int), **said)
+
+        first, second = episode([1.0], [1, 0.5]), episode([0.0, 0.5], np.array([1, 0.5, 0.25]))
         dataset = types.SimpleNamespace(iterate_episodes=lambda: iter([first, second]))
         found = as_log(dataset, ONES, None, (0.0, 1.0), np.random.default_rng(0))
         np.testing.assert_allclose(found.weights, [[2.0, 8.0]])
@@ -1064,16 +1054,24 @@ def test_undecided(certified):
 
 def test_narrow(certified):
     certified(problem, policy, at_least=0.5, epsilon=0.4)
+
+def test_median(certified):
+    certified(problem, policy, at_least=0.5, quantile=0.6)
+
+def test_no_median(certified):
+    certified(problem, policy, at_least=0.5, quantile=0.5, max_episodes=40)
 """
     )
     call = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=", str(tmp_path)]
     said = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
-    assert "3 failed, 1 passed" in said
+    assert "4 failed, 2 passed" in said
     assert re.search(
         r"=+ certified policies =+\n.*test_good: the policy earns at least the threshold \([\d,]+ episodes\)", said
     )
     assert "which is less than 0.6, provided that" in said
-    assert "not decided within 40 episodes whether the policy earns at least 0.5" in said
+    assert "not decided within 40 episodes whether the value is at least 0.5" in said
+    assert "test_median: the 0.6 quantile is at least the threshold" in said
+    assert "not decided within 40 episodes whether the 0.5 quantile is at least 0.5" in said
 
 
 class Arm:

@@ -10,7 +10,7 @@ import richobs
 from richobs.core.environment import Declared, Episodes
 from richobs.core.errors import BrokenPromise, InvalidInput
 from richobs.learners import learner
-from richobs.learners.linear.data import Data, Features, Level, joined, orthonormal
+from richobs.learners.linear.data import Data, Features, Level, joined, orthonormal, surprise
 from richobs.learners.linear.fits import (
     Ball,
     Fit,
@@ -25,7 +25,6 @@ from richobs.learners.linear.fits import (
     reaches,
     sample_weights,
 )
-from richobs.learners.linear.linearity import surprise
 from richobs.learners.linear.search import AGAIN, FINAL, WIDER, LinearSearch, Tuning, assumptions
 from richobs_lab.worlds.linear_mdp import linear_problem
 
@@ -578,6 +577,28 @@ def test_episodes_that_run_out_leave_the_honest_wider_bound():
     assert "is chance" in outcome.remarks[0]
 
 
+def test_sizes_do_not_depend_on_how_often_they_were_predicted(monkeypatch):
+    """Without half steps the number of episodes goes to and fro here, and one more round asks for 8 times as many."""
+    from richobs.learners.linear import search as searching
+
+    sized, most = searching._sized, [1.0]
+
+    def twice(search):
+        rounds = searching.ROUNDS
+        monkeypatch.setattr(searching, "ROUNDS", rounds + 1)
+        other = sized(search)[1].first
+        monkeypatch.setattr(searching, "ROUNDS", rounds)
+        plan, sizes = sized(search)
+        most.append(max(other / sizes.first, sizes.first / other))
+        return plan, sizes
+
+    monkeypatch.setattr(searching, "_sized", twice)
+    richobs.learn(
+        linear_problem("one-hot", horizon=3, n_contexts=3, seed=2, dim=9), epsilon=0.15, seed=1, max_episodes=8_000
+    )
+    assert 1 < max(most) < 2
+
+
 @pytest.mark.parametrize("known", ["contexts", "norm"])
 @pytest.mark.parametrize(("most", "played", "asked"), [(1, 0, 64), (63, 0, 64), (64, 64, 64), (150, 128, 64)])
 def test_whatever_the_limit_is_a_run_ends_with_what_it_knows(most, played, asked, known):
@@ -676,6 +697,7 @@ def test_the_test_of_linearity_by_hand():
         ),
         (lambda: richobs.learn(linear_problem(horizon=1), engine="counted"), "engine|counted"),
         (lambda: richobs.learn(linear_problem(horizon=3), tolerance=(0.1, 0.1)), "one for each of 3 levels; got 2"),
+        (lambda: richobs.learn(linear_problem(horizon=3), tolerance=9.0), "or it says nothing; got 9"),
     ],
 )
 def test_what_is_refused(call, words):

@@ -129,12 +129,8 @@ def small_process():
 
     Rewards are certain: nothing at level 0; (0.2, 0.6) in state 0 and (0.5, 0.1) in state 1. So V* = 0.6.
     """
-    return TabularProcess(
-        start=np.ones(1),
-        transitions=(np.array([[0, 1]]),),
-        emissions=(np.ones((1, 1)), np.eye(2)),
-        rewards=(Rewards.deterministic(0.0), Rewards.deterministic([[[0.2, 0.6]], [[0.5, 0.1]]])),
-    )
+    rewards = Rewards.deterministic(0.0), Rewards.deterministic([[[0.2, 0.6]], [[0.5, 0.1]]])
+    return TabularProcess(np.ones(1), (np.array([[0, 1]]),), (np.ones((1, 1)), np.eye(2)), rewards)
 
 
 def small_class():
@@ -145,6 +141,12 @@ def small_class():
             TableLevel([[[0.6, 0.2], [0.5, 0.1]], [[0.2, 0.6], [0.5, 0.1]], [[0.2, 0.6], [0.3, 0.6]]]),
         ]
     )
+
+
+def small_run():
+    sizes = {"horizon": 2, "n_actions": 2, "n_states": 2, "log_size": math.log(9)}
+    engine = CountedEngine(small_process(), small_class(), seed=0, ledger=Ledger())
+    return traced(engine, small_class(), PaperConstants.of(**sizes, epsilon=0.1, delta=0.1))
 
 
 def small_problem(root, below):
@@ -164,12 +166,7 @@ def test_a_whole_run_worked_out_by_hand():
     Demand: the first survivor earns 0.2 at state 0: failed by 0.4. Its path is (0, 0); learning (0,): risks
     (0.4^2 + 0.4^2)/2 = 0.16 and 0. The second survivor earns 0.6.
     """
-    functions, process = small_class(), small_process()
-    outcome = traced(
-        CountedEngine(process, functions, seed=0, ledger=Ledger()),
-        functions,
-        PaperConstants.of(horizon=2, n_actions=2, n_states=2, log_size=math.log(9), epsilon=0.1, delta=0.1),
-    )
+    outcome = small_run()
     c = outcome.constants
     close = {"rel": 1e-4, "abs": 1e-9}
     expected = [
@@ -206,12 +203,7 @@ def test_what_a_whole_run_claims_by_hand():
     demand claims 0.1 / (6 * 4) that its value is right, and as much where it failed. A search on demand has
     0.1 / (6 * 2 * 2^2 * n_2), of which half goes to 4 eliminations.
     """
-    functions = small_class()
-    outcome = traced(
-        CountedEngine(small_process(), functions, seed=0, ledger=Ledger()),
-        functions,
-        PaperConstants.of(horizon=2, n_actions=2, n_states=2, log_size=math.log(9), epsilon=0.1, delta=0.1),
-    )
+    outcome = small_run()
     test, elimination, one_round = 0.025 / 8, 0.025 / 4, 0.1 / 24
     on_demand = 0.1 / (48 * outcome.constants.n_2) / 2 / 4
     expected = [test, test, elimination, elimination, one_round, one_round, on_demand, one_round]
@@ -373,19 +365,6 @@ class TestBrokenPromises:
 
 
 class TestRequests:
-    @pytest.mark.parametrize(
-        ("world", "functions", "asked", "words"),
-        [
-            ("mdp", None, {}, "arrived without a function class"),
-            ("mdp", "mdp", {}, "the learner 'lsvee' needs n_states, a bound on the latent states per level"),
-            ("lock", "mdp", {"n_states": 3}, "the class has 5 levels and 3 actions; the environment has 5 and 4"),
-            ("mdp", "mdp", {"n_states": 4, "engine": "counted"}, "Use engine='stream'"),
-        ],
-    )
-    def test_what_is_missing_is_said(self, world, functions, asked, words):
-        with pytest.raises(InvalidInput, match=words):
-            learn(richobs.make(world).env, functions and richobs.make(functions).functions, **asked)
-
     def test_a_problem_with_a_class_or_a_process_of_ones_own(self):
         problem = richobs.make("mdp/2")
         small = Layered([TableLevel(t[None]) for t in problem.process.q_tables])

@@ -4,6 +4,10 @@ import functools
 import itertools
 import json
 import math
+import os
+import sys
+import types
+import typing
 
 import gymnasium
 import numpy as np
@@ -110,6 +114,9 @@ def right(x):
     return 1
 
 
+LEVELS = richobs.from_gymnasium(Walk, horizon=4, reward_range=(0, 10))
+
+
 class TestEpisodes:
     def test_a_measure_gets_the_whole_episode(self):
         seen = []
@@ -128,16 +135,17 @@ class TestEpisodes:
                 e.rewards[0] = 9
 
     def test_environments_of_richobs_and_vector_environments_measure_the_same(self):
-        by_level = richobs.from_gymnasium(Walk, horizon=4, reward_range=(0, 10))
         several = gymnasium.vector.SyncVectorEnv([Walk] * 3)
-        for env, policy in ((by_level, richobs.OpenLoop((1, 1, 1, 1))), (several, right)):
+        for env, policy in ((LEVELS, richobs.OpenLoop((1, 1, 1, 1))), (several, right)):
             seen = []
-            certify_policy(env, policy, measure=lambda e, seen=seen: seen.append(e) or 0.5, max_episodes=40)
+            certify_policy(env, policy, measure=lambda e, seen=seen: seen.append(e) or 1, max_episodes=40)
             assert {e.length for e in seen} == {2, 3, 4}
             for e in seen:
                 assert [float(np.ravel(x)[0]) for x in e.observations] == list(range(e.length))
                 assert e.rewards.tolist() == list(range(1, e.length + 1))
-                assert e.terminated == (None if env is several else e.length < 4)
+                for untold in ("terminated", "last"):  # an end before time is up may be Gymnasium's `truncated`
+                    with pytest.raises(InvalidInput, match=f"reads `{untold}`, which only a single Gymnasium"):
+                        getattr(e, untold)
 
     def test_the_mean_of_totals_is_the_value(self):
         plain = certify_policy(Walk(), right, reward_range=(0, 10), max_episodes=64)
@@ -185,10 +193,12 @@ class TestClaims:
         ("given", "error", "words"),
         [
             (
-                {"measure": lambda e: 2.0},
+                {"measure": lambda e: 2.0, "reward_range": (0, 1)},
                 RewardOutOfRange,
                 r"'lambda' says of an episode 2; the .* measure is \[0, 1\]",
             ),
+            ({"measure": lambda e: 0.5}, InvalidInput, "returns 0.5, .* give reward_range=.smallest, largest"),
+            ({"measure": lambda e: not e.terminated, "env": LEVELS}, InvalidInput, "reads `terminated`"),
             ({"measure": lambda e: math.nan}, InvalidInput, "returns nan; a finite number is needed"),
             ({"measure": lambda e: "won"}, InvalidInput, "what the measure 'lambda' returns"),
             ({"measure": 3}, InvalidInput, "measure is a function of an episode that returns a number; got 3"),
@@ -200,7 +210,25 @@ class TestClaims:
     )
     def test_bad_input_gets_a_sentence(self, given, error, words):
         with pytest.raises(error, match=words):
-            certify_policy(Walk(), right, max_episodes=8, **given)
+            certify_policy(given.pop("env", Walk()), right, max_episodes=8, **given)
+
+    @pytest.mark.parametrize("one", [True, np.bool_(True), np.array(True), 1, 1.0])
+    def test_an_event_needs_no_range(self, one):
+        assert certify_policy(Walk(), right, measure=lambda e: one, max_episodes=8).mean == 1.0
+
+    def test_totals_of_any_size_have_quantiles(self):
+        rewards = gymnasium.wrappers.TransformReward(Walk(), lambda reward: 1e304 * reward)
+        report = certify_policy(rewards, right, quantile=0.375, max_episodes=600)
+        assert (report.lower, report.upper) == pytest.approx((6e304, 6e304))
+
+
+@pytest.mark.parametrize(
+    ("judge", "policies"), [(richobs.compare, (right, right)), (richobs.select, ([right, right],))]
+)
+@pytest.mark.parametrize("asked", ["measure", "quantile"])
+def test_comparisons_say_that_they_judge_by_totals(judge, policies, asked):
+    with pytest.raises(InvalidInput, match=f"{judge.__name__} has neither measure= nor quantile="):
+        judge(Walk(), *policies, epsilon=0.1, reward_range=(0, 10), **{asked: 0.5})
 
 
 def over(limit):
@@ -210,6 +238,66 @@ def over(limit):
 class Called:
     def __call__(self, episode):
         return 1.0
+
+
+def sized(limit):
+    def measure(episode):
+        return episode.total > measure.limit
+
+    measure.limit = limit
+    return measure
+
+
+def tried(episode):
+    try:
+        x = float(episode.total)
+        return math.sqrt(x)
+    except ValueError:
+        return True
+
+
+def tried_else(episode):
+    try:
+        x = float(episode.total)
+    except ValueError:
+        return True
+    else:
+        return math.sqrt(x)
+
+
+def importing(episode):
+    import LIMITS
+
+    return episode.total > LIMITS.low
+
+
+def as_of_statistics(limit):
+    measure = over(limit)
+    measure.__module__, measure.__qualname__ = "statistics", "mean"
+    return measure
+
+
+def constant(given):
+    measure = lambda e: 99  # noqa: E731
+    measure.__code__ = measure.__code__.replace(co_consts=(None, given))
+    return measure
+
+
+class Rule(typing.NamedTuple):
+    limit: float = 1.0
+
+    def over(self, episode):
+        return episode.total > self.limit
+
+
+class Missing(dict):
+    def __missing__(self, key):
+        return 1.0
+
+
+class Half(np.float64):
+    def __gt__(self, other):
+        return False
 
 
 class TestDigests:
@@ -224,6 +312,13 @@ class TestDigests:
             (functools.partial(lambda e, c: e.total > c, c=1), functools.partial(lambda e, c: e.total > c, c=2)),
             (over(np.array([1.0])), over(np.array([2.0]))),
             (over({"a": 1}), over({"a": 2})),
+            (over({1, 2}), over({1, 3})),
+            (over(slice(1)), over(slice(2))),
+            (over(1), over(True)),
+            (sized(1), sized(2)),
+            (tried, tried_else),  # the table of exceptions alone differs
+            (as_of_statistics(1), as_of_statistics(2)),
+            (constant(frozenset((1,))), constant(frozenset((2,)))),
         ],
     )
     def test_different_measures_have_different_digests(self, a, b):
@@ -242,6 +337,44 @@ class TestDigests:
         assert Measure(Called()).unknown == ["Called"]
         assert Measure(over(Called())).name == "lambda, which reads Called"
 
+    @pytest.mark.parametrize(
+        ("measure", "names"),
+        [
+            (importing, ["import LIMITS"]),
+            (over(np.vectorize(success)), ["success"]),
+            (over(Rule()), ["Rule"]),
+            (over(Missing()), ["Missing"]),
+            (over(Half(1)), ["Half"]),
+            (over(np.zeros(1, [("low", float)])), ["ndarray"]),
+            (over(np.ma.array([1.0, 2.0], mask=[0, 1])), ["MaskedArray"]),
+            (lambda e: e.total > float(os.environ["LIMIT"]), ["os"]),
+            (lambda e: eval("e.total"), ["eval", "eval"]),
+            (lambda e: e.total > np.load("limit.npy"), ["load"]),
+            (lambda e: math.fsum(e.rewards) > functools.reduce(max, np.abs(e.rewards[1:])), []),
+            (over([len, np.mean, np.add, math.sqrt, functools.reduce, ValueError, np.float64, np.float64(1)]), []),
+        ],
+    )
+    def test_what_is_not_surely_told_is_named(self, measure, names):
+        assert Measure(measure).unknown == names
+
+    def test_a_module_counts_by_name_only_where_it_is_the_real_one(self, monkeypatch, tmp_path):
+        impostor = types.ModuleType("statistics")
+        impostor.__file__ = str(tmp_path / "statistics.py")
+        impostor.mean = over(1)
+        impostor.mean.__module__, impostor.mean.__qualname__ = "statistics", "mean"
+        monkeypatch.setitem(sys.modules, "statistics", impostor)
+        assert Measure(over(impostor)).unknown == ["statistics"]
+        assert Measure(impostor.mean).digest != Measure(as_of_statistics(2)).digest
+
+    def test_the_order_of_a_set_does_not_count(self):
+        assert list(frozenset((0, 8))) != list(frozenset((8, 0)))
+        for made_with in (over, constant):
+            assert Measure(made_with(frozenset((0, 8)))).digest == Measure(made_with(frozenset((8, 0)))).digest
+
+
+def importless(episode):
+    return episode.total > len(os.sep)
+
 
 class TestKept:
     def test_a_measured_judgement_is_derived_and_played_again(self, tmp_path):
@@ -252,15 +385,20 @@ class TestKept:
         assert [(f.what, f.agrees) for f in found.findings] == [("numbers", True)]
         found = verify_judgement(tmp_path, richobs.make, success)
         assert [(f.what, f.agrees) for f in found.findings] == [
-            ("numbers", True),
-            ("measure", True),
-            ("episodes", True),
+            (what, True) for what in ("numbers", "measure", "episodes")
         ]
         found = verify_judgement(tmp_path, richobs.make, over(5))
         assert [(f.what, f.agrees) for f in found.findings] == [("numbers", True), ("measure", False)]
         assert stored.facts(tmp_path / "certificate.json").metric == "mean_success"
         again = certify_policy(problem, policy, measure=success, max_episodes=64, out=tmp_path)
         assert again.episodes == 64
+        certify_policy(problem, policy, measure=importless, max_episodes=64, out=tmp_path / "os")
+        with pytest.raises(
+            richobs.errors.StoreError, match=r"the measure \(it reads os\) cannot be told from another one"
+        ):
+            certify_policy(problem, policy, measure=importless, max_episodes=64, out=tmp_path / "os")
+        found = verify_judgement(tmp_path / "os", richobs.make, importless)
+        assert found.findings[1].detail.endswith("it does not tell os")
         with pytest.raises(richobs.errors.StoreError, match="its measure is 'success', and 'lambda' is asked now"):
             certify_policy(problem, policy, measure=over(5), max_episodes=64, out=tmp_path)
         changed = json.loads((tmp_path / "certificate.json").read_text())
@@ -274,6 +412,11 @@ class TestKept:
         found = verify_judgement(tmp_path, richobs.make)
         assert [(f.what, f.agrees) for f in found.findings] == [("numbers", True), ("episodes", True)]
         assert stored.facts(tmp_path / "certificate.json").metric == "quantile_0.5_reward"
+        certify_policy(Walk(), right, quantile=0.01, max_episodes=64, out=tmp_path / "open")
+        facts = stored.facts(tmp_path / "open" / "certificate.json")
+        assert (facts.lower, facts.upper) == (None, 3.0)
+        assert '"lower": null' in stored.in_toto(tmp_path / "open")
+        assert "| quantile_0.01_reward | [-inf, 3] |" in stored.model_card(tmp_path / "open")
         changed = json.loads((tmp_path / "certificate.json").read_text())
         (tmp_path / "certificate.json").write_text(json.dumps({**changed, "quantile": 0.4}))
         assert not verify_judgement(tmp_path, richobs.make).agrees

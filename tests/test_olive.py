@@ -93,13 +93,8 @@ class TestErrors:
         Member 1 plays action 1 (value 0.9): 0.2 (6 * 0.9 - 0.6) = 0.96, and 0.2 (0, 6) = (0, 1.2) ahead.
         """
         functions = Layered([TableLevel([[[0.5, 0.3]], [[0.5, 0.9]]]), TableLevel(np.tile([0.25, 0.0], (1, 7, 1)))])
-        steps = Steps.of(
-            np.zeros(10, dtype=int),
-            np.array([0] * 4 + [1] * 6),
-            np.array([0.2] * 4 + [0.1] * 6),
-            np.array([5, 5, 6, 5] + [6] * 6),
-            2,
-        )
+        a, r, y = np.array([0] * 4 + [1] * 6), np.array([0.2] * 4 + [0.1] * 6), np.array([5, 5, 6, 5] + [6] * 6)
+        steps = Steps.of(np.zeros(10, dtype=int), a, r, y, 2)
         error = pair_error(functions, 0, steps, np.ones(2, dtype=bool), np.ones(1, dtype=bool))
         np.testing.assert_allclose(error.gain, [0.24, 0.96])
         np.testing.assert_allclose(error.reach[error.row], [[0.6, 0.2], [0.0, 1.2]])
@@ -240,12 +235,9 @@ def level_1(at_b):
 
 
 def coin_process():
-    return TabularProcess(
-        start=np.ones(1),
-        transitions=(np.array([[[0.5, 0.5], [0.0, 1.0]]]),),
-        emissions=(np.ones((1, 1)), np.eye(2)),
-        rewards=(Rewards.deterministic(np.zeros((1, 1, 2))), Rewards.deterministic([[[1.0]], [[0.0]]])),
-    )
+    moves = np.array([[[0.5, 0.5], [0.0, 1.0]]])
+    rewards = Rewards.deterministic(np.zeros((1, 1, 2))), Rewards.deterministic([[[1.0]], [[0.0]]])
+    return TabularProcess(np.ones(1), (moves,), (np.ones((1, 1)), np.eye(2)), rewards)
 
 
 def asked(**more):

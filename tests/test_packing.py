@@ -82,10 +82,7 @@ def test_what_nobody_packed_is_refused(body, sentence):
         unpack(body)
 
 
-@pytest.mark.parametrize(
-    "array",
-    [np.array([None]), np.zeros(2, "f8,f8"), np.zeros(2, "V3")],
-)
+@pytest.mark.parametrize("array", [np.array([None]), np.zeros(2, "f8,f8"), np.zeros(2, "V3")])
 def test_arrays_that_are_not_kept(array):
     with pytest.raises(InvalidInput, match="arrays of numbers, bits or characters"):
         pack(None, [array])

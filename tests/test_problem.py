@@ -14,7 +14,7 @@ from richobs.core.events import from_plain
 from richobs.core.outcome import Outcome, StopReason
 from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem, ValueReport
-from richobs.core.settings import Settings, field_docs, read_record, read_tuning, write_tuning
+from richobs.core.settings import Settings, field_docs, read_tuning, write_tuning
 from richobs.learners.lsvee import PaperConstants
 from richobs_lab.certified import Tuning
 
@@ -105,13 +105,6 @@ class TestValues:
 
 
 class TestSettings:
-    @pytest.mark.parametrize(
-        "wrong", [{"epsilon": "0.1"}, {"seed": None}, {"seed": True}, {"engine": 3}, {"tuning": "a"}, {"speed": 1}]
-    )
-    def test_values_of_another_type_are_refused(self, wrong):
-        with pytest.raises(TypeError):
-            read_record(Settings, {**Settings().as_plain(), **wrong})
-
     def test_tuning_is_written_and_read(self):
         tuned = Tuning(trials=8, margin=0.5)
         pairs = write_tuning(tuned)
@@ -125,9 +118,7 @@ class TestSettings:
         [
             (("trials",), "should read name=value"),
             (("trials=1", "trials=2"), "each name once"),
-            (("speed=1",), "has no tuning 'speed'; it has trials, pilot"),
             (("trials=x",), "trials must be int; got 'x'"),
-            (("margin=2",), r"margin must lie in \(0, 1\]"),
         ],
     )
     def test_tuning_that_makes_no_sense(self, pairs, sentence):

@@ -174,62 +174,33 @@ def test_no_reactive_q_where_states_that_look_alike_differ():
         process.optimal_policy()
 
 
+PAYS, LAW = Rewards.deterministic, np.array([[0.25, 0.75]])
+
+
 @pytest.mark.parametrize(
     ("error", "changes", "words"),
     [
         (ProbabilityError, {"start": np.array([0.9])}, r"level 0: the start distribution.*sum to 0.9"),
-        (
-            ProbabilityError,
-            {"transitions": (np.array([[[0.5, 0.4], [0, 1]]]),)},
-            r"level 0, state 0 \('0:0'\): transitions under action 0: probabilities sum to 0.9",
-        ),
-        (
-            ProbabilityError,
-            {"emissions": (np.array([[1.25, -0.25]]), np.eye(2))},
-            r"level 0, state 0.*emissions: probability -0.25 is negative",
-        ),
-        (
-            NotFiniteError,
-            {"emissions": (np.array([[0.25, 0.75]]), np.array([[1, 0], [np.nan, 1]]))},
-            r"level 1, state 1.*nan",
-        ),
-        (
-            NotFiniteError,
-            {"rewards": (Rewards.deterministic(np.inf), Rewards.deterministic(0.0))},
-            r"level 0, state 0.*action 0 at observation 0: inf",
-        ),
+        (ProbabilityError, {"transitions": (np.array([[[0.5, 0.4], [0, 1]]]),)}, r"under action 0: prob.* sum to 0.9"),
+        (ProbabilityError, {"emissions": (np.array([[1.25, -0.25]]), np.eye(2))}, r"emissions: .* -0.25 is negative"),
+        (NotFiniteError, {"emissions": (LAW, np.array([[1, 0], [np.nan, 1]]))}, r"level 1, state 1.*nan"),
+        (NotFiniteError, {"rewards": (PAYS(np.inf), PAYS(0.0))}, r"level 0, state 0.*action 0 at observation 0: inf"),
+        (RewardRangeError, {"rewards": (PAYS(0.0), PAYS([[[0, 0]], [[0, 1.5]]]))}, r"state 1 \('1:1'\).* can be 1.5"),
+        (RewardRangeError, {"rewards": (PAYS(0.0), PAYS([[[-0.1, 0]], [[0, 0]]]))}, r"level 1, state 0.*can be -0.1"),
         (
             RewardRangeError,
-            {"rewards": (Rewards.deterministic(0.0), Rewards.deterministic([[[0, 0]], [[0, 1.5]]]))},
-            r"level 1, state 1 \('1:1'\): the reward of action 1 at observation 1 can be 1.5",
-        ),
-        (
-            RewardRangeError,
-            {"rewards": (Rewards.deterministic(0.0), Rewards.deterministic([[[-0.1, 0]], [[0, 0]]]))},
-            r"level 1, state 0.*can be -0.1",
-        ),
-        (
-            RewardRangeError,
-            {"rewards": (Rewards.deterministic([[[0, 0.7]]]), Rewards.bernoulli([[[0, 0]], [[0.1, 0]]], 0.5))},
+            {"rewards": (PAYS([[[0, 0.7]]]), Rewards.bernoulli([[[0, 0]], [[0.1, 0]]], 0.5))},
             r"the action sequence \(1, 0\) from level 0, state 0 \('0:0'\) can earn 1.2",
         ),
-        (
-            UnreachableLevelError,
-            {"transitions": (np.zeros((1, 2, 2)),)},
-            r"level 1 is reached by no action sequence",
-        ),
-        (UnreachableLevelError, {"emissions": (np.array([[0.25, 0.75]]), np.zeros((0, 2)))}, r"level 1 has 0 states"),
+        (UnreachableLevelError, {"transitions": (np.zeros((1, 2, 2)),)}, r"level 1 is reached by no action sequence"),
+        (UnreachableLevelError, {"emissions": (LAW, np.zeros((0, 2)))}, r"level 1 has 0 states"),
         (ShapeError, {"transitions": (np.array([[0, 2]]),)}, r"level 0, state 0: action 1 leads to state 2"),
         (ShapeError, {"transitions": (np.array([[0.5, 0.5]]),)}, r"level 0: transitions must be"),
         (ShapeError, {"rewards": (np.zeros((1, 1, 2)),) * 2}, "level 0"),
         (ShapeError, {"transitions": (np.array(0),)}, "level 0"),
         (ShapeError, {"transitions": (np.zeros((1, 0)),)}, "level 0"),
         (ShapeError, {"transitions": ()}, r"`transitions` needs 1 entries; it has 0"),
-        (
-            ShapeError,
-            {"rewards": (Rewards.deterministic(np.zeros((3, 3, 3))),) * 2},
-            r"level 0: rewards must broadcast",
-        ),
+        (ShapeError, {"rewards": (PAYS(np.zeros((3, 3, 3))),) * 2}, r"level 0: rewards must broadcast"),
         (ShapeError, {"labels": (("a",), ("b",))}, r"level 1 has 2 states but 1 labels"),
         (ShapeError, {"observations": (np.array([7, 7]), np.arange(2))}, r"`observations`: two rows of a codebook are"),
     ],

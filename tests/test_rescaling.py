@@ -381,6 +381,13 @@ class TestServing:
         assert in_units_of(learner("betting"), problem, Settings(epsilon=1.0)).units is None
         assert Betting().fallback_settings(problem, Settings(epsilon=1.0)) is None
 
+    def test_a_tolerance_is_not_rescaled(self, monkeypatch):
+        chosen, asked = learner("olive"), Settings(epsilon=1.0, tolerance=0.5)
+        assert in_units_of(chosen, own_problem(), asked).settings.tolerance == (0.5,)  # which OLIVE itself refuses
+        monkeypatch.setattr(chosen, "traits", dataclasses.replace(chosen.traits, takes_tolerance=True))
+        with pytest.raises(InvalidInput, match=r"'olive' works in units where .*, and a tolerance is not rescaled"):
+            in_units_of(chosen, own_problem(), asked)
+
     def test_every_answer_of_an_environment_is_checked_once(self, monkeypatch):
         checked, played = [], []
         for name, notes in (("checked_episodes", checked), ("check_obeyed", played)):

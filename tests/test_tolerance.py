@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from richobs.core.outcome import StopReason
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings, read_record
 from richobs.learners.betting.candidate import Accounts, Candidate, followed
-from richobs.learners.betting.certify import Roots, agreement_bets, promise_bets
+from richobs.learners.betting.certify import Roots, agreement_bets, promise_bets, promised
 from richobs.learners.betting.learner import Betting
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
@@ -183,10 +184,10 @@ def is_false(outcome: richobs.Outcome, process: TabularProcess) -> bool:
 
 
 def test_claims_are_true_with_the_tolerance_and_often_false_without() -> None:
-    """At delta 0.1, 20 runs: 6 false claims or broken promises have a probability below 0.02 where they may be 2."""
+    """At delta 0.1, 12 runs: 5 false claims or broken promises have a probability below 0.01 where they may be 1."""
     wrong = {0.04: 0, 0.0: 0}
     for told in wrong:
-        for seed in range(20):
+        for seed in range(12):
             env, functions, process = nearly(seed, 0.04, shift=-0.04)
             try:
                 found = richobs.learn(
@@ -202,8 +203,8 @@ def test_claims_are_true_with_the_tolerance_and_often_false_without() -> None:
                 wrong[told] += is_false(found, process)
             except BrokenPromise:
                 wrong[told] += 1
-    assert wrong[0.04] < 6
-    assert wrong[0.0] > 6
+    assert wrong[0.04] < 5
+    assert wrong[0.0] > 3
 
 
 def run(seed: int = 3, **asked: Any) -> richobs.Outcome:
@@ -267,8 +268,12 @@ def test_nothing_takes_over_from_a_search_with_a_tolerance() -> None:
         ({"tolerance": math.nan}, "tolerance must be"),
         ({"tolerance": math.inf}, "tolerance must be"),
         ({"tolerance": "much"}, "tolerance must be"),
-        ({"tolerance": [0.1, 0.1]}, "one for each of the 3 levels; got 2 numbers"),
-        ({"tolerance": 1.0}, "must be below 1"),
+        ({"tolerance": True}, "tolerance must be a number; got True"),
+        ({"tolerance": [[0.1]]}, "tolerance must be"),
+        ({"tolerance": [0.1, -0.1, 0.1]}, "at least 0, or one per level; got 0.1, -0.1, 0.1"),
+        ({"tolerance": [0.1, 0.1]}, "one for each of 3 levels; got 2. It is the distance of the nearest function"),
+        ({"tolerance": 1.0}, "must be below 1, or it says nothing; got 1"),
+        ({"tolerance": [0.1, 0.1, 7]}, "must be below 1, or it says nothing; got 7"),
         ({"tolerance": 0.1, "learner": "olive", "n_states": 3}, "knows no tolerance"),
     ],
 )
@@ -346,9 +351,9 @@ def test_step_laws_multiply_to_the_likelihood() -> None:
 
 
 def test_the_true_model_lives_within_a_tolerance_and_dies_without() -> None:
-    """At d = 0.1 in 30 runs of a bent system: 8 deaths have a probability below 0.01 where they may be 3."""
+    """At d = 0.1 in 20 runs of a bent system: 6 deaths have a probability below 0.02 where they may be 2."""
     dead = {0.2: 0, 1e-9: 0}
-    for seed in range(30):
+    for seed in range(20):
         rng, family = np.random.default_rng(1_000 + seed), walks(6, seed)
         env = ModelEnvironment(bent(family, 0, 0.2, rng), 0, (0.0, 1.0))
         for alpha in dead:
@@ -363,8 +368,8 @@ def test_the_true_model_lives_within_a_tolerance_and_dies_without() -> None:
                 if 0 not in living.models:
                     dead[alpha] += 1
                     break
-    assert dead[0.2] < 8
-    assert dead[1e-9] > 7
+    assert dead[0.2] < 6
+    assert dead[1e-9] > 4
 
 
 def test_claims_of_models_are_true_with_the_tolerance() -> None:
@@ -517,3 +522,53 @@ def test_a_claim_by_promises_is_derived_again(part: str, change: Any) -> None:
     change(content["constants"]["agreement"])
     wrong = [finding.what for finding in Betting().recheck(content, problem, found.settings) if not finding.agrees]
     assert wrong == ([] if part == "nothing" else [part])
+
+
+class Understated(TableLevel):
+    """Tables whose `value_bounds` are half of what their values are."""
+
+    def value_bounds(self) -> Any:
+        low, high = super().value_bounds()
+        return 0.5 * low, 0.5 * high
+
+
+def test_wrong_value_bounds_are_refused_where_bets_on_promises_rest_on_them() -> None:
+    functions = Listed([Understated(np.array([[[0.9, 0.8]]]))])
+    with pytest.raises(InvalidInput, match="has a larger value than its `value_bounds` say"):
+        richobs.learn(Coin(0.5, 0.4), functions, epsilon=0.3, delta=0.1, tolerance=0.2, progress=False)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize("log", [math.nan, -math.inf, 0.0])
+def test_a_wealth_that_is_no_number_keeps_no_promise(log: float) -> None:
+    env, functions, _ = nearly(3, 0.02)
+    bet = promise_bets(0.3, Ranges.of(env, functions, (0.06,)), functions)
+    assert bet is not None
+    space = SimpleNamespace(living=lambda h: np.arange(len(bet.bets)))
+    wealth = np.full_like(bet.bets, 99.0)
+    wealth[0] = log
+    own = SimpleNamespace(n=9, promises=wealth, agreement=Share(0.01))
+    assert promised(SimpleNamespace(promises=bet, survivors=space), own) is None  # type: ignore[arg-type]
+
+
+class Losses:
+    """Costs nothing where 0 is seen, and 0.9 where 1 is; the second action costs 0.05 more."""
+
+    horizon, n_actions, reward_range = 1, 2, (-1.0, 0.0)
+    declared = richobs.Declared(step_range=(-1.0, 0.0), identity="losses", at_once=1024)
+
+    def play(self, policy: Any, n: int, rng: Any, levels: Any = None) -> richobs.Episodes:
+        x = rng.integers(2, size=n)
+        actions = policy.actions(0, x, rng)
+        return richobs.Episodes([x], [actions], [np.where(x == 0, 0.0, -0.9) - 0.05 * actions])
+
+
+def test_a_claim_by_promises_is_derived_again_where_values_are_negative() -> None:
+    values = np.array([[[-0.03, -0.08], [-0.87, -0.92]]])
+    problem = richobs.Problem(Losses(), Listed([TableLevel(values, value_range=(-1.0, 0.0))]))
+    found = richobs.learn(problem, epsilon=0.05, delta=0.1, tolerance=0.0301, max_episodes=3_000, progress=False)
+    assert found.constants.closed_by == "promise"
+    content = json.loads(richobs.Certificate.of(found, problem).to_json())
+    assert all(finding.agrees for finding in Betting().recheck(content, problem, found.settings))
+    content["constants"]["agreement"]["logs"] = [9_999.0] * 5  # too large for exp, and for anything that can be earned
+    assert [f.what for f in Betting().recheck(content, problem, found.settings) if not f.agrees] == ["promise"]

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,13 @@ def test_a_drawn_curve_never_promises_more_than_its_rows(tmp_path: Path) -> None
     assert len(chart.rows) == len(rows)
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stored")
+    assert lock(max_episodes=40, out=folder).tolerance_curve.rows
+    return folder
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -199,8 +207,8 @@ def test_a_drawn_curve_never_promises_more_than_its_rows(tmp_path: Path) -> None
         {"together": 1},
     ],
 )
-def test_a_damaged_curve_is_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
-    assert lock(max_episodes=40, out=tmp_path).tolerance_curve.rows
+def test_a_damaged_curve_is_refused(wrong: dict[str, Any], stored: Path, tmp_path: Path) -> None:
+    shutil.copytree(stored, tmp_path, dirs_exist_ok=True)
     file = tmp_path / CURVE
     file.write_text(json.dumps({**json.loads(file.read_text()), **wrong}))
     with pytest.raises(InvalidFile, match=r"tolerance_curve\.json is damaged.*Remove it, and ask for the curve again"):

@@ -83,12 +83,8 @@ def awkward():
         richobs.Problem(Redeclared(easy.env, reward_range=(-1.0, 0.001)), easy.functions, easy.process, n_states=2),
         dataclasses.replace(easy, n_states=None),
         richobs.Problem(easy.env, easy.functions),
-        easy,
-        bandit,
-        richobs.make("lock/3,noise_bits=1"),
-        richobs.make("lock/3,noise_bits=20"),
-        richobs.make("lock/30"),
-        richobs.make("lock/3,swap=0.5"),
+        *(easy, bandit),
+        *map(richobs.make, ("lock/3,noise_bits=1", "lock/3,noise_bits=20", "lock/30", "lock/3,swap=0.5")),
         richobs.Problem(bandit.env, richobs.Layered([Huge()]), bandit.process, n_states=1),
     ]
 

@@ -9,12 +9,7 @@ from richobs.learners.lsvee.constants import elimination_slack
 from richobs_lab.paper.rigs.node import NodeBounds, elimination_share, printed_for, searched, stretched
 from richobs_lab.paper.statements import bias, deviation, estimation, risk
 
-TIGHT = {
-    deviation: 0.30,
-    estimation: 0.45,
-    bias: 0.60,
-    risk: 0.60,
-}  # what the fast version finds at least, of the bound
+TIGHT = {deviation: 0.30, estimation: 0.45, bias: 0.60, risk: 0.60}  # what is found at least, of the bound
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from richobs.core.arguments import file_path
-from richobs.core.environment import checked_range as pair_of_ends
+from richobs.core.environment import checked_range
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.files import open_arrays, write_atomically
 from richobs.core.moments import Batch, Moments
@@ -40,15 +40,6 @@ def checked_members(members: Ints | None, size: int) -> Ints:
     return index.astype(np.int64, copy=False)
 
 
-def checked_range(value_range: tuple[float, float] | Sequence[float]) -> tuple[float, float]:
-    """Returns a declared range of values as two numbers.
-
-    Raises:
-        InvalidInput: it is not (low, high), two finite numbers in this order.
-    """
-    return pair_of_ends("value_range", value_range)
-
-
 def range_words(value_range: tuple[float, float]) -> str:
     """Returns a range of values in words for messages, such as "[0, 1]"."""
     return f"[{value_range[0]:g}, {value_range[1]:g}]"
@@ -61,7 +52,7 @@ def range_arrays(value_range: tuple[float, float]) -> Arrays:
 
 def range_from(arrays: Arrays) -> tuple[float, float]:
     """Returns the range that `range_arrays` wrote."""
-    return checked_range(np.asarray(arrays.get("value_range", UNIT), dtype=np.float64).ravel().tolist())
+    return checked_range("value_range", np.asarray(arrays.get("value_range", UNIT), dtype=np.float64).ravel())
 
 
 class LevelClass(ABC):
@@ -274,7 +265,7 @@ class Clipping:
 
     def __init__(self, value_range: tuple[float, float]):
         """Takes the smallest and the largest value."""
-        self.low, self.high = checked_range(value_range)
+        self.low, self.high = checked_range("value_range", value_range)
         self.n_values = 0  # that were seen
         self.n_clipped = 0  # of them that lay outside
 

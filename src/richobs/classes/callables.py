@@ -5,9 +5,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from richobs.classes.base import UNIT, LevelClass, checked_members, checked_range, range_words
+from richobs.classes.base import UNIT, LevelClass, checked_members, range_words
 from richobs.classes.layered import Listed
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
+from richobs.core.environment import checked_range
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Observations
 
@@ -83,7 +84,7 @@ class CallableLevel(LevelClass):
         self.functions = tuple(functions)
         self.level = level
         self.size, self.n_actions = len(self.functions), n_actions
-        self.value_range = checked_range(value_range)
+        self.value_range = checked_range("value_range", value_range)
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`.

@@ -13,7 +13,6 @@ import numpy as np
 from richobs.classes.base import (
     Chosen,
     LevelClass,
-    checked_range,
     digest_of,
     from_arrays,
     read_parts,
@@ -21,6 +20,7 @@ from richobs.classes.base import (
     write_parts,
 )
 from richobs.core.arguments import refuse_unusable, whole_number
+from richobs.core.environment import checked_range
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Ints, Member, Observations
@@ -49,7 +49,7 @@ class ByLevel:
                 )
             if whole_number(f"the size of the class of level {level}", c.size) < 1:
                 raise InvalidInput(f"the class of level {level} is empty; every level needs at least one function.")
-            checked_range(c.value_range)
+            checked_range("value_range", c.value_range)
             K = whole_number(f"n_actions of the class of level {level}", c.n_actions, least=1)
             self.n_actions = self.n_actions or K
             if self.n_actions != K:
@@ -123,7 +123,7 @@ class ByLevel:
 
     def value_range(self, level: int, /) -> tuple[float, float]:
         """Returns the smallest and the largest value that the members of `level` may take, as declared."""
-        return checked_range(self.levels[level].value_range)
+        return checked_range("value_range", self.levels[level].value_range)
 
 
 def _no_rows(

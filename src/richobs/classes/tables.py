@@ -13,7 +13,6 @@ from richobs.classes.base import (
     Arrays,
     LevelClass,
     checked_members,
-    checked_range,
     codec,
     range_arrays,
     range_from,
@@ -21,6 +20,7 @@ from richobs.classes.base import (
 )
 from richobs.classes.layered import Listed
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
+from richobs.core.environment import checked_range
 from richobs.core.errors import InvalidInput
 from richobs.core.process import Codebook
 from richobs.core.types import Floats, Ints, Observations
@@ -55,7 +55,7 @@ class TableLevel(LevelClass):
         array: NDArray[Any] = given if given.dtype == np.float32 else real_array(given)
         if array.ndim != 3 or 0 in array.shape:
             raise InvalidInput(f"tables must be [N, X, K] with every size at least 1; got shape {array.shape}.")
-        self.value_range = low, high = checked_range(value_range)
+        self.value_range = low, high = checked_range("value_range", value_range)
         if not (float(array.min()) >= low and float(array.max()) <= high):  # NaN included; no array of bits is made
             bad = ~((array.astype(np.float64) >= low) & (array.astype(np.float64) <= high))
             n, x, a = np.unravel_index(int(bad.argmax()), array.shape)

@@ -101,7 +101,7 @@ def _run(folder: pathlib.Path, prepared: Prepared, output: Output, executor: Exe
                 listener(progress)
 
         try:
-            return session.run_prepared(prepared, callback=tell, out=folder, executor=executor)
+            return session.run_prepared(prepared, callback=tell if listeners else None, out=folder, executor=executor)
         except KeyboardInterrupt:
             stack.close()
             plain_console(stderr=True).print(

@@ -59,10 +59,13 @@ def main(args: Sequence[str] | None = None) -> int:
         for argument in arguments:
             file_path(argument, "an argument")  # refuses what can be no name of a file and no text
         known = bool(arguments) and arguments[0] in COMMANDS  # the others are not even imported then
+        about = (
+            f"{_first_line(richobs)}\n\n{HINT}" if not known else _help(arguments[0]) if HELP & set(arguments) else None
+        )
         command: Any = tyro.cli(
             with_worlds(COMMANDS.load(arguments[0]), arguments[1:]) if known else _command_type(),
             prog=f"richobs {arguments[0]}" if known else "richobs",
-            description=_help(arguments) if known else f"{_first_line(richobs)}\n\n{HINT}",
+            description=about,
             args=in_order(arguments, COMMANDS)[known:],
             config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
         )
@@ -93,12 +96,10 @@ def _command_type() -> Any:
     return functools.reduce(operator.or_, kinds)
 
 
-def _help(arguments: Sequence[str]) -> str | None:
-    """Returns the text of a command's help where it is asked for; `more_help` of a command, a function, says its end."""
-    kind = COMMANDS.load(arguments[0])
-    if not HELP & set(arguments) or not hasattr(kind, "more_help"):
-        return None
-    return f"{_first_line(kind)}\n\n{kind.more_help()}"
+def _help(command: str) -> str | None:
+    """Returns the text of a command's help; `more_help` of a command, a function, says its end."""
+    kind = COMMANDS.load(command)
+    return f"{_first_line(kind)}\n\n{kind.more_help()}" if hasattr(kind, "more_help") else None
 
 
 def in_order(arguments: Sequence[str], commands: Registry) -> list[str]:

@@ -488,12 +488,13 @@ class Workers:
     ) -> None:
         """Ends the pools: a first interruption asks, anything else that went wrong ends them at once."""
         try:
-            if isinstance(error, KeyboardInterrupt) and self._pools:
+            if self._pools and isinstance(error, KeyboardInterrupt):
                 self.say("interrupted; calls in progress end first. Interrupt again to end them at once.")
-            if error is None or isinstance(error, KeyboardInterrupt):
+            if self._pools and isinstance(error, KeyboardInterrupt | None):
                 self.close()
         finally:
-            self.end()
+            if self._pools:
+                self.end()
             if self._handler is not None:
                 signal.signal(signal.SIGINT, self._handler)
 

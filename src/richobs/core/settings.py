@@ -68,7 +68,10 @@ class Settings:
             number = real_number(name, value)
             if type(value) not in (int, float):  # NumPy's numbers become Python's
                 object.__setattr__(self, name, number)
-        object.__setattr__(self, "tolerance", _tolerances(self.tolerance))
+        given: Any = self.tolerance
+        several = isinstance(given, list | tuple) or getattr(given, "ndim", 0) == 1
+        tolerances = tuple(real_number("tolerance", number) for number in (given if several else (given,)))
+        object.__setattr__(self, "tolerance", tolerances if any(tolerances) else ())
         object.__setattr__(self, "tuning", tuple(sorted(write_tuning(self.tuning))))
 
     def check(self) -> None:
@@ -118,13 +121,6 @@ def read_record(kind: type[Record], values: Any) -> Record:
         if name not in hints or not fits(value, hints[name]) or not is_finite:
             raise TypeError(f"{name!r:.80} of {kind.__name__} is {value!r:.80}")
     return kind(**given)
-
-
-def _tolerances(given: Any) -> tuple[float, ...]:
-    """Returns a tolerance as numbers, from one number or several; none where all of them are 0."""
-    some = given if isinstance(given, list | tuple) or getattr(given, "ndim", 0) == 1 else (given,)
-    numbers = tuple(float(real_number("tolerance", number)) for number in some)
-    return numbers if any(numbers) else ()
 
 
 Tuned = TypeVar("Tuned")

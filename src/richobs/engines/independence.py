@@ -46,6 +46,7 @@ JUMP = 0.01  # part of the wealth that is spread over all tilts again after ever
 ALL = 4_096  # numbers of one sequence that are all looked at; of later ones every 2nd, from twice as many on every 4th, ...
 COORDINATES = 64  # of an observation that are looked at, at most
 GRID = 1e-5  # numbers that differ by less than about this are equal: rounding may depend on the size of a batch
+LARGEST = 1e300  # numbers beyond it count as it
 COMPARED = 64  # first episodes of a batch that are compared with the batch before
 OF_A_CALL = 64  # first episodes of a call that are looked at
 ALL_CALLS = 4_096  # calls that are all looked at; of later ones every 2nd, from twice as many on every 4th, ...
@@ -85,7 +86,7 @@ class OneLaw:
         self._batch = (0, 0.0)
         index = self._came + np.arange(len(numbers))
         self._came += len(numbers)
-        shuffled = np.floor(self._rng.permutation(numbers) / GRID + self._offset)
+        shuffled = np.floor(self._rng.permutation(np.clip(numbers, -LARGEST, LARGEST)) / GRID + self._offset)
         ties = self._rng.random(len(numbers))
         for number, tie in zip(shuffled[_looked_at(index)].tolist(), ties.tolist(), strict=False):
             if self.is_refuted:

@@ -5,6 +5,7 @@ added in chunk order: results do not depend on who computes the chunks.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -82,31 +83,24 @@ class StreamEngine(Play):
         """Yields the contribution of every chunk in order, whoever computes it."""
         levels = self._env.horizon if query.levels is None else query.levels
         size = min(self._chunk, max(1, CHUNK_LEVELS // levels))
-        key = (self._seed, visit)
-
-        def one(chunk: int) -> Partial:
-            return play_chunk(self._env, self._functions, self._process, query, key, size, chunk)
-
-        def here() -> Iterator[Partial]:
-            for chunk in chunks:  # `map` would take a StopIteration of a policy or a class for the end
-                yield one(chunk)
-
-        chunks = range(-(-query.n // size))
+        given = (self._env, self._functions, self._process, query, (self._seed, visit), size)
+        one, chunks = partial(play_chunk, *given), range(-(-query.n // size))
+        here = (one(chunk) for chunk in chunks)  # `map` would take a StopIteration of a policy or a class for the end
         if not self._workers.are_many or len(chunks) == 1:
-            yield from here()
+            yield from here
         elif self._workers.executor is None:  # what NumPy computes without the interpreter lock
             yield from self._workers.in_threads(one, chunks)
         else:
             shared = {**parts_of(self._functions), "process": self._process}
             try:
                 spec = Spec({"env": self._env}, shared) if self._spec is None else self._spec
-                body = spec.task(play_chunk, self._env, self._functions, self._process, query, key, size)
+                body = spec.task(play_chunk, *given)
             except Exception as error:
                 self._workers.say(
                     f"the executor is not used: what is played cannot be sent to it ({type(error).__name__}: {error}), so "
                     "this process plays it. See docs/scale.md."
                 )
-                yield from here()
+                yield from here
             else:
                 if self._spec is None:
                     spec.expect(trial_digests)

@@ -20,6 +20,7 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
 from richobs.core.words import exact_words
 from richobs.judging.logs import as_log
+from richobs.judging.measures import totals_alone
 from richobs.judging.players import (
     Player,
     Predictor,
@@ -138,6 +139,7 @@ class Comparison(PolicyReport):
         return {**super().as_json(), "names": list(self.names), "paired": self.paired, "pairs": self.pairs}
 
 
+@totals_alone
 def compare(
     env: Any,
     a: Any,

@@ -333,7 +333,7 @@ class _OwnPlayer(Player):
         """Returns `[n]` what is measured of episodes."""
         if self.measure is None:
             return played.returns
-        return np.array([self.measure(one) for one in episodes_of(played, self._env.horizon)])
+        return np.array([self.measure(one) for one in episodes_of(played)])
 
     def rounds(self, shared: Sequence[np.random.Generator], own: np.random.Generator) -> Floats:
         """Plays one episode per call: in a call of several, an episode may get the random numbers of another one."""

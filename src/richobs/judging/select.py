@@ -22,6 +22,7 @@ from richobs.core.types import Floats, Ints, Mask
 from richobs.core.words import exact_words
 from richobs.engines.independence import OneLaw, stop_for
 from richobs.judging.compare import PAIRS, ROUNDS, question_of, rounds
+from richobs.judging.measures import totals_alone
 from richobs.judging.players import GROWTH, player, strangers
 from richobs.judging.record import Calls, Question, opened_record
 from richobs.judging.value import FALSE_ALARM, Listener, PolicyReport, Verdict, check_bounds, listening, scaled
@@ -241,6 +242,7 @@ class Race:
         return sequence.lower, sequence.upper
 
 
+@totals_alone
 def select(
     env: Any,
     policies: Mapping[str, Any] | Sequence[Any],

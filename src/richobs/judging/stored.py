@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -56,9 +57,10 @@ def verify_judgement(
         findings = [_compared("numbers", stated, _derived(question, record), "derived again from the stored totals")]
         files = [place / f"policy-{k}.npz" for k in range(len(question.names))]
         if measure is not None:
-            found = Measure(measure).digest
-            same = f"its SHA-256 is {found}, and {question.measure_digest} in the certificate"
-            findings.append(Finding("measure", found == question.measure_digest, same))
+            given = Measure(measure)
+            same = f"its SHA-256 is {given.digest}, and {question.measure_digest} in the certificate"
+            same += f"; it does not tell {', '.join(given.unknown)}" if given.unknown else ""
+            findings.append(Finding("measure", given.digest == question.measure_digest, same))
         known = question.measure is None or (measure is not None and findings[-1].agrees)
         if question.world is not None and all(map(is_there, files)) and known:
             policies = [LearnedPolicy.load(file) for file in files]
@@ -155,8 +157,8 @@ def facts(file: FilePath) -> Facts:
                 comparator,
                 threshold,
                 PASSED.get(content["verdict"]),
-                float(content["lower"]),
-                float(content["upper"]),
+                _number(content["lower"]),
+                _number(content["upper"]),
                 float(content["mean"]),
                 int(content["episodes"]),
                 float(content["delta"]),
@@ -177,6 +179,11 @@ def facts(file: FilePath) -> Facts:
         made.settings.delta,
         str(made.content["environment"]["identity"]),
     )
+
+
+def _number(bound: Any) -> float | None:
+    """Returns a bound of a file: None where the interval is open."""
+    return None if bound is None else float(bound)
 
 
 def in_toto(place: FilePath) -> str:
@@ -234,9 +241,10 @@ def model_card(place: FilePath) -> str:
         place: the certificate, or its folder.
     """
     found = facts(place / CERTIFICATE if place.is_dir() else place)
-    if found.lower is None or found.upper is None:
+    if found.lower is None and found.upper is None:
         raise InvalidFile(f"{place} states no interval for a value, and the evaluation of a model card needs one.")
-    interval = f"[{found.lower:.6g}, {found.upper:.6g}]"
+    low, high = (f"{free if end is None else end:.6g}" for end, free in ((found.lower, -inf), (found.upper, inf)))
+    interval = f"[{low}, {high}]"
     lines = [
         "---",
         "model-index:",

@@ -422,7 +422,7 @@ def certify_policy(
             100,000.
         seed: of every draw; the same seed gives the same result.
         reward_range: smallest and largest possible total of an episode; by default what the environment declares. A
-            Gymnasium environment declares none. With a measure, its range, by default [0, 1].
+            Gymnasium environment declares none. With a measure, its range; one that is True or False, 1 or 0, needs none.
         measure: what to measure of an episode instead of its total: a function of a `richobs.Episode` that returns a number,
             such as `lambda episode: episode.total > 0`. The interval is for its mean, and the claim names it and the
             SHA-256 of its compiled code and of what it reads.
@@ -444,7 +444,7 @@ def certify_policy(
         RewardOutOfRange: an episode's total lies outside the declared range.
     """
     played: Any = env.env if isinstance(env, Problem) else env
-    asked = None if measure is None else Measure(measure)
+    asked = None if measure is None else Measure(measure, is_event=reward_range is None and quantile is None)
     reward_range = measured_range(played, reward_range, asked, quantile, log)
     check_question(reward_range, threshold, epsilon, delta, max_episodes, batch, may_end=log is not None)
     threshold, epsilon = (None if value is None else float(value) for value in (threshold, epsilon))

@@ -117,6 +117,20 @@ class Patience:
         return spent >= max(FEWEST, self.times * self.improved)
 
 
+def check_tolerance(problem: Problem, settings: Settings, about: str) -> None:
+    """Raises InvalidInput if a tolerance of values does not fit the levels, or is as large as the range of totals."""
+    (low, high), given, H = problem.env.reward_range, settings.tolerance, problem.horizon
+    if len(given) not in (0, 1, H):
+        raise InvalidInput(
+            f"tolerance must be one number, or one for each of {H} levels; got {len(given)}. It is {about}."
+        )
+    if given and max(given) >= high - low:
+        raise InvalidInput(
+            f"tolerance is {about}, in the units of the rewards, whose totals lie in [{low:g}, {high:g}] here: it must be "
+            f"below {high - low:g}, or it says nothing; got {max(given):g}."
+        )
+
+
 def total_variation(settings: Settings) -> float:
     """Returns the tolerance of a learner whose candidates are laws; 0 where there is none.
 

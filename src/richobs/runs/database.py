@@ -387,7 +387,8 @@ class LinkedRows:
         last = self._last[kind]
         k = last.k + 1
         self.check_room(kind, k, len(body), len(text))
-        row = Row(k, fold(text, last.text) if folded else text, sha256(body), real, now(), "").follows(last.link)
+        at = min(max(time.time(), 0.0), LATEST)  # clocks are wrong now and then
+        row = Row(k, fold(text, last.text) if folded else text, sha256(body), real, at, "").follows(last.link)
         self.db.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)", (kind, *row))
         for place, start in enumerate(range(0, len(body), PIECE)):
             piece = memoryview(body)[start : start + PIECE]
@@ -428,8 +429,3 @@ class LinkedRows:
 def sha256(body: bytes) -> str:
     """Returns the SHA-256 of bytes, as text."""
     return hashlib.sha256(body).hexdigest()
-
-
-def now() -> float:
-    """Returns the seconds since 1970, as near to what the clock says as a run can keep: clocks are wrong now and then."""
-    return min(max(time.time(), 0.0), LATEST)

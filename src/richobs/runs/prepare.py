@@ -43,8 +43,10 @@ class Prepared:
 
     @property
     def engine(self) -> str:
-        """The name of the engine that plays."""
-        return engine_name(self.own, self.learner, self.asked)
+        """The engine that plays: "auto" counts where the process is written down and the learner prefers that."""
+        if self.asked.engine != "auto":
+            return self.asked.engine
+        return "counted" if self.learner.traits.counts and self.own.process is not None else "stream"
 
     def progress(self, progress: Progress) -> Progress:
         """Returns where a run stands, with its bounds in the problem's own units."""
@@ -156,11 +158,16 @@ def in_units_of(learner: Learner, problem: Problem, settings: Settings) -> Prepa
         settings: what is asked for, in the problem's own units.
 
     Raises:
-        InvalidInput: epsilon is too small once it is rescaled.
+        InvalidInput: epsilon is too small once it is rescaled, or there is a tolerance, whose units only the learner knows.
     """
     if unit_rewards not in learner.needs or has_unit_rewards(problem) or units_missing(problem) is not None:
         return Prepared(learner, problem, settings, None, problem, settings)
     units = units_of(problem.env)
+    if settings.tolerance and learner.traits.takes_tolerance:
+        raise InvalidInput(
+            f"the learner {learner.name!r} works {LABEL}, and a tolerance is not rescaled. Give it a problem in these units "
+            f"({units.words}) and a tolerance that fits, or leave `tolerance` out."
+        )
     epsilon = units.width(settings.epsilon)
     if epsilon < SMALLEST:
         raise InvalidInput(
@@ -170,13 +177,6 @@ def in_units_of(learner: Learner, problem: Problem, settings: Settings) -> Prepa
     threshold = None if settings.threshold is None else units.value(settings.threshold)
     inner = dataclasses.replace(settings, epsilon=epsilon, threshold=threshold)
     return Prepared(learner, problem, settings, units, units.problem(problem), inner)
-
-
-def engine_name(problem: Problem, learner: Learner, settings: Settings) -> str:
-    """Returns who plays: "auto" counts where the process is written down and the learner prefers that."""
-    if settings.engine != "auto":
-        return settings.engine
-    return "counted" if problem.process is not None and learner.traits.counts else "stream"
 
 
 def is_simulated(problem: Problem) -> bool:

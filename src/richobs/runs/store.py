@@ -554,7 +554,7 @@ class RunFolder:
         """
         file, there = self._place / CERTIFICATE, None
         with contextlib.suppress(OSError, InvalidFile):
-            there = Certificate.load(file).content
+            there = Certificate.load(file).content if file.exists() else None
         fits = there is not None and {**there, "versions": 0} == {**certificate.content, "versions": 0}
         if not (fits and self.ended() and _is_policy(self._place / POLICY, certificate)):
             self._go_on()  # until the files belong together

@@ -24,7 +24,7 @@ from richobs.device.levels import has_device
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.runs.certificate import Certificate, Verification, recorded_words
-from richobs.runs.prepare import NUMBERS, engine_name, in_units_of
+from richobs.runs.prepare import NUMBERS, Prepared, in_units_of
 from richobs.runs.session import run
 
 BUDGET = 120_000_000  # microseconds of work by the estimate in `Work`: two minutes, and mostly less than half of that
@@ -86,7 +86,7 @@ def work_of(certificate: Certificate, problem: Problem | Environment, functions:
     H, process = given.horizon, given.process
     values = sum(given.functions.level_size(h) for h in range(H)) * given.n_actions
     chosen = learner(settings.learner)
-    counted = engine_name(given, chosen, settings) == "counted"
+    counted = Prepared(chosen, given, settings, None, given, settings).engine == "counted"
     read = values
     if counted and process is not None:  # each draw is about one level
         read = values // H + sum(part.size for part in (*process.transitions, *process.emissions)) // CELLS

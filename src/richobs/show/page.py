@@ -349,7 +349,7 @@ class RunView:
         hold = (
             "All rows hold at once with probability at least 1 - delta."
             if together
-            else "Each row is a statement of its own, with probability at least 1 - delta; the rows do not hold all at once."
+            else "Each row is a statement of its own, with probability at least 1 - delta."
         )
         return dataclasses.replace(
             drawn,

@@ -30,7 +30,7 @@ KINDS: dict[Any, str] = {int: "a whole number", float: "a finite number", bool: 
 
 def is_gymnasium_id(id: str | None) -> TypeGuard[str]:
     """Whether an id names a Gymnasium environment."""
-    return id is not None and id.startswith(PREFIX)
+    return isinstance(id, str) and id.startswith(PREFIX)
 
 
 def config_class(world: str) -> type[Any]:
@@ -64,7 +64,8 @@ def configure(id: str, **params: Any) -> Any:
         id: a world (`lock`), a world and its horizon (`lock/10`), or a full id (`lock/10,noise_bits=4,seed=3`).
         **params: the world's parameters by name; they may not repeat what the id says.
     """
-    _require_text(id)
+    if not isinstance(id, str):
+        raise InvalidInput(f"an id is a text such as 'lock/10' (see `richobs worlds`); got {id!r}.")
     head, *pairs = id.split(",")
     world, slash, horizon = head.partition("/")
     config = config_class(world)
@@ -115,7 +116,6 @@ def make(id: str, **params: Any) -> Problem:
         **params: the world's parameters by name; of a Gymnasium environment those of `from_gymnasium`, and `functions`,
             `module:name` of a function that takes the environment and returns the class.
     """
-    _require_text(id)
     if is_gymnasium_id(id):
         spec = GymnasiumSpec.read(id, params)
         own = spec.id  # refuses what cannot be written down before anything is made
@@ -130,12 +130,6 @@ def shared_problem(config: Any) -> Problem:
     Thousands of Gymnasium copies of a world then hold one simulator.
     """
     return build(config)
-
-
-def _require_text(id: object) -> None:
-    """Refuses an id that is not a text."""
-    if not isinstance(id, str):
-        raise InvalidInput(f"an id is a text such as 'lock/10' (see `richobs worlds`); got {id!r}.")
 
 
 def _convert(world: str, name: str, kind: Any, value: Any) -> Any:

@@ -558,7 +558,7 @@ def promised(search: "BettingSearch", own: Accounts) -> PromiseRecord | None:
     logs = own.promises[living]  # [m, A]
     total = np.logaddexp.reduce(logs + np.log(bet.weights), axis=1)
     least = int(total.argmin())
-    if total[least] < math.log(bets.death(Supposed(own.agreement.amount))):
+    if not total[least] >= math.log(bets.death(Supposed(own.agreement.amount))):  # NaN is no wealth
         return None
     if own.agreement_threshold is None:
         own.agreement_threshold = bets.death(own.agreement)

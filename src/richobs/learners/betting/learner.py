@@ -34,7 +34,7 @@ from richobs.learners.betting.candidate import AGREED
 from richobs.learners.betting.certify import ASSUMPTIONS, REASONS, RULE, SHARES, agreement_bets, promise_bets
 from richobs.learners.betting.search import Tuning, betting
 from richobs.learners.betting.values import Ranges
-from richobs.learners.stopping import Fallback
+from richobs.learners.stopping import Fallback, check_tolerance
 from richobs.stats import bets
 from richobs.stats.shares import Share, Squares
 
@@ -135,7 +135,7 @@ class Betting(Learner):
     def check(self, problem: Problem, settings: Settings, engine: str) -> None:
         """Refuses what the base refuses, a tolerance that does not fit, and an epsilon that rounding could hide."""
         super().check(problem, settings, engine)
-        _check_tolerance(problem, settings)
+        check_tolerance(problem, settings, "the distance of the nearest function from Q*")
         self._check_epsilon(problem, settings)
 
     @staticmethod
@@ -228,20 +228,6 @@ def _ranges(problem: Problem, settings: Settings) -> Ranges:
     return Ranges.of(problem.env, problem.functions, settings.tolerance)
 
 
-def _check_tolerance(problem: Problem, settings: Settings) -> None:
-    """Raises InvalidInput if a tolerance does not fit the levels, or is as large as the range of totals."""
-    (low, high), given, H = problem.env.reward_range, settings.tolerance, problem.horizon
-    if len(given) not in (0, 1, H):
-        raise InvalidInput(
-            f"tolerance must be one number, or one for each of the {H} levels; got {len(given)} numbers."
-        )
-    if given and max(given) >= high - low:
-        raise InvalidInput(
-            f"tolerance is in the units of the rewards, whose totals lie in [{low:g}, {high:g}] here: a function that is "
-            f"only within {max(given):g} of Q* says nothing. It must be below {high - low:g}."
-        )
-
-
 def _agreement(record: Any, claims: Any, problem: Problem, settings: Settings) -> Finding:
     """Computes the wealth that agreement rests on again, from what the worst survivor takes away."""
     bet = agreement_bets(settings.epsilon, _ranges(problem, settings), problem.horizon)
@@ -263,7 +249,8 @@ def _promise(record: Any, claims: Any, problem: Problem, settings: Settings) -> 
         return Finding("promise", False, "promises are tested where a tolerance keeps survivors from agreement")
     again = float(np.logaddexp.reduce(np.array(record["logs"]) + np.log(bet.weights)))
     same = record["bets"] == bet.bets[root].tolist() and record["weights"] == bet.weights.tolist()
-    most = record["n"] * np.log1p(bet.bets[root] * (bet.epsilon + problem.env.reward_range[1]))  # if all were earned
+    lack = problem.functions.value_bounds(0)[0][root] - problem.env.reward_range[1]  # if all were earned
+    most = record["n"] * np.log1p(bet.bets[root] * (bet.epsilon - lack))
     possible = bool((np.array(record["logs"]) <= most + 1e-9).all())
-    enough = math.exp(again) * claimed[0][3] >= 1
+    enough = again >= math.log(1 / claimed[0][3])
     return Finding("promise", same and possible and enough, f"{record['n']} episodes make a wealth of exp({again:.4g})")

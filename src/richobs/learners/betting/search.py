@@ -461,6 +461,11 @@ def _settle(search: BettingSearch, candidate: Candidate, played: Episodes) -> tu
         living = space.living(0)
         top, got = top_values(search.functions, 0, living, played.observations[0]), search.ranges
         lack = top.values[top.group] - np.clip(earned, got.least, got.most)
+        if (search.promises.bets[living].max(axis=1)[:, None] * (lack - search.promises.epsilon) >= 1).any():
+            raise InvalidInput(
+                "a function of level 0 has a larger value than its `value_bounds` say, and bets that rest on them would "
+                "lose more than they have. Bounds must hold for every observation (docs/skeletons/level_class.py)."
+            )
         candidate.accounts.promises[living] += search.promises.growth(living, lack)
     refuted = space.absorb(samples_of(played), search.batches)
     search.roots.absorb(played.observations[0], space.living(0))

@@ -16,7 +16,7 @@ from richobs.classes import taylor
 from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor, linear_size, pairs, products, quadratic_above, quadratic_size
 from richobs.core.types import Floats, Ints, Mask
-from richobs.learners.families.nearly import Within
+from richobs.learners.families.steps import Within
 
 FLOOR = 1e-12  # added to a probability of which likelihood is bounded from above: sums that cancel are off by less
 LARGEST = 1e4  # times the range of totals: a cell whose Taylor models have larger parts is halved, not believed

@@ -14,8 +14,17 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.types import Floats, Ints, Mask
 from richobs.learners.families.cells import Evidence
-from richobs.learners.families.nearly import StepBets
-from richobs.learners.families.steps import ENDED, LAST, MOVED, STARTED, Batch, outcome_words, read_steps, step_words
+from richobs.learners.families.steps import (
+    ENDED,
+    LAST,
+    MOVED,
+    STARTED,
+    Batch,
+    StepBets,
+    outcome_words,
+    read_steps,
+    step_words,
+)
 from richobs.learners.models.living import ALARM, KAPPAS, ZETA
 from richobs.stats import bets
 from richobs.stats.shares import Spendable

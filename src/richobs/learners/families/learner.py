@@ -23,7 +23,6 @@ from richobs.learners.families.cells import Tables, loss_at
 from richobs.learners.families.confirm import CONFIRM, ON_LIKELIHOOD, PHASE, SLACK, earned_again
 from richobs.learners.families.evidence import Seen
 from richobs.learners.families.laws import LawSearch, Rows, law_intervals, log_deaths, pooled, radii, run_laws
-from richobs.learners.families.nearly import Term
 from richobs.learners.families.search import (
     FamilySearch,
     Tuning,
@@ -33,8 +32,9 @@ from richobs.learners.families.search import (
     points_in,
     run,
 )
+from richobs.learners.families.steps import Term
 from richobs.learners.models.search import planning_error
-from richobs.learners.stopping import ToleranceIsLarge, total_variation
+from richobs.learners.stopping import FEWEST, ToleranceIsLarge, total_variation
 from richobs.stats.shares import Supposed
 
 EXACT = 1e-9  # relative difference that bounding again may show
@@ -116,6 +116,8 @@ class Families(Learner):
         if settings.tolerance:
             least = least_loss(problem, total_variation(settings))
             rows.append(PlanRow("tolerance", "least epsilon to hope for", least, "of reward", "docs/models.md, F7"))
+            fewest = FEWEST + CONFIRM
+            rows.append(PlanRow("tolerance", "before a wider claim", fewest, "episodes", "docs/models.md, F7"))
         return ShortPlan("families: a search that fixes no size in advance", None, tuple(rows))
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:

@@ -29,7 +29,7 @@ from richobs.learners.families.cells import LARGEST, Cover, Evidence, Tables, co
 from richobs.learners.families.confirm import CONFIRM, FEW, LEAST_DRAWN, PHASE, Confirming, LossBounded
 from richobs.learners.families.evidence import Nodes, Seen
 from richobs.learners.models.living import ZETA
-from richobs.learners.stopping import Patience
+from richobs.learners.stopping import FEWEST, Patience
 
 LIVES = "the true parameters live for ever"
 WIDTHS = ChartKind(
@@ -618,7 +618,7 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
     )
     answer = Outcome(
         policy=search.policy(chosen.actions),
-        claim=words(epsilon=claimed, lower=search.lower, upper=search.upper) if guaranteed else FEW,
+        claim=words(epsilon=claimed, lower=search.lower, upper=search.upper) if guaranteed else no_claim(search, total),
         learner="families",
         epsilon=claimed if guaranteed else search.epsilon,
         delta=search.delta,
@@ -660,6 +660,16 @@ def outcome(search: FamilySearch, chosen: Chosen, certified: bool) -> Outcome:
         ),
     )
     return replace(answer, replay=partial(tolerance_curve, search, chosen, answer))
+
+
+def no_claim(search: FamilySearch, total: int) -> str:
+    """Returns why nothing is claimed: with a tolerance, epsilon is given up for a wider claim only after some episodes."""
+    if not search.alpha or total >= FEWEST + CONFIRM:
+        return FEW
+    return (
+        f"No guarantee: {total:,} episodes were played. With a tolerance a claim wider than epsilon is made after "
+        f"{FEWEST} episodes at the earliest, and {CONFIRM} of its policy: allow {FEWEST + CONFIRM} or more."
+    )
 
 
 def assumption(family: Family, alpha: float = 0.0) -> str:
@@ -780,26 +790,26 @@ def pictures(
     def curve(name: str, style: str, y: Floats, at: Floats = x) -> list[Any]:
         return [name, style, [[float(f"{a:.6g}"), float(f"{b:.6g}")] for a, b in zip(at, y, strict=True)]]
 
-    witness = "" if chosen.witness is None else f" The last witness was {named(family, chosen.witness[1])}."
-    left = "; ".join(f"{name} in [{low:.4g}, {high:.4g}]" for name, (low, high, _) in intervals.items())
-    summary = f"Left are {left}; most likely are {named(family, fit.theta)}.{witness}"
+    witness = "" if chosen.witness is None else f" The last witness: {named(family, chosen.witness[1])}."
+    rest = "; ".join(f"{name} in [{low:.4g}, {high:.4g}]" for name, (low, high, _) in intervals.items())
+    summary = f"Not ruled out: {rest}. Most likely: {named(family, fit.theta)}.{witness}"
     level = np.full(len(x), search.epsilon)
     if d == 1:
         kept = [
             curve("log-likelihood less the threshold", "a", np.maximum(logs, -10.0)),
             curve("threshold", "b", 0 * x),
         ]
-        title = f"Which {names[0]} is left: where the curve is above 0"
+        title = f"Values of {names[0]} that are not ruled out: where the curve is above 0"
     else:
-        title, kept = f"Which {names[0]} and {names[1]} are left: between the curves", []
+        title, kept = f"Values of {names[0]} and {names[1]} that are not ruled out: between the curves", []
         loss = np.where(logs > 0, loss, 0.0).max(axis=1)
         for part, style in ((0.0, "a"), (0.5, "c")):
             alive = logs > part * float(logs.max())
             some = alive.any(axis=1)
-            for end, place in (("most", 48 - alive[:, ::-1].argmax(axis=1)), ("least", alive.argmax(axis=1))):
+            for end, place in (("largest", 48 - alive[:, ::-1].argmax(axis=1)), ("smallest", alive.argmax(axis=1))):
                 kept.append(
                     curve(
-                        f"{end} {names[1]}{' (half the evidence)' if part else ''}",
+                        f"{end} value of {names[1]}{' (half the evidence)' if part else ''}",
                         style,
                         axes[1][place][some],
                         x[some],
@@ -812,7 +822,7 @@ def pictures(
             "title": "What the policy loses there",
             "x": names[0],
             "curves": lost,
-            "summary": "Where parameters are left.",
+            "summary": "Where parameters are not ruled out.",
         },
     ]
 

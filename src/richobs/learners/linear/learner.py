@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from richobs.classes.linear import Linear
-from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
 from richobs.core.outcome import LOWER, UPPER, Outcome
 from richobs.core.problem import Problem
@@ -29,6 +28,7 @@ from richobs.learners.linear.search import (
     outcome,
     run,
 )
+from richobs.learners.stopping import check_tolerance
 
 EXACT = 1e-7  # relative difference that computing the bound again may show
 
@@ -42,13 +42,9 @@ def _features_missing(problem: Problem, settings: Settings) -> str | None:
 
 def _zeta(problem: Problem, settings: Settings) -> tuple[float, ...]:
     """Returns how far means may be from linear at each level; nothing where they are linear."""
-    given, H = settings.tolerance, problem.horizon
-    if len(given) > 1 and len(given) != H:
-        raise InvalidInput(
-            f"tolerance is one number, or one for each of {H} levels; got {len(given)}. For 'linear' it is how far means of "
-            "reward plus value may be from a linear function of the features (docs/linear.md)."
-        )
-    return given if len(given) != 1 else given * H
+    given = settings.tolerance
+    check_tolerance(problem, settings, "how far means of reward plus value may be from linear (docs/linear.md)")
+    return given if len(given) != 1 else given * problem.horizon
 
 
 class LinearValues(Learner):

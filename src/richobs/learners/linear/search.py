@@ -21,7 +21,7 @@ from richobs.core.policies import Policy, Uniform
 from richobs.core.types import Floats, Ints
 from richobs.core.words import number_words
 from richobs.learners.base import Search
-from richobs.learners.linear.data import Data, Features, joined
+from richobs.learners.linear.data import Data, Features, check_linear, joined
 from richobs.learners.linear.fits import (
     LARGEST_BET,
     Ball,
@@ -41,7 +41,6 @@ from richobs.learners.linear.fits import (
     reaches,
     visits_of,
 )
-from richobs.learners.linear.linearity import check_linear
 from richobs.learners.linear.planning import Aim, Plan, Planned, design, moves, planned, planned_value, uncertain
 from richobs.learners.stopping import PATIENCE, Patience
 from richobs.stats.bets import death, lower_bound_of_mean
@@ -311,8 +310,8 @@ def _sized(search: LinearSearch) -> tuple[Plan, Sizes]:
         needed = 1.1 * (along + math.fsum(plan.noise) / ratio)
         z = math.sqrt(sum(features.dim(h) for h in range(H)) / n)
         caution = search.caution * 0.95 * (1 + CAUTION * z)
-        n = max(least, 2 * math.log(1 / d) * needed * (caution / target) ** 2)
-        n = min(n, 1e15)
+        wanted = min(max(least, 2 * math.log(1 / d) * needed * (caution / target) ** 2), 1e15)
+        n = math.sqrt(n * wanted)  # half a step: a whole one may go to and fro between few and many
         rate = min(math.sqrt(2 * math.log(1 / d) * n / needed), math.log(1 / d) / (LEAST_DEVIATION * target))
     first = math.ceil(n)
     own = max(2, math.ceil(ratio * n), math.ceil(rate * search.span / OWN_BET))
