@@ -187,6 +187,8 @@ def test_a_lock_whose_levels_wait_is_certified_and_right(monkeypatch: pytest.Mon
     catch_up = ProductSurvivors.catch_up
     monkeypatch.setattr(ProductSurvivors, "catch_up", lambda self, h: waited.append(h) or catch_up(self, h))
     problem = richobs.make("lock/4,noise_bits=3")
+    richobs.learn(problem, seed=1, tuning={"wait": "never"}, progress=False)
+    assert not waited
     outcome = richobs.learn(problem, seed=1)
     assert sorted(waited) == [0, 1, 2]
     assert outcome.epsilon <= 0.1

@@ -93,6 +93,9 @@ class Tuning:
     idle: Literal["explore", "follow"] = "explore"
     """What to do at observations that the candidate holds to be worthless: act at random, or follow its ties."""
 
+    wait: Literal["large", "never"] = "large"
+    """Whether levels of large classes wait for the next one: less CPU. Never: fewer episodes, where these are dear."""
+
     def __post_init__(self) -> None:
         for name, low in (("first", 0), ("largest", max(self.first, 1))):
             if getattr(self, name) < low:
@@ -186,7 +189,8 @@ class BettingSearch:
         self.agreements = Squares(parts["agreement"])
         self.ranges = ranges = self.given_ranges or Ranges.plain(self.functions)
         if self.functions.is_product:
-            self.survivors = ProductSurvivors(self.functions, self.refutations, ranges, self.device)
+            waits = self.tuning.wait != "never"
+            self.survivors = ProductSurvivors(self.functions, self.refutations, ranges, self.device, waits)
         else:
             self.survivors = ListedSurvivors(self.functions, self.refutations, ranges)
         self.roots = Roots(self.functions, parts["root"], ranges)

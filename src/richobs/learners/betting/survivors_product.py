@@ -457,7 +457,9 @@ class _Said(NamedTuple):
 class ProductSurvivors:
     """What is left of a product class. Every living member and every living pair lies on a surviving chain."""
 
-    def __init__(self, functions: FunctionClass, share: Share, ranges: Ranges, device: str | None = None):
+    def __init__(
+        self, functions: FunctionClass, share: Share, ranges: Ranges, device: str | None = None, waits: bool = True
+    ):
         """Starts with the whole class.
 
         Args:
@@ -465,6 +467,7 @@ class ProductSurvivors:
             share: probability with which Q* may be dropped by bets; every level gets an equal part.
             ranges: of rewards and values.
             device: where PyTorch holds the pairs; None for NumPy.
+            waits: whether levels of a large class may wait.
         """
         H = functions.horizon
         self.functions, self.ranges = functions, ranges
@@ -480,7 +483,8 @@ class ProductSurvivors:
         self._found: dict[Member, list[int] | None] = {}  # places of members among those that live now
         self._waiting: list[Waiting | None] = [None] * H
         self._may_wait = [
-            h < H - 1 and sizes[h] * self._n_kinds(h + 1, self._members[h + 1]) > LARGE_CLASS for h in range(H)
+            waits and h < H - 1 and sizes[h] * self._n_kinds(h + 1, self._members[h + 1]) > LARGE_CLASS
+            for h in range(H)
         ]
 
     @property
