@@ -1,9 +1,9 @@
 """Episodes, CPU seconds and false claims of a search in families with unknown numbers, beside grids of models.
 
-Run with `python benchmarks/families.py --cost` (the bars of each problem), `--grid`, `--more` and `--soundness`. Each writes
-one file in benchmarks/results. A run draws its true parameters from the inner 60% of the box, and every claim is checked
-exactly. Epsilon is in units of the range of values: the largest V* less the smallest value of a policy, over a grid of the
-box.
+Run with `python benchmarks/families.py --cost` (the bars of each problem), `--grid`, `--more`, `--near`, `--laws`,
+`--groups`, `--growth` and `--soundness`. Each writes one file in benchmarks/results. A run draws its true parameters from
+the inner 60% of the box, and every claim is checked exactly. Epsilon is in units of the range of values: the largest V* less
+the smallest value of a policy, over a grid of the box.
 """
 
 import os
@@ -120,9 +120,9 @@ def inventory(rate_of: Callable[[Any, int], Any], shelves: int = 10) -> Callable
     return make
 
 
-def river(theta: Any) -> list[list[list[tuple[Any, int, float, bool]]]]:
-    """Returns the outcomes of river swim with six states: the current is unknown."""
-    forward, back, n = theta["forward"], theta["back"], 6
+def river(theta: Any, n: int = 6) -> list[list[list[tuple[Any, int, float, bool]]]]:
+    """Returns the outcomes of river swim: the current is unknown."""
+    forward, back = theta["forward"], theta["back"]
     table: list[list[list[tuple[Any, int, float, bool]]]] = []
     for s in range(n):
         down = [(1.0, max(s - 1, 0), 0.05 if s == 0 else 0.0, False)]
@@ -133,6 +133,11 @@ def river(theta: Any) -> list[list[list[tuple[Any, int, float, bool]]]]:
         ]
         table.append([down, up])
     return table
+
+
+def swim(n: int) -> Callable[[], Family]:
+    """Returns river swim with n states, and 4n levels."""
+    return lambda: Family(lambda t: river(t, n), {"forward": (0.1, 0.6), "back": (0.02, 0.3)}, horizon=4 * n)
 
 
 def pendulum(theta: Any, angles: int = 11, speeds: int = 7) -> list[list[list[tuple[Any, int, float, bool]]]]:
@@ -149,6 +154,37 @@ def pendulum(theta: Any, angles: int = 11, speeds: int = 7) -> list[list[list[tu
             at = int(np.abs(grid_a - np.clip(angle + 0.3 * speed, -1, 1)).argmin())
             reward = float(np.cos(np.pi * angle / 2)) / 20
             table[-1].append([(below[j + 1] - below[j], at * speeds + j, reward, False) for j in range(speeds)])
+    return table
+
+
+def cartpole(theta: Any, exact: bool = False) -> list[list[list[tuple[Any, int, float, bool]]]]:
+    """Returns the outcomes of a pole on a cart, moved every tenth of a second, on a grid of angles and angular speeds.
+
+    After each move angle and speed are rounded at random to the grid: that is the declared discretisation. Gravity is
+    unknown. The family has the first terms of sine and cosine, Gymnasium's CartPole (`exact`) all of them. The episode ends
+    where the pole leaves the grid.
+    """
+    angles, speeds, time_, spread = np.linspace(-0.2, 0.2, 7), np.linspace(-1.5, 1.5, 5), 0.1, 0.35
+    edges = (speeds[1:] + speeds[:-1]) / 2
+    table: list[list[list[tuple[Any, int, float, bool]]]] = []
+    for angle, speed in itertools.product(angles.tolist(), speeds.tolist()):
+        table.append([])
+        at = int(np.rint((angle + time_ * speed - angles[0]) / (angles[1] - angles[0])))
+        for force in (-3.0, 0.0, 3.0):
+            sin, cos = (np.sin(angle), np.cos(angle)) if exact else (angle - angle**3 / 6, 1 - angle**2 / 2)
+            sin, cos = float(sin), float(cos)
+            push = (force + 0.05 * speed**2 * sin) / 1.1
+            mean = speed + time_ * (theta["gravity"] * sin - cos * push) / (0.5 * (4 / 3 - 0.1 * cos**2 / 1.1))
+            below = [0.0, *(Family.phi((edge - mean) / spread) for edge in edges), 1.0]
+            outcomes = []
+            for moved, part in ((-1, 0.2), (0, 0.6), (1, 0.2)):
+                inside = 0 <= at + moved < len(angles)
+                to = (at + moved) * len(speeds) if inside else 0
+                laws = [part * (below[j + 1] - below[j]) for j in range(len(speeds))] if inside else [part]
+                outcomes += [(p, to + j, 1 / 20 if inside else 0.0, not inside) for j, p in enumerate(laws)]
+            ended = [p for p, *_, done in outcomes if done]
+            kept = [outcome for outcome in outcomes if not outcome[3]]
+            table[-1].append(kept + ([(sum(ended), 0, 0.0, True)] if ended else []))
     return table
 
 
@@ -299,6 +335,7 @@ SOUND = (
     ),
 )
 DELTAS = (0.5, 0.3, 0.1)
+CART_TOLERANCE = 0.001  # more than the distance between both equations
 NEAR_LIMIT = 200  # episodes of a run near the family
 LIMIT = 60  # episodes of a soundness run; one that spends them still makes a claim
 
@@ -398,7 +435,7 @@ def grid_run(case: Case, epsilon: float, delta: float, seed: int, points: int) -
 
 def publish_with_others(name: str, title: str, columns: Sequence[str], rows: Sequence[Any], note: str) -> None:
     """Publishes rows together with those of other cases that are stored: `--only` measures one case at a time."""
-    keys = [column for column in ("family", "epsilon", "delta") if column in columns]
+    keys = [column for column in ("family", "epsilon", "delta", "distance", "tolerance") if column in columns]
     new = {tuple(row[columns.index(key)] for key in keys): tuple(row) for row in rows}
     file = RESULTS / f"{name}.json"
     stored = json.loads(file.read_text())["rows"] if file.exists() else []
@@ -547,6 +584,14 @@ def beside_bpi(runs: int, only: str) -> None:
     )
 
 
+def cart_problem(family: Family, theta: dict[str, Any]) -> tuple[Problem, float]:
+    """Returns CartPole with the full equations on the family's grid, and its distance from the family's laws."""
+    listed = Family(lambda t: cartpole(t, exact=True), {"gravity": (5, 15)}, horizon=20, start=17)
+    real, near = listed.at(theta), family.at(theta)
+    apart = float(np.abs(real.probability - near.probability).sum(axis=-1).max() / 2)
+    return model_problem(Simulators([real]), 0, family.reward_range), apart
+
+
 def bent_problem(family: Family, theta: dict[str, Any], by: float) -> Problem:
     """Returns a system bent against the family's best policy.
 
@@ -567,37 +612,145 @@ def bent_problem(family: Family, theta: dict[str, Any], by: float) -> Problem:
     return model_problem(Simulators([real_model]), 0, family.reward_range)
 
 
-def near(runs: int) -> None:
+def near(runs: int, only: str) -> None:
     """Counts false claims where the real system is only near the family, with a tolerance and without."""
-    family, _ = family_of(SOUND[2])
+    lake_family, _ = family_of(SOUND[2])
+    cart = Family(cartpole, {"gravity": (5, 15)}, horizon=20, start=17)
     rows = []
-    for by, alpha in itertools.product((0.003, 0.01, 0.03), (0.0, 1.0)):
-        false, claims, epsilons, episodes = 0, 0, [], []
+    cells: list[tuple[str, float | None, bool]] = [
+        *(("lake 4x4, slip, bent", by, used) for by in (0.003, 0.01, 0.03) for used in (False, True)),
+        *(("CartPole 7x5, gravity", None, used) for used in (False, True)),
+    ]
+    for name, by, used in [cell for cell in cells if only in cell[0]]:
+        false, claims, epsilons, episodes, seconds, apart = 0, 0, [], [], [], 0.0
+        family = cart if by is None else lake_family
         for seed in range(runs):
             theta, _ = truth_of(family, seed, "near")
-            problem = bent_problem(family, theta, by)
+            problem, off = cart_problem(family, theta) if by is None else (bent_problem(family, theta, by), by)
+            apart, begin = max(apart, off), time.process_time()
             engine = StreamEngine(problem.env, family, seed=seed, ledger=Ledger(NEAR_LIMIT))
             totals, steps = family.reward_range, implied_step_range(family.reward_range)
-            search = FamilySearch(engine, family, totals, steps, 0.003, 0.5, seed, nobody, Tuning(), alpha=alpha * by)
+            alpha = 0.0 if not used else by or CART_TOLERANCE
+            epsilon = 0.02 if by is None else 0.003
+            search = FamilySearch(engine, family, totals, steps, epsilon, 0.5, seed, nobody, Tuning(), alpha=alpha)
             try:
                 found = outcome(search, *run(search))
             except BrokenPromise:
                 continue
+            seconds.append(time.process_time() - begin)
             loss = problem.optimal_value - float(problem.value(found.policy))
             claims += found.guaranteed
             above = found.upper is not None and problem.optimal_value > found.upper
             false += found.guaranteed and (loss > found.epsilon or above)
             epsilons.append(found.epsilon)
             episodes.append(engine.ledger.total)
-        rows.append((by, alpha * by, runs, claims, false, float(np.median(epsilons)), float(np.median(episodes))))
+        medians = [float(np.median(x)) for x in (epsilons, episodes, seconds)]
+        rows.append((name, apart, alpha, runs, claims, false, *medians))
+        print(rows[-1], flush=True)
+    publish_with_others(
+        "families_near",
+        "Claims about systems that are only near the family, with the tolerance and without",
+        (
+            "family",
+            "distance",
+            "tolerance",
+            "runs",
+            "claims",
+            "false claims",
+            "median epsilon",
+            "median episodes",
+            "median CPU seconds",
+        ),
+        rows,
+        "Lake: horizon 12, epsilon 0.003 asked. CartPole: horizon 20, epsilon 0.02 asked; the family has two terms of sine "
+        f"and cosine. Delta 0.5, at most {NEAR_LIMIT} episodes. False: the loss exceeds epsilon, or V* exceeds U.",
+    )
+
+
+def coins(apart: float, seed: int) -> tuple[str, int, bool]:
+    """Returns how a run ends, after how many steps of both, and whether its claim is false, where two actions share a law.
+
+    They pay with probabilities 0.5 +- apart / 2; a third action pays with probability 0.5 by a law of its own.
+    """
+    coin = [(0, 0.2, False), (0, 0.0, False)]
+    family = Family.by_law({"both": {(0, 0): coin, (0, 1): coin}, "own": {(0, 2): coin}}, horizon=5)
+    real = Family.by_law([[coin] * 3], horizon=5)
+    chances = (0.5 + apart / 2, 0.5 - apart / 2, 0.5)
+    problem = model_problem(
+        Simulators([real.at({n: [p, 1 - p] for n, p in zip(real.names, chances, strict=True)})]), 0, real.reward_range
+    )
+    engine = StreamEngine(problem.env, family, seed=seed, ledger=Ledger(None))
+    steps = implied_step_range(family.reward_range)
+    search = LawSearch(engine, family, family.reward_range, steps, 0.05, 0.05, seed, nobody, Tuning())
+    try:
+        found = run_laws(search)
+    except BrokenPromise:
+        return "noticed", int(search.members[:2].sum()), False
+    loss = problem.optimal_value - float(problem.value(found.policy))
+    return "claimed", int(search.members[:2].sum()), loss > found.epsilon
+
+
+def groups(runs: int) -> None:
+    """Counts what is noticed where the members of a group do not have one law."""
+    rows = []
+    for apart in (0.0, 0.1, 0.2, 0.4, 0.8):
+        ran = [coins(apart, seed) for seed in range(runs)]
+        noticed = [n for end, n, _ in ran if end == "noticed"]
+        median = float(np.median(noticed)) if noticed else None
+        rows.append((apart, runs, len(noticed), median, sum(false for *_, false in ran)))
         print(rows[-1], flush=True)
     publish(
-        "families_near",
-        "Claims about a lake that is only near the family, with the tolerance and without",
-        ("bent by", "tolerance", "runs", "claims", "false claims", "median epsilon", "median episodes"),
+        "families_groups",
+        "Two actions that are said to share a law, and do not",
+        ("total variation", "runs", "noticed", "median steps of both until then", "false claims"),
         rows,
-        f"Lake 4x4, slip, horizon 12, delta 0.5, epsilon 0.003 asked, at most {NEAR_LIMIT} episodes. A claim is false if "
-        "the loss exceeds epsilon or V* exceeds U.",
+        "Horizon 5, epsilon 0.05, delta 0.05. Both pay with probability 1/2 plus or minus half of the distance; a third "
+        "action has a law of its own.",
+    )
+
+
+def growth(runs: int) -> None:
+    """Measures how episodes and CPU seconds grow with 1/epsilon, parameters and states, with exponents."""
+    sides = (4, 8, 16, 32)
+    swims = [Case(f"river swim with {n} states", swim(n), (0.01,)) for n in sides]
+    lakes = [(1, COST[0]), (2, COST[2]), (4, MORE[0]), (5, MORE[-1])]
+    sweeps: list[tuple[str, list[tuple[Case, float, float]]]] = [
+        ("1/epsilon", [(COST[0], e, 1 / e) for e in COST[0].epsilons]),
+        ("1/epsilon", [(COST[2], e, 1 / e) for e in COST[2].epsilons]),
+        ("parameters", [(case, 0.05, d) for d, case in lakes]),
+        ("states", [(case, 0.01, n) for n, case in zip(sides, swims, strict=True)]),
+    ]
+    rows = []
+    for what, cells in sweeps:
+        shown, seconds = [], []
+        for case, epsilon, _ in cells:
+            ran = [one_run(case, epsilon, 0.05, seed) for seed in range(runs)]
+            shown.append(max(1.0, float(np.median([r.shown for r in ran]))))
+            seconds.append(float(np.median([r.seconds for r in ran])))
+        x = np.log([size for *_, size in cells])
+        exponents = [float(np.polyfit(x, np.log(y), 1)[0]) for y in (shown, seconds)]
+        sizes = ", ".join(f"{size:g}" for *_, size in cells)
+        told = [", ".join(f"{v:.3g}" for v in y) for y in (shown, seconds)]
+        names = [case.name for case, *_ in cells]
+        name = names[0] if len(set(names)) == 1 else f"{names[0]} to {names[-1]}"
+        rows.append((name, what, sizes, runs, told[0], exponents[0], told[1], exponents[1]))
+        print(rows[-1], flush=True)
+    publish(
+        "families_growth",
+        "How the search in families grows",
+        (
+            "families",
+            "grows in",
+            "values",
+            "runs each",
+            "median episodes",
+            "exponent",
+            "median CPU seconds",
+            "exponent ",
+        ),
+        rows,
+        "Delta 0.05; episodes until a claim was possible. Exponents are least squares of logarithms. Lakes with more "
+        "parameters at epsilon 0.05, river swim at 0.01 of the range of values.",
     )
 
 
@@ -649,7 +802,7 @@ def soundness(cases: Sequence[Case], runs: int, minutes: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Episodes and false claims of the search in families.")
-    for part in ("cost", "more", "grid", "soundness", "laws", "near"):
+    for part in ("cost", "more", "grid", "soundness", "laws", "near", "groups", "growth"):
         parser.add_argument(f"--{part}", action="store_true")
     parser.add_argument("--runs", type=int, default=20, help="runs of each cell")
     parser.add_argument("--soundness-runs", type=int, default=600, help="runs of each soundness cell")
@@ -667,7 +820,11 @@ def main() -> None:
     if given.grid:
         grids([case for case in (COST[0], COST[2], MORE[0]) if given.only in case.name], given.runs, 1001)
     if given.near:
-        near(given.runs)
+        near(given.runs, given.only)
+    if given.groups:
+        groups(given.runs)
+    if given.growth:
+        growth(given.runs)
     if given.laws:
         beside_bpi(given.runs, given.only)
     if given.soundness:

@@ -28,6 +28,7 @@ from richobs.device.levels import pytorch, torch_device
 from richobs.learners.betting.survivors_product import Pairs
 from richobs.learners.betting.values import Rows
 from richobs.runs.session import run
+from richobs.stats.grouping import row_bytes
 
 COLUMNS = ("what", "size", "NumPy s", "device s", "times faster", "device bets/s", "same")
 LIMIT = 1e6  # wealth at which a pair dies
@@ -70,9 +71,12 @@ class Batch:
     def __init__(self, pairs: Pairs, size: int):
         """Takes pairs that have seen nothing."""
         self.rng, self.pairs, self.t = np.random.default_rng(0), pairs, 1
-        self.x, self.actions = self.rng.random((SAMPLES, 4)), np.zeros(SAMPLES, dtype=np.int64)
         self.f, self.y = some_rows(size, self.rng), some_rows(size, self.rng)
-        pairs.update(self.f, self.y, 1, self.x, self.actions)
+        pairs.update(self.f, self.y, 1, self._keys())
+
+    def _keys(self) -> list[bytes]:
+        """Returns names of observations that were not seen before."""
+        return row_bytes(self.rng.random((SAMPLES, 4)))
 
     def bets(self) -> None:
         """Settles the bets of a batch."""
@@ -82,8 +86,7 @@ class Batch:
     def whole(self) -> None:
         """Does all that the search does with a batch at one level."""
         self.t += 1
-        x = self.rng.random((SAMPLES, 4))
-        self.pairs.update(self.f, self.y, self.t, x, self.actions)
+        self.pairs.update(self.f, self.y, self.t, self._keys())
         self.pairs.held.living_rows(), self.pairs.held.living_columns()
         self.pairs.weights().largest(np.zeros(self.pairs.rows.count))
 

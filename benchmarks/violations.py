@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from richobs.core.problem import Problem
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
+from richobs.learners.betting.certify import doubted
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment, hidden_tables
 from richobs_lab.intervals import binomial_interval
 
@@ -404,6 +406,19 @@ def measured(kind: Kind, learner: str, share: float) -> Row:
     return (kind.words, learner, runs, *numbers, fine, wrong, detail, round(spent, 1))
 
 
+def with_and_without_doubt(kind: Kind, first: int, runs: int) -> Row:
+    """Returns how many claims of betting are silent and false, with claims tested and without, on the same seeds."""
+    found = []
+    for tested in (doubted, lambda *_: None):
+        with mock.patch("richobs.learners.betting.search.doubted", tested):
+            found.append(Counter(verdict(kind, "betting", seed)[0] for seed in range(first, first + runs)))
+    row: list[Any] = [kind.words, first, runs]
+    for counts in found:
+        row += [counts["noticed"], counts["silent and false"], interval_words(counts["silent and false"], runs)]
+    print(*row, sep="; ", flush=True)
+    return tuple(row)
+
+
 def interval_words(successes: int, trials: int) -> str:
     """Returns the exact 95% interval of a share in words."""
     low, high = binomial_interval(successes, trials, 0.95)
@@ -423,7 +438,19 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of the runs of every kind")
     parser.add_argument("--kind", default="", help="measure only kinds whose words contain this; other rows stay")
     parser.add_argument("--learner", default="", help="measure only this learner; rows of the other stay")
+    parser.add_argument("--doubt", type=int, default=0, help="instead: so many seeds, with claims tested and without")
+    parser.add_argument("--first", type=int, default=2000, help="the first of these seeds")
     given = parser.parse_args()
+    if given.doubt:
+        each = [f"{what}{how}" for how in ("", " without doubt") for what in ("noticed", "silent and false", "95%")]
+        publish(
+            "violations_doubt",
+            "Betting where an assumption is false: claims that are tested before they are made, and claims that are not",
+            ("violation", "first seed", "runs", *each),
+            [with_and_without_doubt(kind, given.first, given.doubt) for kind in KINDS if given.kind in kind.words],
+            "The same seeds and the same code; without doubt no claim waits. Epsilon 0.1, delta 0.05.",
+        )
+        return
     known = stored()
     for kind in KINDS:
         if given.kind in kind.words:

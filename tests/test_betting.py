@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -473,6 +474,39 @@ class TestPlaying:
         assert first.errors == pytest.approx([0.1 + 0.3 - 0.7, 0.2 - 0.7])
         assert last.errors == pytest.approx([0.0])
         assert earned == pytest.approx([0.4, 0.2])
+
+    def test_it_is_what_a_loop_over_episodes_and_levels_says(self) -> None:
+        rng, H = np.random.default_rng(5), 4
+        policy = LearnedPolicy(Layered([TableLevel(rng.random((1, 3, 2))) for _ in range(H)]), (0,) * H)
+        ranges = replace(plain_ranges(H), low=np.array([0.0, -1.0, -0.5, 0.0]), width=np.array([1.0, 3.0, 2.0, 1.0]))
+        ranges = replace(ranges, rest=np.array([-0.3, -0.2, -0.1, 0.0]))
+        for _ in range(20):
+            ends = rng.integers(1, H + 1, size=9)
+            over = [ends <= h for h in range(H)]
+            x, a = rng.integers(3, size=(H, 9)), rng.integers(2, size=(H, 9))
+            played = Episodes(list(x), list(a), list(np.where(over, 0.0, rng.normal(size=(H, 9)))), over)
+            levels, earned = followed(played, policy, ranges)
+            trail: list[list[tuple[int, int, float | None]]] = [[] for _ in range(H)]
+            for i in range(9):
+                total = 0.0
+                for h in range(ends[i]):
+                    f, action = policy.f.values(h, x[h, i : i + 1])[0], a[h, i]
+                    if f.argmax() != action:
+                        trail[h].append((x[h, i], -1, None))
+                        total += ranges.rest[h]
+                        break
+                    y = played.rewards[h][i]
+                    total += y
+                    if h + 1 < ends[i]:
+                        y = y + policy.f.values(h + 1, x[h + 1, i : i + 1]).max()
+                    low, width = ranges.low[h], ranges.width[h]
+                    error = np.clip((y - low) / width, 0, 1) - np.clip((f[action] - low) / width, 0, 1)
+                    trail[h].append((x[h, i], action, error))
+                assert earned[i] == total
+            for level, steps in zip(levels, trail, strict=True):
+                assert level.x.tolist() == [step[0] for step in steps]
+                assert level.actions.tolist() == [step[1] for step in steps]
+                assert level.errors.tolist() == [step[2] for step in steps if step[2] is not None]
 
     def test_a_stop_loses_what_could_be_earned_beyond_the_least(self) -> None:
         functions = Layered([TableLevel(np.array([[[0.5, 0.1]], [[0.2, 0.7]]]), value_range=(-1.0, 1.0))])

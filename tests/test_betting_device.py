@@ -5,10 +5,12 @@ Tests of the device run on PyTorch's CPU device, and are skipped where PyTorch i
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import richobs
 from richobs.classes import Constants, Decoders, Layered, TableLevel
@@ -17,13 +19,19 @@ from richobs.core.outcome import Outcome
 from richobs.core.randomness import keyed_generator
 from richobs.learners.betting import survivors_product
 from richobs.learners.betting.survivors_product import Pairs, ProductSurvivors
-from richobs.learners.betting.values import Ranges, Rows, Samples, digests, samples_of
+from richobs.learners.betting.values import Ranges, Rows, Samples, names, samples_of
 from richobs.stats import bets
+from richobs.stats.grouping import row_bytes
 from richobs.stats.shares import Share
 
 HAS_TORCH = richobs.device.levels.has_device("cpu")
 with_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
 on_a_gpu = pytest.mark.skipif(not richobs.device.levels.has_device("cuda"), reason="PyTorch finds no GPU")
+
+
+def named(x: NDArray[Any], actions: NDArray[Any]) -> list[bytes]:
+    """Names of what was seen and done."""
+    return names(row_bytes(x), actions)
 
 
 # How far rounding may move a wealth.
@@ -53,11 +61,11 @@ def test_pairs_that_came_back_from_a_device_still_die_only_above_their_limit_by_
     f, y = Rows(np.array([[0.2] * 8]), np.zeros(1, dtype=np.int64)), Rows(np.ones((1, 8)), np.zeros(1, dtype=np.int64))
     x, actions = np.zeros((8, 1)), np.zeros(8, dtype=np.int64)
     free = Pairs(1, 1, math.inf)
-    free.update(f, y, 1, x, actions)
+    free.update(f, y, 1, named(x, actions))
     for below, dies in ((0.5, 0), (1.5, 1)):  # how many times the rounding the limit lies below the wealth
         pairs = Pairs(1, 1, free.wealth_of(0, 0) * math.exp(-below * 0.01))
         pairs.rounding = 0.01
-        assert pairs.update(f, y, 1, x, actions) == dies
+        assert pairs.update(f, y, 1, named(x, actions)) == dies
 
 
 # One member of each row speaks for all.
@@ -104,7 +112,7 @@ def test_members_told_apart_before_need_not_be_read_again(
     answers: list[bool] = []
 
     def survivors(uses_it: bool) -> ProductSurvivors:
-        def all_known(keys: set[bytes], known: set[bytes]) -> bool:
+        def all_known(keys: list[bytes], known: Container[bytes]) -> bool:
             answers.append(original(keys, known))
             return answers[-1] and uses_it
 
@@ -128,11 +136,11 @@ def test_members_told_apart_before_need_not_be_read_again(
 
 def test_an_action_that_is_new_at_an_observation_is_no_known_sample() -> None:
     x = np.array([[1, 2], [3, 4]])
-    known, is_known = digests(x, np.array([0, 1])), survivors_product._all_known
-    assert is_known(digests(x[::-1], np.array([1, 0])), known)
-    assert not is_known(digests(x, np.array([1, 1])), known)
-    assert not is_known(digests(np.array([[1, 2], [5, 6]]), np.array([0, 0])), known)
-    assert not is_known(digests(x), set())
+    known, is_known = named(x, np.array([0, 1])), survivors_product._all_known
+    assert is_known(named(x[::-1], np.array([1, 0])), known)
+    assert not is_known(named(x, np.array([1, 1])), known)
+    assert not is_known(named(np.array([[1, 2], [5, 6]]), np.array([0, 0])), known)
+    assert not is_known(names(row_bytes(x)), set())
 
 
 # The device.
@@ -191,7 +199,7 @@ def test_pairs_on_a_device_are_those_of_numpy(at_once: int, tolerance: float, mo
     for t, n in enumerate((1, 4, 9, 16, 5), 1):
         f, y = some_values(rng, len(pairs[0].rows.of), n, 5), some_values(rng, len(pairs[0].columns.of), n, 4)
         x, actions = rng.integers(3, size=(n, 2)), rng.integers(2, size=n)
-        died.append([p.update(f, y, t, x, actions) for p in pairs])
+        died.append([p.update(f, y, t, named(x, actions)) for p in pairs])
         if t == 3:
             keep = np.arange(len(pairs[0].rows.of)) != 2, np.arange(len(pairs[0].columns.of)) != 0
             for p in pairs:
@@ -212,12 +220,12 @@ def test_on_a_device_a_pair_dies_only_above_its_limit_by_more_than_rounding() ->
     f, y = Rows(np.array([[0.2] * 8]), np.zeros(1, dtype=np.int64)), Rows(np.ones((1, 8)), np.zeros(1, dtype=np.int64))
     x, actions = np.zeros((8, 1)), np.zeros(8, dtype=np.int64)
     free = Pairs(1, 1, math.inf, "cpu")
-    assert free.update(f, y, 1, x, actions) == 0
+    assert free.update(f, y, 1, named(x, actions)) == 0
     reached = free.wealth_of(0, 0)
     assert reached > 0.5
     for below, dies in ((0.0, 0), (0.5, 0), (1.5, 1)):  # how many times the bound the limit lies below the wealth
         pairs = Pairs(1, 1, reached * math.exp(-below * free.rounding), "cpu")
-        assert pairs.update(f, y, 1, x, actions) == dies
+        assert pairs.update(f, y, 1, named(x, actions)) == dies
         assert pairs.lives(0, 0) == (not dies)
 
 
@@ -227,7 +235,7 @@ def test_a_wealth_that_is_no_number_refutes_nothing() -> None:
     pairs = Pairs(1, 1, 10.0, "cpu")
     pairs.held.wealth.fill_(math.nan)
     one = Rows(np.array([[0.2]]), np.zeros(1, dtype=np.int64))
-    assert pairs.update(one, one, 1, np.zeros((1, 1)), np.zeros(1, dtype=np.int64)) == 0
+    assert pairs.update(one, one, 1, named(np.zeros((1, 1)), np.zeros(1))) == 0
     assert pairs.lives(0, 0)
 
 
@@ -276,7 +284,7 @@ def test_few_pairs_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
         assert device.is_away == (t == 3)
         f, y = Rows(rng.random((distinct, 3)), np.arange(8) % distinct), some_values(rng, 6, 3, 5)
         for p in (host, device):
-            p.update(f, y, t, np.zeros((3, 1)), np.zeros(3, dtype=np.int64))
+            p.update(f, y, t, named(np.zeros((3, 1)), np.zeros(3)))
     check_equal(host, device)
     for p in (host, device):
         p.keep_rows(np.arange(8) < 2)
@@ -298,7 +306,7 @@ def test_the_kernel_does_what_pytorchs_own_operations_do(rows: int, columns: int
     for t in (1, 2, 3):
         f, y = some_values(rng, rows, n, rows), some_values(rng, columns, n, columns)
         x, actions = rng.integers(3, size=(n, 2)), rng.integers(2, size=n)
-        assert device.update(f, y, t, x, actions) == host.update(f, y, t, x, actions)
+        assert device.update(f, y, t, named(x, actions)) == host.update(f, y, t, named(x, actions))
         check = (host.held.wealth, there(device.held.wealth)), (host.held.loss, there(device.held.loss))
         for expected, found in check:
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)

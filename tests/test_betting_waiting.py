@@ -13,8 +13,9 @@ from richobs.core.errors import BrokenPromise
 from richobs.core.randomness import keyed_generator
 from richobs.learners.betting import survivors_product, values
 from richobs.learners.betting.survivors_product import ProductSurvivors, Waiting
-from richobs.learners.betting.values import Ranges, Samples, digests, samples_of
+from richobs.learners.betting.values import Ranges, Samples, names, samples_of
 from richobs.stats import bets
+from richobs.stats.grouping import row_bytes
 from richobs.stats.shares import Share
 from test_betting import by_hand
 
@@ -103,7 +104,7 @@ def test_members_are_told_apart_by_what_waited() -> None:
     assert space._pairs[0].rows.count == 1
     space.catch_up(0)
     assert space._pairs[0].rows.count == N
-    assert digests(np.arange(3), np.zeros(3)) <= space._taken[0]
+    assert set(names(row_bytes(np.arange(3)), np.zeros(3))) <= space._pairs[0].cells.known.keys()
 
 
 def two_by_two() -> ProductSurvivors:

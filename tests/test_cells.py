@@ -3,15 +3,20 @@
 import numpy as np
 
 from richobs.learners.betting import values
-from richobs.learners.betting.values import UNSEEN, Cells
+from richobs.learners.betting.values import UNSEEN, Cells, names
+from richobs.stats.grouping import row_bytes
+
+
+def named(x, actions):
+    return names(row_bytes(x), actions)
 
 
 def filled():
     """Two rows; the pair (7, 0) was seen in two batches, (8, 1) in one."""
     some = Cells(2)
-    first = some.places(np.array([7, 8]), np.array([0, 1]))
+    first = some.places(named(np.array([7, 8]), np.array([0, 1])))
     some.add(first, np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 2)))
-    again = some.places(np.array([7, 7, 9]), np.array([0, 0, 0]))
+    again = some.places(named(np.array([7, 7, 9]), np.array([0, 0, 0])))
     some.add(again, np.array([[0.2, 0.4, 0.9], [0.6, 0.6, 0.9]]), np.full((2, 3), 0.5), np.full((2, 3), 0.6))
     return some, first, again
 
@@ -20,7 +25,7 @@ def test_a_pair_has_a_cell_once_it_comes_again():
     some, first, again = filled()
     assert first.tolist() == [UNSEEN, UNSEEN]
     assert again.tolist() == [1, 1, UNSEEN]
-    another = some.places(np.array([7, 7, 8]), np.array([0, 1, 1]))
+    another = some.places(named(np.array([7, 7, 8]), np.array([0, 1, 1])))
     assert another.tolist() == [1, UNSEEN, 2]  # another action, another cell
 
 
@@ -55,9 +60,9 @@ def test_they_are_used_where_they_served_better():
 def test_observations_that_never_repeat_take_no_room(monkeypatch):
     some = Cells(10)
     for batch in range(50):
-        some.places(np.random.default_rng(batch).normal(size=(20, 3)), np.zeros(20, dtype=np.int64))
+        some.places(named(np.random.default_rng(batch).normal(size=(20, 3)), np.zeros(20, dtype=np.int64)))
     assert some._total.shape == (10, 1)
     monkeypatch.setattr(values, "MOST_NUMBERS", 30)
     for _ in range(2):
-        found = some.places(np.arange(5), np.zeros(5, dtype=np.int64))
+        found = some.places(named(np.arange(5), np.zeros(5, dtype=np.int64)))
     assert found.tolist() == [1, 2, UNSEEN, UNSEEN, UNSEEN]

@@ -27,6 +27,7 @@ from richobs.classes.base import digest_of, from_arrays, to_arrays
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch
 from richobs.core.process import Codebook
+from richobs.learners.betting.values import top_values
 
 
 def test_a_decoder_worked_out_by_hand():
@@ -404,3 +405,25 @@ def test_what_a_decoder_is_worth_stays_as_it_was_given():
         decoders.worth[0] = 1.0
     with pytest.raises(AttributeError):
         decoders.worth = given
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("axes", [(0, 1, 2), (2, 0, 1)])  # the second is not contiguous
+def test_tables_are_read_where_they_say_whatever_their_memory(kind, axes):
+    tables = np.random.default_rng(0).random((5, 6, 4)).astype(kind).transpose(axes)
+    level, rng = TableLevel(tables), np.random.default_rng(1)
+    for n, size in ((1, 1), (7, 3), (2, 40)):
+        x, members = rng.integers(tables.shape[1], size=n), rng.integers(len(tables), size=size)
+        expected = np.array([[[float(v) for v in tables[i, k]] for k in x] for i in members])
+        np.testing.assert_array_equal(level.values(x, members), expected)
+        values, row = level.rows(x, members)
+        np.testing.assert_array_equal(values[row], expected.max(axis=2))
+
+
+def test_tables_that_were_changed_are_noticed():
+    level = TableLevel(np.full((2, 3, 2), 0.5))
+    level.tables[1, 2] = np.nan
+    assert level.rows(np.array([0, 1]), np.arange(2)) is not None
+    assert level.rows(np.array([2]), np.arange(2)) is None
+    with pytest.raises(InvalidInput, match="not a number"):
+        top_values(richobs.Layered([level]), 0, np.arange(2), np.array([2]))

@@ -340,7 +340,7 @@ class TestDigests:
     @pytest.mark.parametrize(
         ("measure", "names"),
         [
-            (importing, ["import LIMITS"]),
+            (importing, ["LIMITS"]),
             (over(np.vectorize(success)), ["success"]),
             (over(Rule()), ["Rule"]),
             (over(Missing()), ["Missing"]),

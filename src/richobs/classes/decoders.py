@@ -16,7 +16,7 @@ from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.stats import grouping
 
 MOST_LEVELS = 256  # different values, 0 included, whose places a byte holds
-FEW_VALUES = 1 << 14  # members times observations up to which each member is looked at
+FEW_MEMBERS = 1 << 10  # up to which each is looked at
 
 
 @codec
@@ -86,7 +86,7 @@ class Decoders(LevelClass):
         """Returns i, j, a, b, each `[N]`, of all decoders or of those listed."""
         A = len(self.worth)
         rest = np.arange(self.size) if members is None else np.asarray(members, dtype=np.int64)
-        if rest.size and not (rest.min() >= 0 and rest.max() < self.size):
+        if rest.size and rest.view(np.uint64).max() >= self.size:  # negative numbers are the largest here
             raise InvalidInput(
                 f"this class has functions 0 to {self.size - 1}; asked for {rest.min()} to {rest.max()}."
             )
@@ -119,25 +119,27 @@ class Decoders(LevelClass):
         if len(self._levels[0]) > MOST_LEVELS:
             return None
         on, (levels, code) = self.coordinates(x).T, self._levels
-        worth = code.max(axis=1)[:, None] if actions is None else code[:, actions]  # [A, n or 1]
+        worth = code[:, -1:] if actions is None else code[:, actions]  # [A, n or 1]
         each = np.zeros((self.n_coordinates, len(self.worth), -(-len(x) // 8) * 8), dtype=np.uint8)
         np.multiply(on[:, None], worth, out=each[:, :, : len(x)])
         table = each.reshape(-1, each.shape[2])  # [D A, n and more]
         one, other = (codes[members] for codes in self._codes)
-        both: Ints | slice = slice(None)
-        if len(members) * len(x) > FEW_VALUES:
+        both: Ints | None = None
+        if len(members) > FEW_MEMBERS:
             some, row = grouping.equal_rows(table)
             pair, both = grouping.numbered(row[one] * len(some) + row[other], len(some) ** 2)
             one, other = some[pair // len(some)], some[pair % len(some)]
-        found = np.maximum(table[one], table[other])
+        words = table.view(np.uint64)  # eight bytes are taken at once
+        found = np.maximum(*(words.take(rows, axis=0).view(np.uint8) for rows in (one, other)))
         first, group = grouping.equal_rows(found)
-        return levels[found[first, : len(x)]], group[both]
+        return levels[found[first, : len(x)]], group if both is None else group[both]
 
     @cached_property
     def _levels(self) -> tuple[Floats, NDArray[np.uint8]]:
-        """The different values in order, 0 first, and `[A, K]` which of them the worth of each action is."""
+        """The different values in order, 0 first, and `[A, K + 1]` which of them each action is worth, then the best one."""
         levels, code = np.unique(np.append(self.worth, 0.0), return_inverse=True)
-        return levels, code[:-1].reshape(self.worth.shape).astype(np.uint8)
+        codes = code[:-1].reshape(self.worth.shape).astype(np.uint8)
+        return levels, np.append(codes, codes.max(axis=1, keepdims=True), axis=1)
 
     @cached_property
     def _codes(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:

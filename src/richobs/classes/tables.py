@@ -28,6 +28,7 @@ from richobs.stats import grouping
 from richobs.stats.bets import ZETA
 
 BLOCK = 16_384  # tables that are converted at once
+FEW_VALUES = 1 << 12  # members times observations up to which `rows` looks at all of them
 
 
 @codec
@@ -76,16 +77,36 @@ class TableLevel(LevelClass):
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all functions, or of those listed in `members`."""
-        rows = self.codebook.encode(x)
-        if self.tables.dtype == np.float64:
-            return (self.tables if members is None else self.tables[checked_members(members, self.size)])[:, rows]
-        chosen = None if members is None else checked_members(members, self.size)
-        size = self.size if chosen is None else len(chosen)
-        result = np.empty((size, len(rows), self.n_actions))
-        for first in range(0, size, BLOCK):  # so that no second array of all values is needed
-            part = slice(first, first + BLOCK)
-            result[part] = (self.tables[part] if chosen is None else self.tables[chosen[part]])[:, rows]
+        rows, chosen = self.codebook.encode(x), checked_members(members, self.size)
+        if len(chosen) <= BLOCK:
+            return self._at(chosen, rows).astype(np.float64, copy=False)
+        result = np.empty((len(chosen), len(rows), self.n_actions))
+        for first in range(0, len(chosen), BLOCK):  # so that no second array of all values is needed
+            result[first : first + BLOCK] = self._at(chosen[first : first + BLOCK], rows)
         return result
+
+    def _at(self, members: Ints, rows: Ints) -> NDArray[Any]:
+        """Returns `[m, n, K]` the values of members `[m]` at rows `[n]` of the codebook, row by row in memory."""
+        if not self.tables.flags.c_contiguous:
+            return self.tables[members][:, rows]
+        _, X, K = self.tables.shape
+        return self.tables.reshape(-1, K).take(rows[:, None] + members * X, axis=0).swapaxes(0, 1)
+
+    def rows(self, x: Observations, members: Ints, actions: Ints | None = None, /) -> tuple[Floats, Ints] | None:
+        """Returns `[G, n]` the distinct rows of f(x, a), or of max_a f(x, a), and `[N]` which of them each member has.
+
+        None where there are many values, since equal observations are then looked at once; and where one is not a number in
+        the range, because the array was changed: whoever reads `values` is told so.
+        """
+        if len(members) * len(x) > FEW_VALUES:
+            return None
+        rows, chosen = self.codebook.encode(x), checked_members(members, self.size)
+        found = self._at(chosen, rows).max(axis=2) if actions is None else self.tables[chosen[:, None], rows, actions]
+        found, (low, high) = found.astype(np.float64, copy=False), self.value_range
+        if not (found.min(initial=high) >= low and found.max(initial=low) <= high):
+            return None
+        first, group = grouping.equal_rows(found)
+        return found[first], group
 
     def value_bounds(self) -> tuple[Floats, Floats]:
         """Returns `[N]` the smallest and `[N]` the largest value that max_a f(x, a) takes."""

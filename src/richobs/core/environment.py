@@ -483,6 +483,8 @@ def checked_range(name: str, given: Any) -> tuple[float, float]:
     Raises:
         InvalidInput: it is something else.
     """
+    if type(given) is tuple and [*map(type, given)] == [float, float] and -math.inf < given[0] <= given[1] < math.inf:
+        return given
     is_array = isinstance(given, np.ndarray)
     pair = given.shape == (2,) if is_array else isinstance(given, tuple | list) and len(given) == 2
     low, high = (real_number(f"each end of {name}", v) for v in given) if pair else (math.nan, math.nan)

@@ -535,6 +535,8 @@ class Codebook:
             changed: `[n, ...]` where that is something else; None where it is nowhere.
         """
         if self.is_plain:
+            if changed is None and cast.view(np.uint64).max() < len(self):  # negative ones are the largest here
+                return cast
             unknown = (cast < 0) | (cast >= len(self))
             if changed is not None:
                 unknown |= changed

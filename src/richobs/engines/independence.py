@@ -32,6 +32,7 @@ from richobs.core.policies import Policy
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Observations
 from richobs.stats.bets import death
+from richobs.stats.grouping import row_bytes
 from richobs.stats.shares import Series, Share
 
 FALSE_ALARM = 1e-3  # probability that a run is stopped though its episodes are independent and of one law
@@ -84,11 +85,12 @@ class OneLaw:
     def add(self, numbers: Floats) -> None:
         """Bets on a further batch of numbers `[n]`, in random order; nothing is added once the account is refuted."""
         self._batch = (0, 0.0)
-        index = self._came + np.arange(len(numbers))
-        self._came += len(numbers)
+        first, self._came = self._came, self._came + len(numbers)
         shuffled = np.floor(self._rng.permutation(np.clip(numbers, -LARGEST, LARGEST)) / GRID + self._offset)
         ties = self._rng.random(len(numbers))
-        for number, tie in zip(shuffled[_looked_at(index)].tolist(), ties.tolist(), strict=False):
+        if self._came > ALL:
+            shuffled = shuffled[_looked_at(np.arange(first, self._came))]
+        for number, tie in zip(shuffled.tolist(), ties.tolist(), strict=False):
             if self.is_refuted:
                 return
             self.bet(self.rank(int(number), tie))
@@ -209,9 +211,9 @@ class Watch:
         if own.is_refuted:
             stop_for(own.returns_words(self._least, self._span))
         some = played.part(0, COMPARED)
-        columns = [_row_bytes(column) for column in (*some.observations, *some.actions, *some.rewards)]
-        keys = ([row.tobytes() for row in table] for table in (columns[0], np.concatenate(columns, axis=1)))
-        for account, key in zip(self._repeats, keys, strict=True):
+        columns = [_keys(column) for column in (*some.observations, *some.actions, *some.rewards)]
+        whole = [b"".join(parts) for parts in zip(*columns, strict=True)]
+        for account, key in zip(self._repeats, (columns[0], whole), strict=True):
             account.add(key)
             if account.is_refuted:
                 stop_for(
@@ -259,16 +261,18 @@ def observation_numbers(x: Observations) -> Floats:
     if rows.dtype.kind not in "fiub":  # what is written, not how: a longer text pads the bytes of all others
         return GRID * np.array([zlib.crc32(repr(row).encode()) for row in rows.tolist()], dtype=np.float64)
     some, weights = _direction(rows.shape[1])
-    squeezed = np.arcsinh(np.nan_to_num(rows[:, some].astype(np.float64)))  # a relative grid for large numbers
+    numbers = rows[:, some].astype(np.float64)
+    squeezed = np.arcsinh(
+        np.nan_to_num(numbers) if rows.dtype.kind == "f" else numbers
+    )  # a relative grid for large ones
     return np.array([math.fsum(row) for row in (squeezed * weights).tolist()])  # exact: sums may not depend on n
 
 
-def _row_bytes(column: NDArray[Any]) -> NDArray[np.uint8]:
-    """Returns `[n, bytes]` the bytes of each row of an array `[n, ...]`, the same whatever else is in the batch."""
-    flat = np.ascontiguousarray(column).reshape(len(column), -1)
-    if flat.dtype.kind in "SU":  # a longer text pads the bytes of all others
-        flat = np.array([[zlib.crc32(repr(row).encode())] for row in flat.tolist()])
-    return flat.view(np.uint8)
+def _keys(column: NDArray[Any]) -> list[bytes]:
+    """Returns `[n]` the bytes of each row of an array `[n, ...]`, the same whatever else is in the batch."""
+    if column.dtype.kind in "SU":  # a longer text pads the bytes of all others
+        return [repr(row).encode() for row in column.tolist()]
+    return row_bytes(column)
 
 
 @functools.lru_cache(maxsize=64)

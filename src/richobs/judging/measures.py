@@ -253,7 +253,7 @@ def _function(given: types.FunctionType, unknown: list[str], within: tuple[Any, 
         unknown.extend(sorted(OUTSIDE & {*code.co_names}))
         for one in dis.get_instructions(code):
             if one.opname == "IMPORT_NAME":
-                unknown.append(f"import {one.argval}")
+                unknown.append(str(one.argval))
             elif "GLOBAL" in one.opname or one.opname == "LOAD_NAME":
                 read[f"global {one.argval}"] = given.__globals__.get(one.argval, getattr(builtins, one.argval, None))
     held = [given.__code__, given.__defaults__, given.__kwdefaults__, given.__dict__, sorted(read)]

@@ -154,7 +154,8 @@ def _opened(
         raise StoreError(
             f"{place} holds a judgement already, and {' and '.join(strangers)[:200]} cannot be told from another one of the "
             "same name, so it may be about something else. Choose another folder; or give a policy an attribute `digest`, "
-            "an environment of richobs an identity (richobs.Declared), and make a Gymnasium environment by gymnasium.make."
+            "an environment of richobs an identity (richobs.Declared), make a Gymnasium environment by gymnasium.make, and "
+            "let a measure read numbers, text, arrays and functions alone (docs/policy-value.md)."
         )
     if not is_there(place / DATABASE):
         make_database(place / DATABASE, ROWS)

@@ -33,6 +33,7 @@ FRACTIONS = (  # bets against a mean loss as shares of the largest, and the mone
     (0.1, 0.025),
 )
 SECTIONS = 13  # of an interval into 16, to find the largest mean that is refuted
+SIXTEENTHS = np.arange(16) / 16
 KL_HALVINGS = 36  # of an interval, to invert a divergence: 10^-11, always on the safe side
 ROUNDING = 1e-14  # by which float64 may misjudge a divergence
 FINE = 1e-10  # budgets below it are inverted by Pinsker's inequality, because rounding would decide
@@ -174,7 +175,7 @@ def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance
     return total - ZETA * staked  # log(1 + z) <= z, and 1 + a + b <= (1 + a) (1 + b)
 
 
-def grown(wealth: Floats, change: Floats, t: int, row: Ints | slice = slice(None)) -> Floats:
+def grown(wealth: Floats, change: Floats, t: int, row: Ints | None = None) -> Floats:
     """Returns the wealth after the t-th batch: (wealth + money put in before) times the batch's product [B1].
 
     Args:
@@ -183,7 +184,8 @@ def grown(wealth: Floats, change: Floats, t: int, row: Ints | slice = slice(None
         t: number of the batch, from 1.
         row: which row of the change each row of the wealth has; by default its own.
     """
-    return (wealth + money(t)) * np.exp(np.minimum(change, MOST_GROWTH))[row]
+    factor = np.exp(np.minimum(change, MOST_GROWTH))
+    return (wealth + money(t)) * (factor if row is None else factor.take(row, axis=0))
 
 
 def growth_rounding(n: int) -> float:
@@ -334,9 +336,9 @@ def lower_bound_of_mean(returns: Floats, smallest: float, threshold: float, time
         return 0.0
     low, high = smallest, 1.0
     for _ in range(SECTIONS):
-        points = np.linspace(low, high, 17)
-        last = int(np.append(refuted(points[1:-1]), False).argmin())
-        low, high = float(points[last]), float(points[last + 1])
+        points = [*(SIXTEENTHS * (high - low) + low).tolist(), high]
+        last = [*refuted(np.array(points[1:-1])).tolist(), False].index(False)
+        low, high = points[last], points[last + 1]
     return low
 
 

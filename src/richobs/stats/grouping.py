@@ -1,6 +1,7 @@
 """Which things are equal: groups of places with equal keys or equal rows."""
 
 import functools
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,13 @@ MOST_FLAGS = 1 << 24  # keys below this are marked in a table; larger ones are s
 FLAGS_A_KEY = 64  # and so are few keys: a table of more entries for each of them takes longer than sorting
 
 
+def row_bytes(rows: NDArray[Any]) -> list[bytes]:
+    """Returns the bytes of each row of `[n, ...]`."""
+    whole, n = rows.tobytes(), len(rows)
+    size = len(whole) // n if n else 0
+    return [whole[i * size : (i + 1) * size] for i in range(n)]
+
+
 def numbered(keys: NDArray[np.int64], below: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the distinct keys in order, and `[n]` which of them each is; all keys lie in [0, below)."""
     if below > min(MOST_FLAGS, FLAGS_A_KEY * len(keys)):
@@ -19,7 +27,7 @@ def numbered(keys: NDArray[np.int64], below: int) -> tuple[NDArray[np.int64], ND
         return distinct, place
     used = np.zeros(below, dtype=bool)
     used[keys] = True
-    distinct = np.flatnonzero(used)
+    distinct = used.nonzero()[0]
     place = np.empty(below, dtype=np.int64)
     place[distinct] = np.arange(len(distinct))
     return distinct, place[keys]
@@ -42,19 +50,26 @@ def equal_rows(rows: NDArray[np.float64] | NDArray[np.uint8]) -> tuple[NDArray[n
     two different rows have one hash, all are sorted instead.
     """
     m, n = rows.shape
-    if m == 1 or n == 0 or ((rows[:FIRST_ROWS] == rows[0]).all() and (rows == rows[0]).all()):
+    if m == 1 or n == 0:
         return np.zeros(1, dtype=np.int64), np.zeros(m, dtype=np.int64)
     words = (rows if rows.dtype == np.uint8 else rows + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+    if (words[:FIRST_ROWS] == words[0]).all() and (words == words[0]).all():
+        return np.zeros(1, dtype=np.int64), np.zeros(m, dtype=np.int64)
     weights = _weights(words.shape[1])
     step = max(1, BLOCK // n)
     blocks = [slice(i, i + step) for i in range(0, m, step)]
-    hashes = np.concatenate([(words[b] ^ (words[b] >> SHIFT)) @ weights for b in blocks])
+    if len(weights) == 1:
+        hashes = ((words ^ (words >> SHIFT)) * weights)[:, 0]
+    else:
+        hashes = np.concatenate([(words[b] ^ (words[b] >> SHIFT)) @ weights for b in blocks])
     order = hashes.argsort()
     ordered = hashes[order]
-    starts = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    starts = np.empty(m, dtype=bool)
+    starts[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
     first, group = order[starts], np.empty(m, dtype=np.int64)
     group[order] = starts.cumsum() - 1
-    same = all((rows[b] == rows[first[group[b]]]).all() for b in blocks)
+    same = all((words[b] == words[first[group[b]]]).all() for b in blocks)
     return (first, group) if same else kinds(*rows.T)
 
 

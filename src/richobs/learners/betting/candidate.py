@@ -96,26 +96,21 @@ def followed(played: Episodes, policy: LearnedPolicy, ranges: Ranges) -> tuple[l
     What an episode earned before its first other action, plus the least that any policy earns from there, is at most what
     the policy would have earned, in expectation. Errors are on the scale of bets.
     """
-    H = played.levels
-    over = list(played.ended) if played.ended else [np.zeros(played.n, dtype=bool)] * H
-    values = [_live_values(policy, h, played.observations[h], over[h]) for h in range(H)]  # [n, K] each
-    earned = np.zeros(played.n)
-    follows = np.ones(played.n, dtype=bool)
-    levels = []
-    for h in range(H):
-        here = np.flatnonzero(follows & ~over[h])
-        greedy = greedy_actions(values[h][here])
-        same = played.actions[h][here] == greedy
-        rows = here[same]
-        y = played.rewards[h][rows]
-        if h < H - 1:
-            y = y + values[h + 1][rows].max(axis=1)  # 0 where the episode is over
-        errors = ranges.unit(h, y) - ranges.unit(h, values[h][rows, greedy[same]])
-        levels.append(Followed(played.observations[h][here], np.where(same, greedy, -1), errors))
-        earned[rows] += played.rewards[h][rows]
-        follows[here[~same]] = False
-        earned[here[~same]] += ranges.rest[h]
-    return levels, earned
+    H, n = played.levels, played.n
+    over = np.stack(played.ended) if played.ended else np.zeros((H, n), dtype=bool)
+    values = np.stack([_live_values(policy, h, x, over[h]) for h, x in enumerate(played.observations)])  # [H, n, K]
+    greedy, rewards = greedy_actions(values), np.stack(played.rewards).astype(np.float64)
+    same = greedy == played.actions
+    here = ~over
+    here[1:] &= np.logical_and.accumulate(same | over)[:-1]
+    y = rewards.copy()
+    y[:-1] += values[1:].max(axis=2)  # 0 where the episode is over
+    f = np.take_along_axis(values, greedy[:, :, None], axis=2)[:, :, 0]
+    errors = ranges.unit(None, y) - ranges.unit(None, f)
+    earned = np.where(here, np.where(same, rewards, ranges.rest[:H, None]), 0.0).cumsum(axis=0)[-1]
+    taken, kept = np.where(same, greedy, -1), here & same
+    columns = zip(played.observations, here, taken, errors, kept, strict=True)
+    return [Followed(x[h], a[h], error[k]) for x, h, a, error, k in columns], earned
 
 
 def _live_values(policy: LearnedPolicy, level: int, x: Observations, over: Mask) -> Floats:

@@ -356,7 +356,7 @@ def _cells(search: "BettingSearch", candidate: Candidate) -> Iterator[tuple[int,
             continue
         goes_on = np.concatenate([part.goes_on for part in parts])
         if goes_on.any():
-            y[goes_on] += f.values(h + 1, np.concatenate([part.next_x[part.goes_on] for part in parts])).max(axis=1)
+            y[goes_on] += f.values(h + 1, np.concatenate([part.next_x for part in parts])).max(axis=1)
         predicted = f.values(h, x)[np.arange(len(x)), actions]
         _, first, cell = np.unique(distinct(x)[1] * K + actions, return_index=True, return_inverse=True)
         n = np.bincount(cell)
@@ -535,18 +535,18 @@ def agreed(search: "BettingSearch", own: Accounts) -> AgreementRecord | None:
     )
 
 
-def still_needed(search: "BettingSearch", own: Accounts) -> int:
+def still_needed(search: "BettingSearch", own: Accounts, most: int) -> int:
     """Returns how many more episodes without a loss agreement needs, if survivors lose no more than at the last test.
 
-    LARGEST where it has enough already, or needs more than that. It chooses the size of a batch; no claim depends on it.
+    `most` where it has enough already, or needs no fewer than that. It chooses the size of a batch; no claim depends on it.
     """
     bet = search.agreement
     if bet is None:
-        return LARGEST
+        return most
     needed = math.log(bets.death(Supposed(own.agreement.amount)))
     taken = np.zeros(len(bet.bets)) if own.taken is None else own.taken
-    more = bisect.bisect_left(range(LARGEST), True, key=lambda k: bet.log_wealth(own.n + k, taken) >= needed)
-    return more or LARGEST
+    more = bisect.bisect_left(range(most), True, key=lambda k: bet.log_wealth(own.n + k, taken) >= needed)
+    return more or most
 
 
 def promised(search: "BettingSearch", own: Accounts) -> PromiseRecord | None:

@@ -220,7 +220,7 @@ class BettingSearch:
         """
         first, own = self.first, candidate.accounts
         size = min(first * 2 ** min(self.tenure, 40), self.tuning.most(self.engine.ledger.total))
-        return size if own is None else min(size, max(first, still_needed(self, own)))
+        return size if own is None else min(size, max(first, still_needed(self, own, size)))
 
     def candidate(self, member: Member) -> Candidate:
         """Returns the candidate of a function, a new one where it was not played before."""

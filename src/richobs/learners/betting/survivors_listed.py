@@ -114,7 +114,7 @@ class ListedSurvivors:
                 self._loss[h], self._constant_loss[h], s, np.ones(len(self._panel)), f[self._panel]
             )  # [P, N, n]
             best, each = self._missed[h].argmin(axis=0), np.arange(len(f))
-            start, place = g[best, each], self._cells.places(step.x, step.actions)
+            start, place = g[best, each], self._cells.places(step.keys)
             corrected = np.clip(f + self._cells.forecast(place, np.zeros_like(f)), 0.0, 1.0)
             better = self._cells.serve_better[:, None]
             variance = np.where(better, self._cells.variance(place), s[best, each][:, None])
@@ -138,7 +138,7 @@ class ListedSurvivors:
         taken = taken_values(self.functions, h, self._members, step.x, step.actions)
         y = np.tile(step.rewards, (len(self._members), 1))
         if step.goes_on.any():
-            top = top_values(self.functions, h + 1, self._members, step.next_x[step.goes_on])
+            top = top_values(self.functions, h + 1, self._members, step.next_x)
             y[:, step.goes_on] += top.values[top.group]
         wrong = self.ranges.impossible(y + step.before, h)
         return self.ranges.unit(h, taken.values)[taken.group], self.ranges.unit(h, y), wrong

@@ -11,9 +11,10 @@ samples in their order, so it does not matter when it is computed. docs/betting.
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from richobs.classes.layered import Layered
 from richobs.core.errors import BrokenPromise
 from richobs.core.functions import FunctionClass
-from richobs.core.types import Floats, Ints, Mask, Member, Observations
+from richobs.core.types import Floats, Ints, Mask, Member
 from richobs.device import pairs as device_pairs
 from richobs.device.levels import torch_device
 from richobs.device.pairs import PairsOnDevice, WeightsOnDevice
@@ -36,7 +37,6 @@ from richobs.learners.betting.values import (
     Ranges,
     Rows,
     Samples,
-    digests,
     forecasts,
     taken_values,
     top_values,
@@ -73,12 +73,13 @@ class PairsInNumpy:
 
     def take_rows(self, rows: Ints) -> None:
         """Makes the pairs of some rows, in the order given, all pairs; a row may be taken twice."""
-        self.alive, self.wealth, self.loss = self.alive[rows], self.wealth[rows], self.loss[rows]
+        self.alive = self.alive.take(rows, axis=0)
+        self.wealth, self.loss = (a.take(rows, axis=0) for a in (self.wealth, self.loss))
 
     def take_columns(self, columns: Ints) -> None:
         """Makes the pairs of some columns, in the order given, all pairs; a column may be taken twice."""
-        self.alive = np.ascontiguousarray(self.alive[:, columns])
-        self.wealth, self.loss = (np.ascontiguousarray(a[:, columns]) for a in (self.wealth, self.loss))
+        self.alive = self.alive.take(columns, axis=1)
+        self.wealth, self.loss = (a.take(columns, axis=1) for a in (self.wealth, self.loss))
 
     def settle(
         self,
@@ -106,13 +107,13 @@ class PairsInNumpy:
         change, losses = bets.growth_and_losses(f, earned, expected, spread, tolerance)
         self.wealth = bets.grown(self.wealth, change, t, f_row)
         self.wealth *= self.alive
-        self.loss += np.maximum(losses, 0.0)[f_row]
+        self.loss += np.maximum(losses, 0.0).take(f_row, axis=0)
         if not self.wealth.max() >= needed:
             return 0
         dying = self.wealth >= needed
         self.alive &= ~dying
         self.wealth[dying] = 0.0
-        return int(dying.sum())
+        return int(np.count_nonzero(dying))
 
     def weights(self, counts: Floats, spread: Floats) -> "WeightsInNumpy":
         """Returns how well pairs fit.
@@ -121,13 +122,12 @@ class PairsInNumpy:
             counts: `[R]` how many members each row has.
             spread: `[C]` s^2 of each column.
         """
-        logs = self.loss.min(axis=0) - self.loss
-        logs *= 1 / (2 * spread)
-        logs -= np.log(counts @ np.exp(np.maximum(logs, -700.0)))
-        won = np.nonzero(self.wealth > 1)
-        logs[won] -= np.log(self.wealth[won])
-        np.copyto(logs, -np.inf, where=~self.alive)
-        return WeightsInNumpy(logs)
+        logs = np.minimum.reduce(self.loss) - self.loss
+        logs *= 0.5 / spread
+        some = np.maximum(logs, -700.0)
+        logs -= np.log(counts @ np.exp(some, out=some))
+        logs -= np.log(np.maximum(self.wealth, 1.0, out=some), out=some)
+        return WeightsInNumpy(np.where(self.alive, logs, -np.inf))
 
     def living_rows(self) -> Mask:
         """Returns `[R]` which rows have a living pair."""
@@ -151,17 +151,20 @@ class WeightsInNumpy:
 
     def largest(self, by_row: Floats, /) -> Floats:
         """Returns `[C]` the largest sum of `by_row` `[R]` and a weight of the column."""
-        rows = np.flatnonzero(by_row > -np.inf)
-        return np.asarray((by_row[rows, None] + self.logs[rows]).max(axis=0))
+        return np.maximum.reduce(self._sums(by_row))
 
     def log_sums(self, by_row: Floats, /) -> Floats:
         """Returns `[C]` the logarithm of the sum over rows of exp(`by_row` + weight)."""
-        rows = np.flatnonzero(by_row > -np.inf)
-        terms = by_row[rows, None] + self.logs[rows]
-        top = terms.max(axis=0)
-        safe = np.where(top > -np.inf, top, 0.0)
-        with np.errstate(divide="ignore"):
-            return np.asarray(safe + np.log(np.exp(terms - safe).sum(axis=0)))
+        terms = self._sums(by_row)
+        top = np.maximum.reduce(terms)
+        terms -= np.where(top > -np.inf, top, 0.0)
+        np.exp(np.maximum(terms, -700.0, out=terms), out=terms)  # numbers that vanish take longer, and add nothing
+        return top + np.log(np.add.reduce(terms))
+
+    def _sums(self, by_row: Floats) -> Floats:
+        """Returns `by_row` plus the weights, without rows of -inf."""
+        some = by_row > -np.inf
+        return by_row[:, None] + self.logs if some.all() else by_row[some, None] + self.logs[some]
 
     def column(self, j: int, /) -> Floats:
         """Returns `[R]` the weights of a column."""
@@ -200,7 +203,9 @@ class Groups:
         if isinstance(batch, Known):
             return self, np.arange(self.count), batch.row
         many = len(batch.values)
-        if many == 1 or self.count == len(self.of):  # nothing is told apart, or everything was before
+        if many == 1:
+            return self, np.arange(self.count), np.zeros(self.count, dtype=np.int64)
+        if self.count == len(self.of):  # everything was told apart before
             return self, np.arange(self.count), batch.group[self.first]
         if self.count == 1:
             return Groups(batch.group, many), np.zeros(many, dtype=np.int64), np.arange(many)
@@ -271,7 +276,7 @@ class Pairs:
         """`[C]` s^2 of the prior that has served each column better."""
         return variances(self.missed, self.seen)[self.better, np.arange(self.columns.count)]
 
-    def update(self, f: Rows | Known, y: Rows | Known, t: int, x: Observations, actions: Ints) -> int:
+    def update(self, f: Rows | Known, y: Rows | Known, t: int, keys: Sequence[bytes]) -> int:
         """Settles the bets of a batch and returns how many pairs died.
 
         Forecasts, variances and bets come from earlier batches; the values f(x, a) of this one choose among them.
@@ -280,8 +285,7 @@ class Pairs:
             f: values of the level's members at what was played.
             y: reward plus the largest value at the next level, for its members.
             t: number of the batch, from 1.
-            x: `[n, ...]` what was seen.
-            actions: `[n]` what was done.
+            keys: `[n]` names of what was seen and done.
         """
         n = f.values.shape[1]
         rows, old_row, f_row = self.rows.split(f)
@@ -295,9 +299,9 @@ class Pairs:
         earned = y.values[y_row]  # [C, n]
         best = self.better
         each = np.arange(len(best))
-        start, place = forecast[best, each], self.cells.places(x, actions)
+        start, place = forecast[best, each], self.cells.places(keys)
         missed = ((earned - forecast) ** 2).sum(axis=2)
-        expected, spread = start, np.broadcast_to(variance[best, each][:, None], start.shape)
+        expected, spread = start, variance[best, each][:, None].repeat(n, axis=1)
         if self.cells.is_empty:
             self.cells.add_start(n, missed[best, each])
         else:
@@ -436,7 +440,9 @@ class Waiting:
 
 def _joined(block: list[Samples]) -> Samples:
     """Returns several batches as one."""
-    return Samples(*(np.concatenate(parts) for parts in zip(*block, strict=True)))
+    *arrays, keys, next_keys = zip(*block, strict=True)
+    x, actions, rewards, before, next_x, goes_on = map(np.concatenate, arrays)
+    return Samples(x, actions, rewards, before, next_x, goes_on, [*chain(*keys)], [*chain(*next_keys)])
 
 
 class _Said(NamedTuple):
@@ -446,8 +452,6 @@ class _Said(NamedTuple):
     f: Rows | Known  # values of the level's members at what was played
     y: Rows | Known  # reward plus the largest value at the next level, for its members
     wrong: Mask | None  # [m] members of the next level that predict what cannot be earned, if any do
-    taken: set[bytes]  # digests of what was played
-    reached: set[bytes]  # and of what was seen next
 
 
 class ProductSurvivors:
@@ -474,10 +478,9 @@ class ProductSurvivors:
         tolerance = ranges.residual.tolist()
         self._pairs = [Pairs(sizes[h], sizes[h + 1], limits[h], device, tolerance[h]) for h in range(H)]
         self.limit = limits[0]
-        # Digests of what members were told apart by: what was played at a level, and what was seen next.
-        self._taken: list[set[bytes]] = [set() for _ in range(H)]
-        self._reached: list[set[bytes]] = [set() for _ in range(H)]
+        self._reached: list[set[bytes]] = [set() for _ in range(H)]  # names of what was seen next in bets of each level
         self._links: list[Links | None] = [None] * H
+        self._found: dict[Member, list[int] | None] = {}  # places of members among those that live now
         self._waiting: list[Waiting | None] = [None] * H
         self._may_wait = [
             waits and h < H - 1 and sizes[h] * self._n_kinds(h + 1, self._members[h + 1]) > LARGE_CLASS
@@ -572,32 +575,29 @@ class ProductSurvivors:
 
         Where members were told apart by all of these samples before, one member of each row, or column, speaks for it.
         """
-        taken = digests(samples.x, samples.actions)
-        known = _all_known(taken, self._taken[h])
+        known = _all_known(samples.keys, pairs.cells.known)
         some = members[pairs.rows.first] if known else members
         values = taken_values(self.functions, h, some, samples.x, samples.actions)
         f = (Known if known else Rows)(self.ranges.unit(h, values.values), values.group)
         if h == self.horizon - 1:
             paid = Rows(self.ranges.unit(h, samples.rewards[None]), np.zeros(1, dtype=np.int64))
-            return _Said(samples, f, paid, None, taken, set())
-        following, next_x = self._members[h + 1], samples.next_x[samples.goes_on]
-        reached = digests(next_x)
-        known = _all_known(reached, self._reached[h])
+            return _Said(samples, f, paid, None)
+        following = self._members[h + 1]
+        known = _all_known(samples.next_keys, self._reached[h])
         some = following[pairs.columns.first] if known else following
-        top = top_values(self.functions, h + 1, some, next_x)
-        earned = np.tile(samples.rewards, (len(top.values), 1))
+        top = top_values(self.functions, h + 1, some, samples.next_x)
+        earned = samples.rewards[None].repeat(len(top.values), axis=0)
         earned[:, samples.goes_on] += top.values
         # Totals have a range, so no value lies outside of what can still be earned: this costs nothing of delta.
         wrong = self.ranges.impossible(earned + samples.before, h)
         group = top.group[pairs.columns.of] if known else top.group  # [m]
         y = (Known if known else Rows)(self.ranges.unit(h, earned), top.group)
-        return _Said(samples, f, y, wrong[group] if wrong.any() else None, taken, reached)
+        return _Said(samples, f, y, wrong[group] if wrong.any() else None)
 
     def _bet(self, h: int, said: _Said, pairs: Pairs, t: int) -> int:
         """Settles the bets of a level on samples and returns how many pairs died."""
-        self._taken[h] |= said.taken
-        self._reached[h] |= said.reached
-        return pairs.update(said.f, said.y, t, said.samples.x, said.samples.actions)
+        self._reached[h].update(said.samples.next_keys)
+        return pairs.update(said.f, said.y, t, said.samples.keys)
 
     def _put_off(self, h: int, samples: Samples, t: int) -> None:
         """Lets the samples of a level wait, from these on; a level does so once at most."""
@@ -701,20 +701,19 @@ class ProductSurvivors:
                 "this happens with probability at most delta."
             )
         self._members[h] = self._members[h][mask]
+        self._found.clear()
         self._pairs[h].keep_rows(mask)
         if h:
             self._pairs[h - 1].keep_columns(mask)
 
     def _places(self, member: Member) -> list[int] | None:
         """Returns the place of a function's members among the living, or None where one is dead."""
-        chain = (member,) if isinstance(member, int) else member
-        places = []
-        for twin, members, i in zip(self._twin, self._members, chain, strict=True):
-            place = _place(members, int(twin[i]))
-            if place is None:
-                return None
-            places.append(place)
-        return places
+        if member not in self._found:
+            chain = (member,) if isinstance(member, int) else member
+            places = [_place(m, int(twin[i])) for twin, m, i in zip(self._twin, self._members, chain, strict=True)]
+            living = [place for place in places if place is not None]
+            self._found[member] = living if len(living) == len(places) else None
+        return self._found[member]
 
     def _living_places(self, member: Member) -> list[int]:
         """Returns the place of a survivor's members among the living."""
@@ -812,14 +811,14 @@ class Links(NamedTuple):
     place: Ints  # [m] the link that each member makes
 
 
-def _all_known(keys: set[bytes], known: set[bytes]) -> bool:
+def _all_known(keys: Sequence[bytes], known: Container[bytes]) -> bool:
     """Whether members were told apart by all of these before."""
-    return keys <= known
+    return all(key in known for key in keys)
 
 
 def _place(members: Ints, member: int) -> int | None:
     """Returns the place of a member among members in order; None where it is not one of them."""
-    place = int(np.searchsorted(members, member))
+    place = int(members.searchsorted(member))
     return place if place < len(members) and members[place] == member else None
 
 

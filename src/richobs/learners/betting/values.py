@@ -21,7 +21,7 @@ from richobs.core.policies import TIE
 from richobs.core.types import Floats, Ints, Mask, Member, Observations
 from richobs.core.words import number_words
 from richobs.stats.bets import LEAST_VARIANCE, ZETA
-from richobs.stats.grouping import equal_rows, numbered
+from richobs.stats.grouping import equal_rows, numbered, row_bytes
 
 SURELY = 1e-6  # share of the range by which rounding may push the rewards so far plus a value of Q* out of it
 AT_ONCE_VALUES = 1 << 16  # values of functions that are read at once: few enough for a processor's cache
@@ -155,11 +155,17 @@ class Ranges:
         absent = f"it is not true that {self.nearest}" if len(self.eta) else "Q* is not in the class"
         return f"{absent}, or the value of an observation depends on what was seen before it."
 
-    def unit(self, level: int, values: Floats) -> Floats:
-        """Returns values of f or y at a level on the scale of bets; those outside of the range are cut to it."""
-        if self.low[level] == 0 and self.width[level] == 1 and values.size and values.min() >= 0 and values.max() <= 1:
+    def unit(self, level: int | None, values: Floats) -> Floats:
+        """Returns values of f or y at a level, or `[H, n]` at all of them, on the scale of bets, cut to the range."""
+        if level is not None and self._is_unit[level] and values.size and values.min() >= 0 and values.max() <= 1:
             return values
-        return np.clip((values - self.low[level]) / self.width[level], 0.0, 1.0)
+        low, width = (ends[: len(values), None] if level is None else ends[level] for ends in (self.low, self.width))
+        return np.minimum(np.maximum((values - low) / width, 0.0), 1.0)
+
+    @cached_property
+    def _is_unit(self) -> list[bool]:
+        """Whether the range of each level is [0, 1]."""
+        return ((self.low == 0) & (self.width == 1)).tolist()
 
     def impossible(self, totals: Floats, level: int = -1) -> Mask:
         """Returns `[m]` which rows of expected totals `[m, n]`, rewards so far and what is predicted, leave their range.
@@ -189,25 +195,25 @@ class Samples(NamedTuple):
     actions: Ints  # [n]
     rewards: Floats  # [n]
     before: Floats  # [n] rewards of the levels before
-    next_x: Observations  # [n, ...] what was seen at the next level; empty at the last one
-    goes_on: Mask  # [n] whether the episode was still going on there
+    next_x: Observations  # [k, ...] what was seen at the next level, where the episode goes on; empty at the last one
+    goes_on: Mask  # [n] whether it does
+    keys: list[bytes]  # [n] names of what was seen and done
+    next_keys: list[bytes]  # [k] names of what was seen next
 
 
 def samples_of(played: Episodes) -> list[Samples]:
     """Returns what episodes did, level by level."""
-    H, n = played.levels, played.n
-    over = list(played.ended) if played.ended else [np.zeros(n, dtype=bool)] * H
-    before = np.zeros(n)
-    samples = []
-    for h in range(H):
-        here = np.flatnonzero(~over[h])
-        last = h == H - 1
-        next_x = played.observations[h][:0] if last else played.observations[h + 1][here]
-        goes_on = np.zeros(len(here), dtype=bool) if last else ~over[h + 1][here]
-        rewards = played.rewards[h][here]
-        samples.append(
-            Samples(played.observations[h][here], played.actions[h][here], rewards, before[here], next_x, goes_on)
-        )
+    here = [~over for over in played.ended] or [np.ones(played.n, dtype=bool)] * played.levels
+    seen = [x[live] for x, live in zip(played.observations, here, strict=True)]
+    rows = [row_bytes(x) for x in seen]
+    none = np.zeros(played.n, dtype=bool)
+    following = zip([*seen[1:], seen[0][:0]], [*here[1:], none], [*rows[1:], []], strict=True)
+    before, samples = np.zeros(played.n), []
+    for h, (next_x, goes_on, next_rows) in enumerate(following):
+        live, actions = here[h], played.actions[h][here[h]]
+        keys, next_keys = names(rows[h], actions), names(next_rows)
+        rewards = played.rewards[h][live], before[live]
+        samples.append(Samples(seen[h], actions, *rewards, next_x, goes_on[live], keys, next_keys))
         before = before + played.rewards[h]
     return samples
 
@@ -336,19 +342,11 @@ def read(
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def row_bytes(x: Observations) -> list[bytes]:
-    """Returns the bytes of each observation `[n, ...]`."""
-    rows = np.ascontiguousarray(x)
-    size = rows.itemsize * int(np.prod(rows.shape[1:]))
-    return rows.reshape(len(rows), -1).view(f"V{size}").ravel().tolist() if size and len(rows) else [b""] * len(rows)
-
-
-def digests(x: Observations, actions: Ints | None = None) -> set[bytes]:
-    """Returns the bytes of each observation `[n, ...]`, with its action `[n]` where given; 16 where they are many."""
-    rows = row_bytes(x)
+def names(rows: list[bytes], actions: Ints | None = None) -> list[bytes]:
+    """Returns the bytes `[n]` of observations, with the action `[n]` where given; a hash of 16 where they are many."""
     if actions is not None:
-        rows = [row + action for row, action in zip(rows, row_bytes(actions.astype(np.int64)), strict=True)]
-    return set(rows) if not rows or len(rows[0]) <= SHORT else {blake2b(row, digest_size=16).digest() for row in rows}
+        rows = list(map(bytes.__add__, rows, row_bytes(actions.astype(np.int64))))
+    return rows if not rows or len(rows[0]) <= SHORT else [blake2b(row, digest_size=16).digest() for row in rows]
 
 
 def distinct(x: Observations) -> tuple[Ints, Ints]:
@@ -384,14 +382,14 @@ def forecasts(loss: Floats, constant_loss: Floats, variance: Floats, counts: Flo
         sums: `[M, n]` sum of their values.
     """
     behind = np.concatenate([loss, constant_loss])  # [M + 9, C]
-    behind -= behind.min(axis=0)
-    counts = np.append(counts, np.ones(len(CONSTANTS)))
-    sums = np.concatenate([sums, np.broadcast_to(CONSTANTS[:, None], (len(CONSTANTS), sums.shape[1]))])
+    behind -= np.minimum.reduce(behind)
+    counts = np.concatenate([counts, np.ones(len(CONSTANTS))])
+    sums = np.concatenate([sums, CONSTANTS[:, None].repeat(sums.shape[1], axis=1)])
     result = np.empty((*variance.shape, sums.shape[1]))
     step = len(variance) if behind.size <= AT_ONCE_VALUES else 1
     weight = np.empty((step, *behind.shape))
     for k in range(0, len(variance), step):
-        np.multiply(behind, -1 / (2 * variance[k : k + step, None]), out=weight)
+        np.multiply(behind, -0.5 / variance[k : k + step, None], out=weight)
         np.exp(np.maximum(weight, -FARTHEST, out=weight), out=weight)
         for j, some in enumerate(weight):
             result[k + j] = some.T @ sums / (counts @ some)[:, None]
@@ -408,7 +406,7 @@ class Cells:
 
     def __init__(self, rows: int):
         """Starts with nothing seen."""
-        self._known: dict[tuple[bytes, int], int] = {}
+        self.known: dict[bytes, int] = {}  # the cell of everything that was seen; UNSEEN where it came once
         self._count = np.zeros(1)
         self._total, self._square = np.zeros((2, rows, 1))
         self._seen = 0
@@ -416,29 +414,21 @@ class Cells:
         self.missed = np.zeros(rows)  # [N] squared errors of these forecasts so far
         self.others_missed = np.zeros(rows)  # [N] squared errors of the forecasts that they start from
 
-    def places(self, x: Observations, actions: Ints) -> Ints:
+    def places(self, keys: Sequence[bytes]) -> Ints:
         """Returns `[n]` the cell of each sample. A pair gets one when it is seen again: what never repeats takes no room."""
-        result = np.full(len(actions), UNSEEN)
-        for i, key in enumerate(zip(row_bytes(x), actions.tolist(), strict=True)):
-            place = self._known.get(key)
-            if place is None:
-                self._known[key] = UNSEEN
-                continue
-            if place == UNSEEN:
-                place = self._known[key] = self._new()
-            result[i] = place
-        return result
-
-    def _new(self) -> int:
-        """Returns a new cell, or UNSEEN where there is no room."""
-        rows, place = self._total.shape
-        if place >= (MOST_NUMBERS // rows if self._room is None else self._room):
-            return UNSEEN
-        self._count = np.append(self._count, 0.0)
-        self._total, self._square = (
-            np.append(sums, np.zeros((rows, 1)), axis=1) for sums in (self._total, self._square)
-        )
-        return place
+        rows, size = self._total.shape
+        room, before, result = MOST_NUMBERS // rows if self._room is None else self._room, size, []
+        for key in keys:
+            place = self.known.get(key)
+            if place is None or (place == UNSEEN and size < room):
+                place = self.known[key] = UNSEEN if place is None else size
+                size += place != UNSEEN
+            result.append(place)
+        if size > before:
+            more = np.zeros((rows, size - before))
+            self._count = np.concatenate([self._count, np.zeros(size - before)])
+            self._total, self._square = (np.concatenate([sums, more], axis=1) for sums in (self._total, self._square))
+        return np.array(result)
 
     def limit(self, rows: int | None) -> None:
         """Keeps as many cells as there is room for with so many rows, whatever the rows are; None ends this."""
@@ -446,12 +436,15 @@ class Cells:
 
     def forecast(self, place: Ints, start: Floats) -> Floats:
         """Returns `[N, n]` the mean at each sample's cell, with the start `[N, n]` counted as SHRINK samples."""
+        if not place.any():
+            return start
         return (SHRINK * start + self._total[:, place]) / (SHRINK + self._count[place])
 
     def variance(self, place: Ints) -> Floats:
         """Returns `[N, n]` the squared error of the forecasts at each sample's cell."""
-        overall = (PRIORS[0] + self.missed) / (1 + self._seen)
-        own = (SHRINK_VARIANCE * overall[:, None] + self._square[:, place]) / (SHRINK_VARIANCE + self._count[place])
+        own = ((PRIORS[0] + self.missed) / (1 + self._seen))[:, None].repeat(len(place), axis=1)  # overall
+        if place.any():
+            own = (SHRINK_VARIANCE * own + self._square[:, place]) / (SHRINK_VARIANCE + self._count[place])
         return np.maximum(own, LEAST_VARIANCE)
 
     @property
@@ -482,7 +475,9 @@ class Cells:
         self.missed = self.missed + squares.sum(axis=1)
         self.others_missed = self.others_missed + (others_errors**2).sum(axis=1)
         self._seen += len(place)
-        cells, inverse = np.unique(place, return_inverse=True)
+        if not place.any():
+            return
+        cells, inverse = numbered(place, len(self._count))
         which = np.zeros((len(place), len(cells)))
         which[np.arange(len(place)), inverse] = place != UNSEEN
         self._count[cells] += which.sum(axis=0)
