@@ -45,7 +45,7 @@ def pages(certified, tmp_path_factory):
         "certified": [certified],
         "large": [large(tests=10_000)],
         "several": [*(stored("lock/3", learner="certified", seed=s) for s in range(3)), paper, cut_short(certified, 9)],
-        "betting": [stored("mdp/4", learner="betting")],
+        "betting": [stored("mdp/4", learner="betting", seed=2)],
     }
     return {name: write_report(r, folder / f"{name}.html", figures=False)[0].as_uri() for name, r in runs.items()}
 
@@ -360,7 +360,10 @@ class TestCandidates:
         assert table.locator("tbody tr").first.locator("th").inner_text() == "1"
         table.get_by_role("button", name="episodes").click()
         table.get_by_role("button", name="episodes").click()
-        assert "certified" in table.locator("tbody tr").first.inner_text()
+        at = [name.strip(" ▲▼") for name in table.locator("thead th").all_inner_texts()].index("episodes")
+        rows = [row.locator("th, td").all_inner_texts() for row in table.locator("tbody tr").all()]
+        episodes = [int(row[at].replace(",", "")) for row in rows]
+        assert episodes == sorted(episodes, reverse=True) != sorted(episodes)
         table.locator("input").fill("certified")
         assert table.locator("tbody tr").count() == 1
 
