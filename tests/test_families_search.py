@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -495,6 +496,9 @@ def test_a_system_outside_the_family_is_reported_with_state_and_action():
         BrokenPromise, match=r"explain this least: state 0, action [01]: state 0 and reward .* are expected"
     ):
         search.living_points(own)
+    chosen = SimpleNamespace(actions=np.zeros((4, 1), dtype=np.int64))
+    with pytest.raises(BrokenPromise, match="no parameter"):  # nothing lives, which is no bound of a loss
+        search.certify(own, chosen, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -194,8 +194,12 @@ def tell_loss(search: FamilySearch, chosen: Chosen, regret: float, covered: Cove
 def certify(
     search: FamilySearch, chosen: Chosen, allowed: float | None = None, evidence: dict[int, Evidence] | None = None
 ) -> Cover:
-    """Covers everything that lives, of all structures, with cells in which the policy loses little [F4]."""
-    return cover_all(
+    """Covers everything that lives, of all structures, with cells in which the policy loses little [F4].
+
+    Raises:
+        BrokenPromise: nothing lives by the evidence of the run, where none is given.
+    """
+    found = cover_all(
         search.family,
         evidence or {int(k): search.seen.evidence(int(k)) for k in np.flatnonzero(search.seen.possible)},
         chosen.actions,
@@ -205,6 +209,9 @@ def certify(
         search.error,
         search.tables,
     )
+    if evidence is None and found.complete and found.regret == -math.inf:
+        raise no_parameter(search)
+    return found
 
 
 def cover_all(
@@ -374,11 +381,16 @@ def living_points(search: FamilySearch) -> list[Points]:
             law = np.maximum(family.program.at(fit.theta[:, None]), 0.0)
             best = search.tables(fit.structure).plan(law)[0]
             return [Points(fit.structure, fit.theta[:, None], np.array([fit.log_likelihood]), law, best)]
-    fit = rest[0]
-    words = seen.misfit(fit.structure, family.program.at(fit.theta[:, None])[:, 0])
-    raise BrokenPromise(
+    raise no_parameter(search)
+
+
+def no_parameter(search: FamilySearch) -> BrokenPromise:
+    """Returns that nothing of the family lives, with what its most likely parameters explain least."""
+    fit = max(search.fits, key=lambda one: one.log_likelihood)
+    words = search.seen.misfit(fit.structure, search.family.program.at(fit.theta[:, None])[:, 0])
+    return BrokenPromise(
         f"no parameter of the family explains what was seen: the real system is none of its simulators. The most likely, "
-        f"{named(family, fit.theta)}, explain this least: {words}. If one of them were right, this would happen with "
+        f"{named(search.family, fit.theta)}, explain this least: {words}. If one of them were right, this would happen with "
         f"probability at most {search.delta:g}."
     )
 
@@ -719,7 +731,10 @@ def tolerance_curve(search: FamilySearch, chosen: Chosen, answer: Outcome) -> To
         if gap < high - low:
             evidence = search.seen.nearly(alpha)
             found, _ = widened(search, chosen, max(gap, lost_at_points(search, chosen, evidence)), evidence)
-            gap, upper = (high - low, high) if found is None else (max(gap, found.regret), max(upper, found.upper))
+            if found is None or found.regret == -math.inf:  # nothing is shown, or nothing lives
+                gap, upper = high - low, high
+            else:
+                gap, upper = max(gap, found.regret), max(upper, found.upper)
         rows.append(ToleranceRow(alpha, gap, min(upper, high), left))
     return ToleranceCurve(tuple(rows), answer.epsilon)
 
