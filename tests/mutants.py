@@ -105,7 +105,8 @@ def make_copy(folder: Path) -> Path:
     """
     for name in ("src", "tests", "docs/skeletons"):
         shutil.copytree(ROOT / name, folder / name)
-    shutil.copy2(ROOT / "pyproject.toml", folder)
+    for file in (*(ROOT / "docs").glob("*.md"), ROOT / "pyproject.toml"):
+        shutil.copy2(file, folder / file.relative_to(ROOT))
     (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     compileall.compile_dir(folder / "src", quiet=2)
     return folder
