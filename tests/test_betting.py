@@ -357,8 +357,12 @@ class TestSurvivors:
             space.absorb(played, t)
         assert (0, 1) in space
         assert (1, 0) in space
-        dead = space._pairs[0].held.wealth[~space._pairs[0].held.alive]
-        assert dead.tolist() == [0.0]
+        held = space._pairs[0].held
+        assert held.wealth[~held.alive].tolist() == [0.0]
+        held.wealth[tuple(np.argwhere(held.alive)[0])] = 1e12  # another pair dies by its bets
+        space.absorb(played, 5)
+        assert space.log_size == pytest.approx(math.log(2))
+        assert (0, 0) not in space
 
     def test_an_average_drops_a_listed_function(self) -> None:
         space = of_plain(ListedSurvivors, Listed([TableLevel([[[0.5]], [[0.4]], [[0.3]]])]), Share(0.01))

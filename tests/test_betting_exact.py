@@ -143,7 +143,7 @@ def check_mean_wealth(
 def test_what_is_wrong_dies_at_the_limit_and_not_before_and_stays_dead(is_product: bool, share: float) -> None:
     """The limit is H over the share for a pair, and 1 over the share for a listed function."""
     rng = np.random.default_rng(3)
-    batches = [some_batch(rng, 4) for _ in range(24)]
+    batches = [some_batch(rng, 1) for _ in range(120)]
     rich, member = survivors(is_product, 1e-300), (1, 1) if is_product else 1
     most = []
     for t, played in enumerate(batches, 1):
