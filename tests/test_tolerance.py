@@ -547,8 +547,9 @@ def test_a_wealth_that_is_no_number_keeps_no_promise(log: float) -> None:
     space = SimpleNamespace(living=lambda h: np.arange(len(bet.bets)))
     wealth = np.full_like(bet.bets, 99.0)
     wealth[0] = log
-    own = SimpleNamespace(n=9, promises=wealth, agreement=Share(0.01))
-    assert promised(SimpleNamespace(promises=bet, survivors=space), own) is None  # type: ignore[arg-type]
+    own: Any = SimpleNamespace(n=9, promises=wealth, agreement=Share(0.01))
+    search: Any = SimpleNamespace(promises=bet, survivors=space)
+    assert promised(search, own) is None
 
 
 class Losses:

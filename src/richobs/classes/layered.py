@@ -86,7 +86,7 @@ class ByLevel:
         """Lets a subclass with values of its own be read by these, not by the rows that its levels know."""
         super().__init_subclass__(**options)
         if "values" in vars(cls) and "rows" not in vars(cls):
-            setattr(cls, "rows", _no_rows)  # noqa: B010
+            setattr(cls, "rows", _no_rows)  # noqa: B010  # as a plain assignment it is an error of types
 
     def level_size(self, level: int, /) -> int:
         """Returns how many members `level` has."""
