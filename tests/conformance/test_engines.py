@@ -15,7 +15,7 @@ from richobs.core.ledger import Ledger
 from richobs.core.policies import Greedy, OpenLoop, Uniform
 from richobs.core.queries import LevelMoments, Query
 from richobs.core.settings import Settings
-from richobs.engines import ENGINES, engine_kind
+from richobs.engines import ENGINES
 from richobs.engines.answers import pack_answer
 
 SKELETON = Path(__file__).parents[2] / "docs/skeletons/engine.py"
@@ -71,7 +71,7 @@ class CountedCalls:
 
 def build(name, *, seed=0, limit=None, env=PROBLEM.env, problem=PROBLEM, record=None):
     """An engine by its name; "recorded" is a streaming engine that writes to a record."""
-    kind = engine_kind("stream" if name == "recorded" else name)
+    kind = ENGINES.load("stream" if name == "recorded" else name)
     engine = kind.build(problem, env, Settings(seed=seed), Ledger(limit), Workers())
     if name == "recorded":
         engine.log = record or MemoryRecord()

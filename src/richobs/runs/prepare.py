@@ -21,7 +21,7 @@ from richobs.core.problem import SMALLEST, Problem
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitFunctions, Units, has_unit_rewards, units_missing, units_of
 from richobs.device.levels import torch_device
-from richobs.engines import engine_kind
+from richobs.engines import ENGINES
 from richobs.learners import Finding, Learner, learner
 from richobs.learners.base import unit_rewards
 from richobs.worlds.registry import is_gymnasium_id
@@ -138,7 +138,11 @@ def prepare(problem: Problem, settings: Settings) -> Prepared:
         torch_device(settings.device)
     chosen = learner(settings.learner)
     prepared = in_units_of(chosen, problem, dataclasses.replace(settings, learner=chosen.name))
-    missing = engine_kind(prepared.engine).missing(problem)
+    if prepared.engine not in ENGINES:
+        raise InvalidInput(
+            f"there is no engine {prepared.engine!r}; there are 'auto', {', '.join(map(repr, ENGINES))}."
+        )
+    missing = ENGINES.load(prepared.engine).missing(problem)
     if missing is not None:
         raise InvalidInput(missing)
     if not is_simulated(problem):

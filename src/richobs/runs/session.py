@@ -20,7 +20,7 @@ from richobs.core.randomness import derived_seed
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitEnvironment, UnitsChosen
 from richobs.device.classes import OnDevice
-from richobs.engines import Calls, Play, engine_kind
+from richobs.engines import ENGINES, Calls, Play
 from richobs.engines.independence import Watch
 from richobs.engines.play import Log
 from richobs.engines.probes import Probes, check_alone
@@ -163,7 +163,7 @@ def _play(prepared: Prepared, ledger: Ledger, workers: Workers, log: Log | None,
         env = UnitEnvironment(env, prepared.units)
     if settings.device is not None:
         asked = dataclasses.replace(asked, functions=OnDevice(asked.functions, settings.device))
-    play = engine_kind(prepared.engine).build(asked, env, settings, ledger, workers)
+    play: Play = ENGINES.load(prepared.engine).build(asked, env, settings, ledger, workers)
     play.log, play.probes, play.epsilon = log, probes, settings.epsilon
     play.watch, play.learner_looks = watch, prepared.learner.traits.looks_at_episodes
     if play.name == "stream" and not is_simulated(own):
