@@ -140,20 +140,23 @@ def swim(n: int) -> Callable[[], Family]:
     return lambda: Family(lambda t: river(t, n), {"forward": (0.1, 0.6), "back": (0.02, 0.3)}, horizon=4 * n)
 
 
-def pendulum(theta: Any, angles: int = 11, speeds: int = 7) -> list[list[list[tuple[Any, int, float, bool]]]]:
-    """Returns the outcomes of a pendulum on a grid of angles and speeds: gravity, and noise of the speed, are unknown."""
-    grid_a, grid_v = np.linspace(-1.0, 1.0, angles), np.linspace(-2.0, 2.0, speeds)
-    noise = theta.get("noise", 0.5)
+def pendulum(theta: Any, angles: int = 9, speeds: int = 7) -> list[list[list[tuple[Any, int, float, bool]]]]:
+    """Returns the outcomes of a pendulum that hangs and is to swing up; its gravity, and noise of its speed, are unknown.
+
+    State: one of the angles of a circle (0 is upright) and a speed, which is how many angles it moves in a step. A push
+    costs a tenth of what a step upright pays, and is too weak to lift the pendulum at once.
+    """
+    grid, noise, most = np.linspace(-2.4, 2.4, speeds), theta.get("noise", 0.7), speeds // 2
+    edges = (grid[1:] + grid[:-1]) / 2
     table: list[list[list[tuple[Any, int, float, bool]]]] = []
-    for angle, speed in itertools.product(grid_a, grid_v):
+    for at, (place, speed) in itertools.product(range(angles), enumerate(grid.tolist())):
         table.append([])
-        for torque in (-1.0, 0.0, 1.0):
-            mean = 0.9 * speed + 0.5 * theta["gravity"] * float(np.sin(angle)) + 0.8 * torque
-            edges = (grid_v[1:] + grid_v[:-1]) / 2
+        angle, to = 2 * np.pi * at / angles, (at + place - most) % angles
+        for push in (-1.0, 0.0, 1.0):
+            mean = 0.95 * speed + 0.35 * theta["gravity"] * float(np.sin(angle)) + 0.4 * push
             below = [0.0, *(Family.phi((edge - mean) / noise) for edge in edges), 1.0]
-            at = int(np.abs(grid_a - np.clip(angle + 0.3 * speed, -1, 1)).argmin())
-            reward = float(np.cos(np.pi * angle / 2)) / 20
-            table[-1].append([(below[j + 1] - below[j], at * speeds + j, reward, False) for j in range(speeds)])
+            reward = ((float(np.cos(angle)) + 1) / 2 - 0.1 * abs(push)) / 12
+            table[-1].append([(below[j + 1] - below[j], to * speeds + j, reward, False) for j in range(speeds)])
     return table
 
 
@@ -254,14 +257,14 @@ MORE = (
         (0.1, 0.05, 0.02),
     ),
     Case(
-        "pendulum 11x7, gravity",
-        lambda: Family(pendulum, {"gravity": (0.5, 2.5)}, horizon=20, start=38),
-        (0.1, 0.05, 0.02),
+        "pendulum 9x7 swings up, gravity",
+        lambda: Family(pendulum, {"gravity": (0, 4)}, horizon=12, start=31),
+        (0.1, 0.05, 0.02, 0.01),
     ),
     Case(
-        "pendulum 11x7, gravity and noise",
-        lambda: Family(pendulum, {"gravity": (0.5, 2.5), "noise": (0.3, 0.9)}, horizon=20, start=38),
-        (0.1, 0.05),
+        "pendulum 9x7 swings up, gravity and noise",
+        lambda: Family(pendulum, {"gravity": (0, 4), "noise": (0.5, 1.5)}, horizon=12, start=31),
+        (0.1, 0.05, 0.02, 0.01),
     ),
     Case(
         "1,000 maps and slip, lake 4x4",

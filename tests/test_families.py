@@ -134,6 +134,7 @@ REFUSED = {
     "only lists": (bernoulli(lambda t: 0.5), {"x": [1, 2]}, "at least one"),
     "empty list": (bernoulli(lambda t: 0.5), {"x": []}, "empty list"),
     "leaves [0, 1]": (bernoulli(lambda t: 2 * t["x"]), {"x": (0, 1)}, r"at \{'x': 1.0\} the probabilities are -1, 2"),
+    "infinite": (bernoulli(lambda t: 1 / t["x"]), {"x": (0, 1)}, r"at \{'x': 0.0\} the probabilities are -inf, inf"),
     "negative inside": (  # a dip of width 2e-6, which no random point hits
         bernoulli(lambda t: 10 * abs(t["x"] - 0.70471) - 1e-5),
         {"x": (0.69, 0.71)},

@@ -474,7 +474,8 @@ class Family(Unlisted):
         at = self.program.at(points)
         for n in range(self.n_structures):
             law = np.where(self.padding[:, n, :, :, None], 0.0, at[self.events[:, n]])  # [B, S, K, P]
-            total = law.sum(axis=0)
+            with np.errstate(invalid="ignore"):  # infinity less infinity
+                total = law.sum(axis=0)
             bad = ~((np.abs(total - 1) <= OFF) & (law.min(axis=0) >= -OFF))  # NaN included
             if bad.any():
                 s, a, p = (int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
@@ -517,10 +518,11 @@ class Family(Unlisted):
     def _refuse_law(self, n: int, s: int, a: int, point: Floats, law: Floats) -> NoReturn:
         where = {name: float(f"{x:.6g}") for name, x in zip(self.names, point, strict=True)}
         kind = f"{self.structure_words(n)}, " if self.lists else ""
+        total = sum(law.tolist())
         raise InvalidInput(
             f"state {s}, action {a}: at {kind}{where} the probabilities are {', '.join(f'{p:.6g}' for p in law)}, which sum "
-            f"to {law.sum():.9g}. Over the whole box they must not be negative and must sum to 1: narrow the box, or write "
-            "the last one as 1 less the others."
+            f"to {total:.9g}. Over the whole box they must not be negative and must sum to 1: narrow the box, or write the "
+            "last one as 1 less the others."
         )
 
     def _compare(self, make: Make) -> None:

@@ -88,6 +88,7 @@ class Chosen(NamedTuple):
     actions: Ints  # [H, O]
     regret: float  # the largest
     witness: tuple[int, Floats] | None  # the most likely point at which it loses more than epsilon
+    rival: tuple[int, Floats] | None  # the point that the next episodes tell from the most likely one
 
 
 @dataclass
@@ -171,7 +172,9 @@ def look(search: FamilySearch) -> Chosen:
             witness = (chosen.structure, found.witness)
     if search.alpha:
         search.gave_up = search.patience.ends(max(regret, search.epsilon), total)
-    search.chosen = chosen = chosen._replace(witness=witness)
+    if witness is not chosen.witness:
+        chosen = chosen._replace(witness=witness, rival=witness)
+    search.chosen = chosen
     tell_loss(search, chosen, regret, search.covered)
     return chosen
 
@@ -396,7 +399,11 @@ def no_parameter(search: FamilySearch) -> BrokenPromise:
 
 
 def choose(search: FamilySearch, points: list[Points]) -> Chosen:
-    """Returns the policy that loses least in the points: planned at the maximum, at their mean, or the last one."""
+    """Returns the policy that loses least in the points: planned at the maximum, at their mean, or the last one.
+
+    Where it loses too much at the maximum itself, nothing can be told from the maximum there: the next episodes are against
+    the most likely point at which the policy planned at the maximum loses too much.
+    """
     first = points[0]
     weight = np.exp(first.log_likelihood - first.log_likelihood.max())
     plans = [
@@ -410,6 +417,7 @@ def choose(search: FamilySearch, points: list[Points]) -> Chosen:
     if search.chosen is not None:
         candidates.append((search.chosen.structure, search.chosen.theta, search.chosen.actions))
     found: Chosen | None = None
+    rival: tuple[int, Floats] | None = None  # of the first candidate
     for structure, theta, actions in candidates:
         if found is not None and any(np.array_equal(actions, other) for other in (found.actions,)):
             continue
@@ -422,8 +430,11 @@ def choose(search: FamilySearch, points: list[Points]) -> Chosen:
                 if len(bad) and p.log_likelihood[bad].max() > likely:
                     place = int(bad[p.log_likelihood[bad].argmax()])
                     witness, likely = (p.structure, p.theta[:, place]), float(p.log_likelihood[place])
-            found = Chosen(structure, theta, actions, regret, witness)
+            rival = witness if found is None else rival
+            found = Chosen(structure, theta, actions, regret, witness, witness)
     assert found is not None
+    if found.witness is not None and found.witness[0] == first.structure and np.array_equal(found.witness[1], plans[0]):
+        return found._replace(rival=rival)
     return found
 
 
@@ -437,13 +448,13 @@ def losses_of(search: FamilySearch, points: Points, actions: Ints) -> Floats:
 
 def next_policy(search: FamilySearch, chosen: Chosen, nodes: Nodes) -> tuple[str, Ints]:
     """Returns what is played next, in words, and its actions `[H, O]` [F6]."""
-    if search.rounds % 4 == 3 or chosen.witness is None:
+    if search.rounds % 4 == 3 or chosen.rival is None:
         rng = keyed_generator(search.seed, "draw", search.rounds)
         i = int(rng.choice(len(nodes.weight), p=nodes.weight))
         _, best = search.tables(int(nodes.structure[i])).plan(np.maximum(nodes.law[:, [i]], 0.0))
         return "the best policy of a draw by likelihood", best[:, :, 0]
     fit = max(search.fits, key=lambda one: one.log_likelihood)
-    structure, theta = chosen.witness
+    structure, theta = chosen.rival
     own, other = search.tables(fit.structure), search.tables(structure)
     law = np.maximum(search.family.program.at(np.stack([fit.theta, theta], axis=1)), 0.0)
     p, q = law[own.events, 0], law[other.events, 1]  # [B, n]
