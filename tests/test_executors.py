@@ -1,6 +1,9 @@
 """Who does the work of a run changes no byte of it: threads, processes, any executor; and what may not be sent is not."""
 
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -9,6 +12,7 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 import pytest
+import threadpoolctl
 
 import own
 import richobs
@@ -612,3 +616,51 @@ class TestWorkers:
         monkeypatch.setattr(executors, "VERSIONS", "richobs 9 and NumPy 9")
         with pytest.raises(WorkerFailed, match="it has richobs 9 and NumPy 9; the run has richobs 0"):
             list(Workers(1, threads).send(self.spec, self.spec.task(squared, 1), [1]))
+
+
+class TestBlasThreads:
+    """A run multiplies small matrices: it holds BLAS at one thread, and gives the user's threads back."""
+
+    @pytest.fixture(autouse=True)
+    def _three(self, monkeypatch):
+        for name in executors.ONE_THREAD:
+            monkeypatch.delenv(name, raising=False)
+        with threadpoolctl.threadpool_limits(3, user_api="blas"):
+            if self.threads() != {3}:
+                pytest.skip("this NumPy has a BLAS that cannot be told how many threads to use")
+            yield
+
+    @staticmethod
+    def threads():
+        return {each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas"}
+
+    def test_a_run_has_one_and_gives_them_back_also_where_it_fails(self):
+        seen = []
+        richobs.learn(richobs.make("lock/2"), progress=False, callback=lambda _: seen.append(self.threads()))
+        assert set.union(*seen) == {1}
+        assert self.threads() == {3}
+        with pytest.raises(ZeroDivisionError):
+            richobs.learn(richobs.make("lock/2"), progress=False, callback=lambda _: 1 // 0)
+        assert self.threads() == {3}
+
+    def test_runs_that_overlap_give_them_back_when_the_last_one_ends(self):
+        first, second = executors.one_blas_thread(), executors.one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert self.threads() == {1}
+        second.__exit__(None, None, None)
+        assert self.threads() == {3}
+
+    @pytest.mark.parametrize("name", executors.ONE_THREAD)
+    def test_a_variable_decides_instead(self, name, monkeypatch):
+        monkeypatch.setenv(name, "3")
+        with executors.one_blas_thread():
+            assert self.threads() == {3}
+
+    @pytest.mark.parametrize(("given", "then"), [({}, "1"), ({"OMP_NUM_THREADS": "3"}, None)])
+    def test_the_command_never_starts_them_unless_it_is_told_to(self, given, then):
+        ask = "import os, sys, richobs_command; sys.argv[1:] = ['--version']\ntry: richobs_command.main()\n"
+        ask += "finally: print(os.environ.get('OPENBLAS_NUM_THREADS'))"
+        asked = subprocess.run([sys.executable, "-c", ask], env={**os.environ, **given}, capture_output=True, text=True)
+        assert asked.stdout.splitlines()[-1] == str(then)

@@ -132,7 +132,7 @@ class Decoders(LevelClass):
         words = table.view(np.uint64)  # eight bytes are taken at once
         found = np.maximum(*(words.take(rows, axis=0).view(np.uint8) for rows in (one, other)))
         first, group = grouping.equal_rows(found)
-        return levels[found[first, : len(x)]], group if both is None else group[both]
+        return levels.take(found.take(first, axis=0)[:, : len(x)]), group if both is None else group[both]
 
     @cached_property
     def _levels(self) -> tuple[Floats, NDArray[np.uint8]]:

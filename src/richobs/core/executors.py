@@ -588,6 +588,39 @@ def one_thread_each() -> Iterator[None]:
                 os.environ[name] = value
 
 
+class _Runs:
+    """How many runs of this process hold BLAS at one thread, and what gives the threads back."""
+
+    lock = threading.Lock()
+    count = 0
+    give_back: Callable[[], None]
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Lets BLAS use one thread while any run lasts, and as many as before afterwards, unless a variable says how many.
+
+    Products of a run are small: threads that share them cost more than they save. And the last bits of a product depend on
+    how it is shared, so results would depend on the number of CPUs.
+    """
+    if any(os.environ.get(name) for name in ONE_THREAD):
+        yield
+        return
+    from threadpoolctl import threadpool_limits  # here, because most processes that import richobs do not learn
+
+    with _Runs.lock:
+        if not _Runs.count:
+            _Runs.give_back = threadpool_limits(limits=1, user_api="blas").restore_original_limits
+        _Runs.count += 1
+    try:
+        yield
+    finally:
+        with _Runs.lock:
+            _Runs.count -= 1
+            if not _Runs.count:
+                _Runs.give_back()
+
+
 def begin_worker() -> None:
     """Leaves interruptions to the process that started this worker, and ends the worker when that process is gone.
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from richobs.core.environment import Environment, declared_by
 from richobs.core.events import Event
+from richobs.core.executors import one_blas_thread
 from richobs.core.ledger import Ledger
 from richobs.core.policies import SavablePolicy
 from richobs.core.registry import InNotebook
@@ -158,7 +159,8 @@ class Outcome(InNotebook):
         """
         if self.replay is None:
             return ToleranceCurve((), self.epsilon, f"{self.learner} computes none, or the outcome was stored")
-        return self.replay()
+        with one_blas_thread():
+            return self.replay()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out what only this process can use: the run's episodes."""

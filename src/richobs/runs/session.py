@@ -12,7 +12,7 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import declared_by, real_episodes
 from richobs.core.errors import CallTooLong, EpisodeLimit, Rejected, RunStopped, WorkerFailed
 from richobs.core.events import Callback, Event, Progress
-from richobs.core.executors import Workers
+from richobs.core.executors import Workers, one_blas_thread
 from richobs.core.ledger import Ledger, Spent
 from richobs.core.outcome import Outcome, sampling_assumptions
 from richobs.core.problem import Problem, episodes_digest
@@ -63,6 +63,7 @@ def run(
     return run_prepared(prepare(problem, settings), callback=callback, out=out, executor=executor, repeats=repeats)
 
 
+@one_blas_thread()
 def run_prepared(
     prepared: Prepared,
     *,

@@ -330,16 +330,14 @@ class Pairs:
         """Returns `[R, n]` the sum of the values of each row's members, given what the rows are split to."""
         R, G = self.rows.count, len(values)
         if len(sizes) == R:
-            return sizes[:, None] * values[f_row]
+            return sizes[:, None] * values.take(f_row, axis=0)
         if R * G <= DENSE_COUNTS:
             return np.bincount(old_row * G + f_row, weights=sizes, minlength=R * G).reshape(R, G) @ values
-        every, starts = (
-            sizes[:, None] * values[f_row],
-            np.diff(old_row, prepend=-1) > 0,
-        )  # new rows are in the order of old
-        sums, more = every[starts], np.flatnonzero(~starts)
-        for i, sample in enumerate(every[more].T):
-            sums[:, i] += np.bincount(old_row[more], weights=sample, minlength=R)
+        starts = np.diff(old_row, prepend=-1) > 0  # new rows are in the order of old
+        sums, more = sizes[starts, None] * values.take(f_row[starts], axis=0), np.flatnonzero(~starts)
+        rows, place = np.unique(old_row[more], return_inverse=True)  # few rows are split, and most of them once
+        rest = sizes[more, None] * values.take(f_row[more], axis=0)
+        sums[rows] += np.stack([np.bincount(place, weights=sample) for sample in rest.T], axis=1)
         return sums
 
     def _forecast(self, variance: Floats, sums: Floats) -> Floats:
