@@ -56,6 +56,7 @@ from richobs.runs.store import StoredRun
 from richobs.worlds import WORLDS
 from richobs.worlds.registry import config_class
 from richobs_lab.arena.contest import Arena, plan_arena, run_arena
+from richobs_lab.sweep import sweep
 
 COLUMNS = (
     "what was given",
@@ -189,7 +190,7 @@ def _functions() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         ),
         "from_gymnasium": (richobs.from_gymnasium, {"env": "CartPole-v1", "horizon": 3, "reward_range": (0.0, 3.0)}),
         "TensorBoard": (richobs.TensorBoard, {"folder": "x"}),
-        "sweep": (richobs.sweep, {"world": SMALL, "out": "x", "seeds": "0:1", **FAST, "executor": Here()}),
+        "sweep": (sweep, {"world": SMALL, "out": "x", "seeds": "0:1", **FAST, "executor": Here()}),
         "plan_arena": (plan_arena, {"worlds": [SMALL], "learners": ["betting"], "seeds": [0]}),
         "run_arena": (_arena_run, {"folder": "x", "executor": Here()}),
         "Arena.read": (_arena_read, {"file": "x"}),
@@ -255,7 +256,7 @@ def _argument_calls() -> SearchStrategy[Call]:
         if function is _recorded:
             found = list(inspect.signature(richobs.Episodes).parameters)
         found = found or list(good)
-        if function is richobs.sweep:
+        if function is sweep:
             found += [f.name for f in dataclasses.fields(richobs.Settings)] + ["horizon"]
         names += [(name, parameter) for parameter in found]
     one = st.builds(lambda at, value: _replaced(at[0], {at[1]: value}), st.sampled_from(names), ODD_VALUES)

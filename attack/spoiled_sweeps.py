@@ -20,8 +20,9 @@ from attack.calls import Call, in_short
 from attack.damage import json_changes
 from attack.isolation import Changed
 from attack.strategies import SMALL
-from richobs.runs.sweep import RESULTS, SWEEP, SWEEP_LOCK
 from richobs_lab.arena.contest import ARENA, plan_arena, run_arena
+from richobs_lab.sweep import sweep
+from richobs_lab.sweep.runs import RESULTS, SWEEP, SWEEP_LOCK
 
 FAST: dict[str, Any] = {"epsilon": 0.3, "max_episodes": 200, "progress": False}
 OUTSIDE = "outside"  # a file of the user beside the folder
@@ -46,7 +47,7 @@ class Here(Executor):
 
 
 def _sweep(folder: Path) -> object:
-    done = richobs.sweep(SMALL, out=folder, seeds="0:2", workers=Here(), **FAST)
+    done = sweep(SMALL, out=folder, seeds="0:2", workers=Here(), **FAST)
     for result in done.results.values():
         if result.state == "failed":  # a row with its sentence: what is stored of this run was spoiled
             raise richobs.RichObsError(result.message)

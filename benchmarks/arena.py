@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 from richobs.core import words
 from richobs.show.summary import plain_console
-from richobs.show.sweep import sweep_watched
 from richobs.worlds.registry import WORLDS
 from richobs_lab.arena.contest import LATE, Arena, Contest, contestants, plan_arena, read_runs, run_arena
 from richobs_lab.arena.page import (
@@ -38,6 +37,7 @@ from richobs_lab.arena.page import (
     episodes_words,
     write_arena,
 )
+from richobs_lab.sweep.page import sweep_watched
 
 ROOT = pathlib.Path(__file__).parents[1]
 STORED = ROOT / "benchmarks" / "results" / "arena.json"

@@ -17,10 +17,11 @@ import richobs
 from richobs.core import executors
 from richobs.core.errors import CallTooLong
 from richobs.core.executors import GUARD, WORKER, Spec, Workers, interruptions_held_back, leave_unguarded_script
+from richobs_lab.sweep import sweep
 
 UNGUARDED = """
-import richobs
-done = richobs.sweep("bandit", seeds=[0], workers=1, out="here", progress=False)
+from richobs_lab.sweep import sweep
+done = sweep("bandit", seeds=[0], workers=1, out="here", progress=False)
 print(done.results["seed=0"].message)
 """
 
@@ -57,7 +58,7 @@ def test_a_script_without_a_guard_gets_one_sentence(tmp_path):
 
 
 def test_a_worker_that_imports_its_script_starts_no_workers(unguarded, monkeypatch, tmp_path):
-    for start in (lambda: Workers(2), lambda: richobs.sweep("bandit", seeds=[0], out=tmp_path / "a", progress=False)):
+    for start in (lambda: Workers(2), lambda: sweep("bandit", seeds=[0], out=tmp_path / "a", progress=False)):
         with pytest.raises(SystemExit) as ended:
             start()
         assert ended.value.code == 1  # only the first worker prints

@@ -18,8 +18,8 @@ from richobs.learners import Finding
 from richobs.learners.lsvee.demand import PolicyPlayed
 from richobs.learners.lsvee.dfs import ConsensusTested, NodeEliminated
 from richobs.runs.certificate import Certificate, Verification
-from richobs.runs.sweep import groups, median
 from richobs.show import chart, page, palette, write_report
+from richobs.show.groups import groups, median
 from richobs.show.page import RunView
 from richobs.show.tree import search_tree
 from richobs_lab.certified.events import StageDoubled

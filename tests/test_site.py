@@ -21,9 +21,10 @@ import richobs
 from richobs.cli.main import COMMANDS, _command_type, _options, in_order
 from richobs.cli.options import world_options
 from richobs.learners import LEARNERS
-from richobs.runs import certificate, store, sweep
+from richobs.runs import certificate, store
 from richobs.runs.database import ROWS
 from richobs_lab.arena import contest as arena
+from richobs_lab.sweep import runs as sweep
 from test_docs import EACH_ALONE, GUIDES
 
 ROOT = Path(__file__).parents[1]

@@ -11,15 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from richobs import learning as sweeping
 from richobs.cli import main
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.settings import Settings
-from richobs.runs import session, sweep
+from richobs.runs import session
 from richobs.runs.store import StoredRun
-from richobs.runs.sweep import Cell, CellResult, Sweep, plan_cells, run_cell, run_cells, seed_list
-from richobs.show.sweep import setting_rows, sweep_plain, write_sweep
 from richobs.worlds.registry import make
+from richobs_lab import sweep as sweeping
+from richobs_lab.sweep import runs as sweep
+from richobs_lab.sweep.page import setting_rows, sweep_plain, write_sweep
+from richobs_lab.sweep.runs import Cell, CellResult, Sweep, plan_cells, run_cell, run_cells, seed_list
 from runs import Here
 
 FAST = {"epsilon": [0.3], "horizon": [2, 3]}

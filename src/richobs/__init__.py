@@ -33,7 +33,7 @@ from richobs.judging.measures import Episode
 from richobs.judging.select import select
 from richobs.judging.value import PolicyReport, Verdict, certify_policy
 from richobs.learners import LEARNERS, Learner
-from richobs.learning import learn, plan, sweep
+from richobs.learning import learn, plan
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.store import StoredRun
 from richobs.runs.verify import verify
@@ -98,7 +98,6 @@ __all__ = [
     "make",
     "plan",
     "select",
-    "sweep",
     "verify",
 ]
 

@@ -1,8 +1,8 @@
 """Ray: an executor whose workers are actors of a Ray cluster, on this machine or on many.
 
 `RayExecutor` is a `concurrent.futures.Executor`, so `richobs.learn(..., workers=RayExecutor("auto"))` plays the episodes of
-a run on a cluster, and `richobs.sweep(..., workers=RayExecutor("auto"))` runs many runs on it. It needs the extra `ray`
-(`pip install 'richobs[ray]'`), which is imported only when an executor is made. See docs/scale.md.
+a run on a cluster. It needs the extra `ray` (`pip install 'richobs[ray]'`), which is imported only when an executor is
+made. See docs/scale.md.
 """
 
 import contextlib

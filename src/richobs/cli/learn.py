@@ -2,16 +2,23 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import pathlib
-import re
 from concurrent.futures import Executor
 
 import tyro
 from rich.console import Console
 from rich.text import Text
 
-from richobs.cli.options import WorkOptions, World, build, make_stored, print_claim, print_summary, trusting
+from richobs.cli.options import (
+    WorkOptions,
+    World,
+    build,
+    folder_name,
+    make_stored,
+    print_claim,
+    print_summary,
+    trusting,
+)
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput, RichObsError, StoreError
 from richobs.core.events import Callback, Progress
@@ -119,9 +126,6 @@ def _holds_finished(folder: pathlib.Path, settings: Settings) -> bool:
     return stored.state == "finished" and dataclasses.replace(stored.settings, workers=settings.workers) == settings
 
 
-LONGEST = 60  # characters of a folder's name
-
-
 @dataclasses.dataclass(frozen=True)
 class LearnCommand:
     """Learn a near-optimal policy, with a certificate."""
@@ -166,12 +170,6 @@ def default_folder(problem: Problem, settings: Settings) -> pathlib.Path:
         if name not in {*MAY_CHANGE, "tuning"} and asked[name] != plain.get(name)
     ]
     return pathlib.Path("runs") / folder_name("-".join([problem.name, *named, *settings.tuning]))
-
-
-def folder_name(whole: str) -> str:
-    """Returns a short name for a folder: other marks than those of plain names are left out, long ones end with a digest."""
-    name = re.sub(r"[^A-Za-z0-9._=+-]+", "-", whole)
-    return name if len(name) <= LONGEST else f"{name[:LONGEST]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def _text(value: object) -> str:

@@ -30,7 +30,6 @@ COMMANDS = Registry(
         "plan": "richobs.cli.listing:PlanCommand",
         "learn": "richobs.cli.learn:LearnCommand",
         "resume": "richobs.cli.learn:ResumeCommand",
-        "sweep": "richobs.cli.sweep:SweepCommand",
         "show": "richobs.cli.stored:ShowCommand",
         "report": "richobs.cli.stored:ReportCommand",
         "verify": "richobs.cli.stored:VerifyCommand",

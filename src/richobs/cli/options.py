@@ -3,10 +3,12 @@
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import inspect
 import operator
 import os
 import pathlib
+import re
 import sys
 import typing
 from collections.abc import Iterator, Sequence
@@ -38,6 +40,7 @@ LOCAL = "local"  # what `--ray` without an address means
 TAKEN = {f.name for f in dataclasses.fields(Settings)}  # options of a run; a world's own are then called world_...
 HELP = {"-h", "--help"}
 World = Any  # what a command annotates its world with; `with_worlds` says which there are
+LONGEST = 60  # characters of a folder's name
 WIDE = 200  # columns of a table that is not printed on a terminal
 
 
@@ -215,6 +218,12 @@ def with_worlds(command: type[Any], arguments: Sequence[str]) -> type[Any]:
     kinds = (Annotated[kind, tyro.conf.subcommand(world, prefix_name=False)] for world, kind in options)
     fields, names = [("world", functools.reduce(operator.or_, kinds))], {"__doc__": command.__doc__}
     return dataclasses.make_dataclass(command.__name__, fields, bases=(command,), namespace=names, frozen=True)
+
+
+def folder_name(whole: str) -> str:
+    """Returns a short name for a folder: other marks than those of plain names are left out, long ones end with a digest."""
+    name = re.sub(r"[^A-Za-z0-9._=+-]+", "-", whole)
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def widened(console: Console) -> Console:

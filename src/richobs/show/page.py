@@ -18,8 +18,8 @@ from richobs.core.types import Path
 from richobs.core.version import __version__
 from richobs.learners import learner
 from richobs.runs.store import StoredRun
-from richobs.runs.sweep import groups, median, repeats
 from richobs.show.chart import Chart, Series, Tick, episodes_axis, line_chart, log_chart, series, step_chart
+from richobs.show.groups import groups, median, repeats
 from richobs.show.palette import mark_rules, theme_rules
 from richobs.show.tree import Candidates, SearchTree, search_tree
 

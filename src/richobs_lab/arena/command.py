@@ -12,11 +12,11 @@ from rich.text import Text
 
 from richobs import InvalidInput
 from richobs.cli.options import Trimmed, widened
-from richobs.cli.sweep import ManyRunsOptions
 from richobs.core.words import several
-from richobs.runs.sweep import seed_list
 from richobs_lab.arena.contest import BUDGET, SEEDS, families_of, plan_arena, run_arena
 from richobs_lab.arena.page import PAGE, arena_plain, arena_table, write_arena
+from richobs_lab.sweep.command import ManyRunsOptions
+from richobs_lab.sweep.runs import seed_list
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The arena: learners against each other on the same worlds, counted the same way.
 
 arena.json       who met whom, what each was given, and who cannot play where
-sweep.json       the list of runs, as `runs.sweep` keeps it
+sweep.json       the list of runs, as `richobs_lab.sweep` keeps it
 results.jsonl    one line for each attempt at a run
 RUN/arena.json   what came of one run, as a judge saw it who knows V*
 
@@ -49,7 +49,8 @@ from richobs.core.settings import LARGEST_COUNT, read_record
 from richobs.learners import learner
 from richobs.runs import session
 from richobs.runs.prepare import prepare
-from richobs.runs.sweep import (
+from richobs.worlds.registry import configure, full_id, is_gymnasium_id
+from richobs_lab.sweep.runs import (
     MAX_RUNS,
     Cell,
     CellResult,
@@ -61,7 +62,6 @@ from richobs.runs.sweep import (
     folder_name,
     run_cells,
 )
-from richobs.worlds.registry import configure, full_id, is_gymnasium_id
 
 FORMAT, VERSION = "richobs-arena", 1
 ARENA = "arena.json"
@@ -604,7 +604,7 @@ def run_arena(
         contest: what to run; a folder that holds another one is refused.
         folder: of the arena.
         seconds: CPU seconds that a run may take, without those of the judge; None for any number.
-        **options: as for `richobs.runs.sweep.run_cells`: `workers`, `executor`, `watch`.
+        **options: as for `richobs_lab.sweep.runs.run_cells`: `workers`, `executor`, `watch`.
 
     Raises:
         InvalidInput: the seconds are no number above 0.

@@ -4,19 +4,21 @@ import contextlib
 import dataclasses
 import math
 import pathlib
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from richobs.core import words
 from richobs.runs.store import REPORT
-from richobs.runs.sweep import Cell, CellResult, Sweep, SweepProgress, Watch, median
-from richobs.show.page import HERE, rendered, write_html
+from richobs.show.page import rendered, write_html
 from richobs.show.palette import theme_rules
+from richobs_lab.sweep.runs import Cell, CellResult, Sweep, SweepProgress, Watch
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+HERE = pathlib.Path(__file__).parent
 PAGE, FIGURE = "sweep.html", "sweep"
 
 
@@ -32,8 +34,8 @@ class SettingRow:
         self.certified = sum(r.as_asked for r in self.finished)
         self.wider = sum(r.guaranteed and not r.as_asked for r in self.finished)  # that certified less than was asked
         spent = [r.episodes for r in self.finished]
-        self.episodes = (median(spent).value, min(spent), max(spent)) if spent else None  # median, least, most
-        self.cpu_seconds = median([r.cpu_seconds for r in self.finished]).value if spent else None
+        self.episodes = (statistics.median(spent), min(spent), max(spent)) if spent else None  # median, least, most
+        self.cpu_seconds = statistics.median(r.cpu_seconds for r in self.finished) if spent else None
 
     @property
     def verdict(self) -> str:
@@ -102,7 +104,7 @@ def sweep_table(sweep: Sweep) -> "Table":
 
 def write_sweep(sweep: Sweep) -> list[pathlib.Path]:
     """Writes the page about a sweep into its folder, with its figure beside it; returns the files, the page first."""
-    from richobs.show.figures import write_sweep_figure  # matplotlib is slow to load, and needed here only
+    from richobs_lab.sweep.figure import write_sweep_figure  # matplotlib is slow to load, and needed here only
 
     rows = setting_rows(sweep)
     drawn = write_sweep_figure(rows, sweep.folder / FIGURE)

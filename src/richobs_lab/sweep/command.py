@@ -13,15 +13,14 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from richobs.cli.learn import folder_name
-from richobs.cli.options import Trimmed, WorkOptions, option_name, widened
+from richobs.cli.options import Trimmed, WorkOptions, folder_name, option_name, widened
 from richobs.core.errors import InvalidInput
 from richobs.core.settings import Settings, field_docs
-from richobs.learning import sweep_cells
-from richobs.runs.sweep import FIXED, MAX_RUNS, RESULTS, plan_cells, seed_list
 from richobs.show.summary import plain_console
-from richobs.show.sweep import PAGE, sweep_plain, sweep_table, sweep_watched
 from richobs.worlds.registry import WORLDS, config_class
+from richobs_lab.sweep import sweep_cells
+from richobs_lab.sweep.page import PAGE, sweep_plain, sweep_table, sweep_watched
+from richobs_lab.sweep.runs import FIXED, MAX_RUNS, RESULTS, plan_cells, seed_list
 
 
 @dataclasses.dataclass(frozen=True)
