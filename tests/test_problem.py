@@ -87,6 +87,26 @@ class TestProblems:
         assert not own.knows_optimum
         assert problem.knows_optimum
 
+    def test_a_process_given_as_a_function_is_built_once_and_when_it_is_asked_for(self):
+        lock, built = richobs.make("lock/3"), []
+
+        def build(id):
+            built.append(id)
+            return richobs.make(id).process
+
+        later = Problem(lock.env, lock.functions, process=lambda: build("lock/3"))
+        repr(later)
+        richobs.learn(later, epsilon=0.3)
+        assert built == []
+        assert later.process is later.process
+        assert later.optimal_value == lock.process.optimum.value
+        assert built == ["lock/3"]
+        wrong = Problem(lock.env, lock.functions, process=lambda: build("lock/4"))
+        with pytest.raises(InvalidInput, match="the process has 4 levels and 4 actions; the environment has 3 and 4"):
+            _ = wrong.process
+        assert pickle.loads(pickle.dumps(lock)).process.horizon == 3
+        assert Problem(lock.env, lock.functions).process is None
+
 
 class TestValues:
     def test_they_compare_and_compute_like_numbers(self):

@@ -360,11 +360,11 @@ class TestOtherLearners:
         claims = (Claim("x", (), 1, 0.1, 0.5),)
         epsilon = rescaled.settings.epsilon
         answer = Outcome(policy, "within 0.1", "mine", epsilon, 0.1, StopReason.OWN_RULE, claims=claims)
-        own = rescaled.outcome(answer, ("the dice are fair",))
+        own = rescaled.outcome(answer, rescaled.units, ("the dice are fair",))
         assert own.claim.startswith(
             "With probability at least 0.9 the policy loses at most 1 to the best policy in expectation."
         )
-        silent = rescaled.outcome(dataclasses.replace(answer, guaranteed=False), ())
+        silent = rescaled.outcome(dataclasses.replace(answer, guaranteed=False), rescaled.units, ())
         assert silent.claim == "within 0.1"
 
     def test_a_process_that_pays_more_than_is_declared_is_refused(self):

@@ -74,4 +74,6 @@ class DirectEngine(Play):
         played = play_checked(self._env, query.policy, query.n, rng, query.levels)
         self.lines.append(f"{query.n} episodes for {query.purpose}, mean return {played.returns.mean():.4f}")
         # `partial_of` computes what the query wants of some of its episodes; `answer_of` adds such parts up, here only one.
-        return answer_of(query, [partial_of(query, played, min(query.paths, query.n), self._functions, self._process)])
+        return answer_of(
+            query, [partial_of(query, played, min(query.paths, query.n), self._functions, self._listing())]
+        )

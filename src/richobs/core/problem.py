@@ -1,11 +1,12 @@
 """A problem: what to play, which functions are candidates, and whatever else is known, such as recorded episodes."""
 
+import copy
 import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -117,6 +118,23 @@ class Truth:
     exact_value: Callable[[Policy], float | None] | None = field(default=None, repr=False)  # None where it cannot tell
 
 
+class ProcessWhenAsked:
+    """The field `process` of a problem: a function that was given in its place is called when the process is first read."""
+
+    def __get__(self, problem: "Problem | None", owner: object = None) -> TabularProcess | None:
+        if problem is None:
+            return None
+        given = vars(problem)["process"]
+        if callable(given):
+            given = vars(problem)["process"] = given()
+            problem.check_shape("process", given)
+        return given
+
+    def __set__(self, problem: "Problem", given: TabularProcess | Callable[[], TabularProcess] | None) -> None:
+        is_default = isinstance(given, ProcessWhenAsked)  # the default of the field is this descriptor
+        vars(problem)["process"] = None if is_default else given
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """An environment and a class of candidate value functions; all else is optional and enables something.
@@ -126,9 +144,9 @@ class Problem:
 
     env: Environment
     functions: FunctionClass
-    process: TabularProcess | None = field(
-        default=None, repr=False
-    )  # written down in full: counted draws, exact values
+    process: ProcessWhenAsked = field(
+        default=ProcessWhenAsked(), repr=False
+    )  # written down in full, or a function that does so when it is first asked for: counted draws, exact values
     n_states: int | None = None  # bound M on the latent states per level, which LSVEE as printed needs
     truth: Truth | None = field(default=None, repr=False)  # enables `optimal_value` and tells `verify` what is true
     id: str | None = None  # `richobs.make(id)` builds the same problem again: the command line can resume and verify
@@ -140,15 +158,26 @@ class Problem:
     def __post_init__(self) -> None:
         check_class(self.functions)
         object.__setattr__(self, "env", checked_environment(self.env))
-        shape = (self.env.horizon, self.env.n_actions)
-        for what, other in (("class", self.functions), ("process", self.process)):
-            if other is not None and (other.horizon, other.n_actions) != shape:
-                raise InvalidInput(
-                    f"the {what} has {other.horizon} levels and {other.n_actions} actions; the environment has "
-                    f"{shape[0]} and {shape[1]}."
-                )
+        self.check_shape("class", self.functions)
+        if not callable(vars(self)["process"]):
+            self.check_shape("process", self.process)
         if self.recorded is not None:
             object.__setattr__(self, "recorded", checked_recorded(joined_episodes(self.recorded), self.env))
+
+    def check_shape(self, what: str, part: FunctionClass | TabularProcess | None) -> None:
+        """Raises InvalidInput where a part of the problem has other levels or actions than the environment."""
+        env = self.env
+        if part is not None and (part.horizon, part.n_actions) != (env.horizon, env.n_actions):
+            raise InvalidInput(
+                f"the {what} has {part.horizon} levels and {part.n_actions} actions; the environment has {env.horizon} and "
+                f"{env.n_actions}."
+            )
+
+    def named(self, id: str) -> Self:
+        """Returns the same problem with the id by which `richobs.make` builds it; nothing is checked or built again."""
+        named = copy.copy(self)
+        object.__setattr__(named, "id", id)
+        return named
 
     @property
     def horizon(self) -> int:

@@ -16,6 +16,8 @@ from richobs.core.process import TabularProcess
 from richobs.core.queries import NO_RETURNS, Answer, Query, Returns, Tally
 from richobs.core.types import Ints
 
+NO_PATHS = np.zeros((0, 0), dtype=np.int64)
+
 
 class Partial(NamedTuple):
     """What some of a query's episodes contribute to its answer; contributions are added in the order of chunks."""
@@ -62,7 +64,7 @@ def partial_of(
         n=played.n,
         total=float(returns.sum()),
         squares=float((returns**2).sum()),
-        paths=played.paths[:first],
+        paths=played.paths[:first] if first else NO_PATHS,
         moments=tuple(moments),
         tally=_tally(played, process) if query.tally and process is not None else None,
         episodes=played if query.episodes else None,

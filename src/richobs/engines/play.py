@@ -7,6 +7,7 @@ made twice.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, Self
 
 from richobs.core.environment import Environment, checked_path
@@ -24,6 +25,7 @@ from richobs.engines.independence import Watch
 from richobs.engines.probes import Probes, pack_probes
 
 Words = list[Any]  # a query in plain values
+Listing = TabularProcess | Callable[[], TabularProcess | None] | None  # what lists the observations, or returns it
 
 
 class Log(Protocol):
@@ -72,7 +74,7 @@ class Play(ABC):
         *,
         seed: int,
         ledger: Ledger,
-        process: TabularProcess | None = None,
+        process: Listing = None,
     ):
         """Prepares to answer.
 
@@ -81,7 +83,7 @@ class Play(ABC):
             functions: the class whose moments are wanted.
             seed: of every draw.
             ledger: where episodes are charged.
-            process: lists the observations, where tallies are wanted.
+            process: lists the observations, where tallies are wanted; or a function that returns it then.
         """
         self.ledger = ledger
         self._horizon, self._n_actions = played.horizon, played.n_actions
@@ -110,7 +112,7 @@ class Play(ABC):
     def check(self, query: Query, /) -> None:
         """Refuses what cannot be answered, in a sentence, before anything is charged."""
         checked_path(query.path, self._horizon, self._n_actions)
-        if query.tally and self._process is None:
+        if query.tally and self._listing() is None:
             raise InvalidInput("a tally counts observations by their number, which needs a process that lists them.")
         played = self._horizon if query.levels is None else query.levels
         for wanted in query.steps:
@@ -120,6 +122,10 @@ class Play(ABC):
                     f"{query.purpose} wants the steps of level {wanted.level}{next_}, and plays levels 0 to {played - 1} "
                     "only."
                 )
+
+    def _listing(self) -> TabularProcess | None:
+        """Returns what lists the observations; where it was given as a function, that is called now."""
+        return self._process() if callable(self._process) else self._process
 
     @abstractmethod
     def draw(self, query: Query, visit: int, /) -> Answer:

@@ -23,7 +23,7 @@ from richobs.core.settings import Settings
 from richobs.core.units import UnitEnvironment
 from richobs.engines.answers import Partial, answer_of, partial_of
 from richobs.engines.calls import Calls, parts_of
-from richobs.engines.play import Play
+from richobs.engines.play import Listing, Play
 from richobs.engines.probes import trial_digests
 from richobs.worlds.simulator import WorldEnvironment
 
@@ -43,7 +43,7 @@ class StreamEngine(Play):
         *,
         seed: int,
         ledger: Ledger,
-        process: TabularProcess | None = None,
+        process: Listing = None,
         chunk: int = CHUNK,
         workers: Workers | int = 1,
     ):
@@ -54,7 +54,7 @@ class StreamEngine(Play):
             functions: the class whose moments are wanted.
             seed: of every draw.
             ledger: where episodes are charged.
-            process: lists the observations, where tallies are wanted.
+            process: as for `Play`.
             chunk: episodes per chunk at most, fewer where many levels are played; it belongs to the result, the number of
                 workers does not.
             workers: who shares the chunks: so many threads, or the executor of `Workers`.
@@ -72,8 +72,14 @@ class StreamEngine(Play):
         cls, problem: Problem, env: Environment, settings: Settings, ledger: Ledger, workers: Workers, /
     ) -> "StreamEngine":
         """Returns the engine of one run."""
-        seed = settings.seed
-        return cls(env, problem.functions, seed=seed, ledger=ledger, process=problem.process, workers=workers)
+        return cls(
+            env,
+            problem.functions,
+            seed=settings.seed,
+            ledger=ledger,
+            process=lambda: problem.process,
+            workers=workers,
+        )
 
     def draw(self, query: Query, visit: int, /) -> Answer:
         """Plays what the query asks for and returns what it wants."""
@@ -83,7 +89,8 @@ class StreamEngine(Play):
         """Yields the contribution of every chunk in order, whoever computes it."""
         levels = self._env.horizon if query.levels is None else query.levels
         size = min(self._chunk, max(1, CHUNK_LEVELS // levels))
-        given = (self._env, self._functions, self._process, query, (self._seed, visit), size)
+        process = self._listing() if query.tally else None
+        given = (self._env, self._functions, process, query, (self._seed, visit), size)
         one, chunks = partial(play_chunk, *given), range(-(-query.n // size))
         here = (one(chunk) for chunk in chunks)  # `map` would take a StopIteration of a policy or a class for the end
         if not self._workers.are_many or len(chunks) == 1:
@@ -91,7 +98,7 @@ class StreamEngine(Play):
         elif self._workers.executor is None:  # what NumPy computes without the interpreter lock
             yield from self._workers.in_threads(one, chunks)
         else:
-            shared = {**parts_of(self._functions), "process": self._process}
+            shared = {**parts_of(self._functions), "process": self._listing()}
             try:
                 spec = Spec({"env": self._env}, shared) if self._spec is None else self._spec
                 body = spec.task(play_chunk, *given)

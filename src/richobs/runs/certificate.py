@@ -149,7 +149,7 @@ class Certificate(InNotebook):
             },
             "policy": {"member": outcome.policy.member, "digest": policy_digest(outcome.policy)},
             "claims": [claim_row(c) for c in outcome.claims],
-            **units_part(outcome),
+            **({} if outcome.in_units is None else {"units": units_part(*outcome.in_units)}),
             **({} if device is None else {"device": {"name": device, "dtype": DTYPE, "rounding": outcome.rounding}}),
             "ledger": [[e.phase, e.purpose, list(e.path), e.requests, e.episodes] for e in outcome.ledger],
             "versions": {"richobs": __version__, "numpy": np.__version__, "python": platform.python_version()},

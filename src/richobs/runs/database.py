@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from richobs.core.errors import InvalidFile, StoreError
 from richobs.core.files import fold, is_there, sync_folder, unfold
 
+LOG, JOURNAL, OTHERS = "-wal", "-journal", ("-shm", "-journal")  # how files beside a database end
 UNFINISHED = ".new-"  # how the folder is called in which a database is made
 LARGEST_BODY = 256 * 2**20  # bytes of one value in a row
 STEPS, STEPS_PER_BYTE = 10_000_000, 20  # of SQLite's virtual machine, that reading a database may take
@@ -72,7 +73,7 @@ def opened(
         StoreError: it is to be written, and the file has a second name, under which it would change too.
     """
     refuse_strangers(database)
-    if write and any(os.lstat(file).st_nlink > 1 for file in (database, log_of(database)) if is_there(file)):
+    if write and any(os.lstat(file).st_nlink > 1 for file in (database, beside(database, LOG)) if is_there(file)):
         raise StoreError(
             f"{database}, or its log, has a second name (a hard link): what is written here would change there too. Copy "
             "the folder, and go on in the copy."
@@ -107,7 +108,7 @@ def opened_by_reader(database: FilePath, schema: str) -> Iterator[sqlite3.Connec
         StoreError: there is no room for a copy.
     """
     refuse_strangers(database)
-    log = log_of(database)
+    log = beside(database, LOG)
     if not (is_there(log) and log.stat().st_size):
         database.stat()
         with opened(database, schema, immutable=True) as db:
@@ -122,7 +123,7 @@ def opened_by_reader(database: FilePath, schema: str) -> Iterator[sqlite3.Connec
                 f"{size:,}. Set TMPDIR to a folder with more."
             )
         shutil.copyfile(database, copy)  # first: whatever of the log is in it, the copy of the log has too
-        shutil.copyfile(log, log_of(copy))
+        shutil.copyfile(log, beside(copy, LOG))
         with opened(copy, schema) as db:
             yield db
 
@@ -140,7 +141,7 @@ def make_database(database: FilePath, schema: str) -> None:
             db.executescript(f"BEGIN; {schema} COMMIT;")
             if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":  # for the life of the run
                 raise StoreError(f"{database} cannot be made: SQLite has no WAL mode here. Choose another disk.")
-        for file in (log_of(database), *others_of(database)):  # of a database that is not there any more
+        for file in (beside(database, end) for end in (LOG, *OTHERS)):  # of a database that is not there any more
             file.unlink(missing_ok=True)
         sync_folder(database.parent)  # no log of another database beside the new one, also after a power cut
         os.replace(new, database)
@@ -154,14 +155,9 @@ def remove_unfinished(folder: FilePath) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def log_of(database: FilePath) -> FilePath:
-    """Returns the file of a database's log."""
-    return database.with_name(database.name + "-wal")
-
-
-def others_of(database: FilePath) -> tuple[FilePath, FilePath]:
-    """Returns files that SQLite may have beside a database, and ours has not: shared memory and rollback journal."""
-    return database.with_name(database.name + "-shm"), database.with_name(database.name + "-journal")
+def beside(database: FilePath, end: str) -> FilePath:
+    """Returns a file that SQLite may have beside a database: its log, or what ours has not (OTHERS)."""
+    return database.with_name(database.name + end)
 
 
 def refuse_strangers(database: FilePath) -> None:
@@ -171,8 +167,8 @@ def refuse_strangers(database: FilePath) -> None:
         InvalidFile: there is such a thing. No process of ours makes one.
     """
     is_there(database)
-    is_there(log_of(database))
-    journal = others_of(database)[1]
+    is_there(beside(database, LOG))
+    journal = beside(database, JOURNAL)
     if os.path.lexists(journal):
         raise InvalidFile(
             f"{journal} is not a file of ours, whose databases have no rollback journal: SQLite would carry out what it "
@@ -205,7 +201,7 @@ def bounded(db: sqlite3.Connection, database: FilePath) -> Iterator[None]:
         InvalidFile: they took more.
     """
     size = 0
-    for file in (database, log_of(database)):
+    for file in (database, beside(database, LOG)):
         with suppress(FileNotFoundError):
             size += file.stat().st_size
     left = [(STEPS + STEPS_PER_BYTE * size) // AT_ONCE]
@@ -291,7 +287,7 @@ class LinkedRows:
             most: how many rows of each kind there may be.
             longest: characters that the text of a row may have.
         """
-        self.db, self._file, self._most, self._longest = db, file, most, longest
+        self.db, self.longest, self._file, self._most = db, longest, file, most
         self._lock = threading.RLock()  # environments are played by several threads
         self._before = {
             kind: Row(-1, "", kind, 0, 0.0, "").follows(start) for kind in most
@@ -305,9 +301,9 @@ class LinkedRows:
             most = self._most.get(kind, 0)
             if n > most:
                 raise self._broken(f"it has {n:,} rows of kind {str(kind)[:40]!r}, and a run keeps at most {most:,}")
-            if (longest or 0) > self._longest:
+            if (longest or 0) > self.longest:
                 raise self._broken(
-                    f"a row of kind {kind} has {longest:,} characters, and a run writes at most {self._longest:,}"
+                    f"a row of kind {kind} has {longest:,} characters, and a run writes at most {self.longest:,}"
                 )
         heads = dict(self.db.execute("SELECT kind, link FROM heads").fetchmany(20))
         for kind, last in self._before.items():
@@ -334,7 +330,7 @@ class LinkedRows:
         """Yields the texts of a kind, each of which was folded with the one before it."""
         before = ""
         for row in self.each(kind):
-            before = unfold(row.text, before, self._longest)
+            before = unfold(row.text, before, self.longest)
             yield before
         self._last[kind] = self._last[kind]._replace(text=before)
 
@@ -397,7 +393,7 @@ class LinkedRows:
 
     def clear(self, kind: str) -> int:
         """Removes all rows of a kind, within a transaction; returns the real episodes that they counted."""
-        if not self.count(kind):
+        if self._last[kind].k < 0:
             return 0
         real = self.db.execute("SELECT sum(real) FROM rows WHERE kind = ?", (kind,)).fetchone()[0]
         for table in ("rows", "pieces"):
@@ -412,10 +408,10 @@ class LinkedRows:
     def check_room(self, kind: str, k: int, size: int = 0, text: int = 0) -> None:
         """Raises StoreError for a row that could not be read again: its number, bytes and characters are too large."""
         most = self._most[kind]
-        if k >= most or size > LARGEST_ANSWER or text > self._longest:
+        if k >= most or size > LARGEST_ANSWER or text > self.longest:
             raise StoreError(
                 f"the folder {self._file.parent} cannot keep row {k + 1:,} with {size:,} bytes and {text:,} characters: a "
-                f"run keeps {most:,} rows of {LARGEST_ANSWER:,} bytes and {self._longest:,} characters. Play fewer "
+                f"run keeps {most:,} rows of {LARGEST_ANSWER:,} bytes and {self.longest:,} characters. Play fewer "
                 "episodes at once (`at_once` of the environment), or run without a folder. What was stored stays as it is."
             )
 

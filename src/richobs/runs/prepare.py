@@ -48,27 +48,14 @@ class Prepared:
             return self.asked.engine
         return "counted" if self.learner.traits.counts and self.own.process is not None else "stream"
 
-    def progress(self, progress: Progress) -> Progress:
-        """Returns where a run stands, with its bounds in the problem's own units."""
-        if self.units is None:
-            return progress
-        upper, lower = progress.upper, progress.lower
-        return dataclasses.replace(
-            progress,
-            upper=None if upper is None else self.units.own_above(upper),
-            lower=None if lower is None else self.units.own_below(lower),
-        )
-
-    def outcome(self, answer: Outcome, sampling: tuple[str, ...]) -> Outcome:
+    def outcome(self, answer: Outcome, units: Units, sampling: tuple[str, ...]) -> Outcome:
         """Returns a learner's answer in the problem's own units.
 
         Args:
             answer: in the units of the learner.
+            units: of the learner.
             sampling: what the episodes themselves rest on, for learners that do not word their claim for other numbers.
         """
-        units = self.units
-        if units is None:
-            return answer
         numbers = self._own_numbers(units, {name: getattr(answer, name) for name in NUMBERS})
         return dataclasses.replace(
             answer,
@@ -190,19 +177,24 @@ def is_simulated(problem: Problem) -> bool:
     return problem.id is not None or isinstance(problem.env, WorldEnvironment)
 
 
-def units_part(outcome: Outcome) -> dict[str, Any]:
-    """Returns what a certificate says of a rescaling, with the learner's own numbers; {} where there was none."""
-    if outcome.in_units is None:
-        return {}
-    units, answer = outcome.in_units
+def own_progress(progress: Progress, units: Units) -> Progress:
+    """Returns where a run stands, with its bounds in the problem's own units."""
+    upper, lower = progress.upper, progress.lower
+    return dataclasses.replace(
+        progress,
+        upper=None if upper is None else units.own_above(upper),
+        lower=None if lower is None else units.own_below(lower),
+    )
+
+
+def units_part(units: Units, answer: Outcome) -> dict[str, Any]:
+    """Returns what a certificate says of a rescaling, with the learner's own numbers."""
     return {
-        "units": {
-            "shift": units.shift,
-            "scale": units.scale,
-            "words": f"{units.words}; constants and the numbers of tests are {LABEL}",
-            "result": {name: getattr(answer, name) for name in NUMBERS},
-            "claims": [claim_row(claim) for claim in answer.claims],
-        }
+        "shift": units.shift,
+        "scale": units.scale,
+        "words": f"{units.words}; constants and the numbers of tests are {LABEL}",
+        "result": {name: getattr(answer, name) for name in NUMBERS},
+        "claims": [claim_row(claim) for claim in answer.claims],
     }
 
 

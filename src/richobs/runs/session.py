@@ -25,7 +25,7 @@ from richobs.engines.independence import Watch
 from richobs.engines.play import Log
 from richobs.engines.probes import Probes, check_alone
 from richobs.runs.certificate import Certificate
-from richobs.runs.prepare import Prepared, is_simulated, prepare
+from richobs.runs.prepare import Prepared, is_simulated, own_progress, prepare
 from richobs.runs.store import RunFolder, describe, keep_curve
 
 
@@ -85,12 +85,15 @@ def run_prepared(
             try:
                 if problem.recorded is not None:
                     folder.keep_recorded(problem.recorded)
-                folder.count_real_episodes(problem.env)
+                is_counted = real_episodes(problem.env) is not None
+                if is_counted:
+                    folder.count_real_episodes(problem.env)
                 outcome = _learn(prepared, folder.listener(callback), probes, workers, folder)
             except RunStopped as stopped:
                 folder.end("stopped", str(stopped))
                 raise
-            outcome.ledger.real_episodes = folder.real_episodes()  # those of earlier calls included
+            if is_counted:
+                outcome.ledger.real_episodes = folder.real_episodes()  # those of earlier calls included
             digest, replay = folder.finish(outcome.policy, Certificate.of(outcome, problem)), outcome.replay
             if replay is None:
                 return outcome
@@ -115,14 +118,14 @@ def _learn(
     def notify(progress: Progress) -> None:
         trace.append(progress.event)
         if callback is not None:
-            callback(prepared.progress(progress))
+            callback(progress if units is None else own_progress(progress, units))
 
     play = _play(prepared, ledger, workers, log, probes)
     try:
         if units is not None:
             notify(Progress(UnitsChosen(phase="start", shift=units.shift, scale=units.scale), 0))
         answer = prepared.learner.run(prepared.problem, play, prepared.settings, notify)
-        outcome = prepared.outcome(answer, ledger.assumes)
+        outcome = answer if units is None else prepared.outcome(answer, units, ledger.assumes)
     except RunStopped as stopped:
         stopped.ledger, stopped.trace = ledger, tuple(trace)
         if units is not None and not isinstance(stopped, CallTooLong | EpisodeLimit | Rejected | WorkerFailed):

@@ -12,6 +12,7 @@ report.html       the page about it
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import math
 import os
@@ -19,7 +20,7 @@ import platform
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -57,14 +58,15 @@ from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.runs.certificate import Certificate, Verification
 from richobs.runs.database import (
+    LOG,
+    OTHERS,
     ROWS,
     LinkedRows,
+    beside,
     bounded,
-    log_of,
     make_database,
     opened,
     opened_by_reader,
-    others_of,
     refuse_strangers,
     remove_unfinished,
     sha256,
@@ -90,6 +92,8 @@ LARGEST_CONFIG = 2**20  # bytes of config.json, verification.json and tolerance_
 EVENT_TOLERANCE = 1e-6  # by which numbers of recorded decisions may differ where a device computes them again elsewhere
 PATIENCE = 30.0  # seconds for which a reader tries again, where what it reads changes meanwhile
 PAUSE = 0.05  # seconds between two attempts
+
+_json = functools.partial(json.dumps, separators=(",", ":"))  # without spaces
 
 
 @dataclass(frozen=True)
@@ -140,9 +144,9 @@ class StoredRun:
         place = folder_path(folder)
         with held(place / LOCK), _writing(place):
             _sweep(place)
-            database = place / DATABASE
+            files = (beside(place / DATABASE, end) for end in ("", LOG, *OTHERS))
             results = (place / name for name in (CERTIFICATE, POLICY, RECORDED, VERIFICATION, CURVE, REPORT))
-            for file in (database, log_of(database), *others_of(database), *results):
+            for file in (*files, *results):
                 file.unlink(missing_ok=True)
             sync_folder(place)  # no database without its configuration, also where this is killed
             (place / CONFIG).unlink(missing_ok=True)
@@ -198,9 +202,12 @@ def _read_as_reader(place: FilePath, config: dict[str, Any]) -> StoredRun:
     with reading(place / DATABASE, passes=RichObsError):
         try:
             with opened_by_reader(place / DATABASE, ROWS) as db:
-                return _read_rows(_rows(db, place, config), place, config)
+                found = _read_rows(_rows(db, place, config), place, config)
         except FileNotFoundError:  # killed before it was made
-            return _stored(place, config, state="unfinished", message="", steps=(), ledger=Ledger())
+            found = {"state": "unfinished", "message": "", "steps": (), "ledger": Ledger()}
+    about, settings = config["environment"], read_record(Settings, config["settings"])
+    sizes = (about["horizon"], about["n_actions"], config["functions"]["log_size"])
+    return StoredRun(place, about["id"], settings, *sizes, **found)
 
 
 def _rows(db: sqlite3.Connection, place: FilePath, config: dict[str, Any]) -> LinkedRows:
@@ -209,11 +216,18 @@ def _rows(db: sqlite3.Connection, place: FilePath, config: dict[str, Any]) -> Li
     fixed = [config["version"], config["environment"], config["functions"], settings]
     start = sha256(json.dumps(fixed, sort_keys=True).encode())
     most = {"draw": MOST_ROWS, "probes": MOST_ROWS, "event": MOST_ROWS, "end": MOST_ROWS, "call": MOST_CALLS}
-    return LinkedRows(db, place / DATABASE, start, most, longest_text(config))
+    longest = 100_000 + 1_000 * int(
+        config["environment"]["horizon"]
+    )  # a query or an event has a few words for each level
+    return LinkedRows(db, place / DATABASE, start, most, longest)
 
 
-def _read_rows(rows: LinkedRows, place: FilePath, config: dict[str, Any], probes: Probes | None = None) -> StoredRun:
-    """Returns what the database says, once its rows are known to be those that were written.
+def _read_rows(
+    rows: LinkedRows, place: FilePath, config: dict[str, Any], probes: Probes | None = None
+) -> dict[str, Any]:
+    """Returns what the database says, by fields of `StoredRun`, once its rows are known to be those that were written.
+
+    The message of a finished run is the digest of its certificate, of a stopped one why it was stopped.
 
     Args:
         rows: of the database.
@@ -236,26 +250,13 @@ def _read_rows(rows: LinkedRows, place: FilePath, config: dict[str, Any], probes
             ledger.charge(phase, purpose, tuple(path), n)
         steps = tuple(_progress(body, about) for body in rows.texts("event"))
         first, last = rows.db.execute("SELECT min(at), max(at) FROM rows WHERE kind = 'draw'").fetchone()
-        state, message = _last_end(rows)
+        end = next(rows.each("end", "ORDER BY k DESC LIMIT 1"), None)
+        state, message = ("unfinished", "") if end is None else parse_json(end.text)
+        if state not in STATES or not isinstance(message, str):
+            raise ValueError(f"it ended {str(state)[:40]!r}")
         rows.db.execute("COMMIT")
     times = {"started": first or 0.0, "last": last or 0.0}
-    return _stored(place, config, state=state, message=message, steps=steps, ledger=ledger, **times)
-
-
-def _last_end(rows: LinkedRows) -> tuple[str, str]:
-    """Returns how a run ended, and the message that belongs to it: why, or the digest of its certificate."""
-    row = rows.get("end", "k", rows.count("end") - 1)
-    state, message = ("unfinished", "") if row is None else parse_json(row.text)
-    if state not in STATES or not isinstance(message, str):
-        raise ValueError(f"it ended {str(state)[:40]!r}")
-    return state, message
-
-
-def _stored(place: FilePath, config: dict[str, Any], **found: Any) -> StoredRun:
-    """Returns a run by its configuration and by what was found of it."""
-    about, settings = config["environment"], read_record(Settings, config["settings"])
-    sizes = (about["horizon"], about["n_actions"], config["functions"]["log_size"])
-    return StoredRun(place, about["id"], settings, *sizes, **found)
+    return {"state": state, "message": message, "steps": steps, "ledger": ledger, **times}
 
 
 def folder_path(folder: object) -> FilePath:
@@ -361,19 +362,26 @@ def describe(
 class RunFolder:
     """A run's folder, held by this process: the record that engines and environments write to."""
 
-    def __init__(self, place: FilePath, rows: LinkedRows, config: dict[str, Any], *, changed: bool = False):
-        """Takes the folder, the checked rows of its database, and the configuration, which another one is written for."""
+    def __init__(self, place: FilePath, rows: LinkedRows, config: dict[str, Any], *, changed: bool, finished: bool):
+        """Takes a folder that this process holds.
+
+        Args:
+            place: where it is.
+            rows: of its database, which were checked.
+            config: what identifies the run.
+            changed: whether another configuration is written down.
+            finished: whether the run has ended with a certificate.
+        """
         self._place, self._rows = place, rows
         self._changed = config if changed else None  # the configuration, where another one is written down
-        self._longest_text = longest_text(config)
+        self._finished = finished  # it stays so until there is something new
         self._on_device = config["settings"].get("device") is not None
         self._probes = b""  # of the draw that is kept next
         self._query = ""  # the text of the last draw that was read; they are read in order
         self._events = 0  # so far, in this process
         self._decided: list[str] = []  # since the last draw
-        self._env: Environment | None = None  # whose real episodes count
+        self._played: Callable[[], int] | None = None  # how many episodes were really played, where that is counted
         self._counted = 0  # of these, in the rows or before the run was opened
-        self._finished = self.ended()  # it stays so until there is something new
 
     @classmethod
     @contextlib.contextmanager
@@ -401,7 +409,7 @@ class RunFolder:
             elif DATABASE in there:
                 raise InvalidFile(f"{place} holds a {DATABASE} and no {CONFIG}: the run cannot be identified.")
             if DATABASE in there:
-                rows = _opened_rows(stack, place, config, probes)
+                rows, finished = _opened_rows(stack, place, config, probes)
             with _writing(place):
                 _sweep(place)
                 if known is None:
@@ -409,9 +417,10 @@ class RunFolder:
                 if DATABASE not in there:
                     make_database(place / DATABASE, ROWS)
             if DATABASE not in there:
-                rows = _opened_rows(stack, place, config, probes)
-            run = cls(place, rows, config, changed=known is not None and known["settings"] != config["settings"])
-            if not run.ended():
+                rows, finished = _opened_rows(stack, place, config, probes)
+            changed = known is not None and known["settings"] != config["settings"]
+            run = cls(place, rows, config, changed=changed, finished=finished)
+            if not finished:
                 run.end("unfinished", "")
                 run._keep_config()
             yield run
@@ -436,15 +445,9 @@ class RunFolder:
             with _writing(self._place):
                 episodes.save(self._place / RECORDED)
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """All that is kept inside is written, or nothing is."""
-        with _writing(self._place), self._rows.transaction():
-            yield
-
     def _keep(self, kind: str, text: str, body: bytes = b"", *, real: int = 0) -> None:
         """Writes a row, within a transaction, with the episodes that were really played since the last one."""
-        played = self._played()
+        played = 0 if self._played is None else self._played()
         self._rows.append(kind, text, body, real=real + played - self._counted, folded=kind in FOLDED)
         self._counted = played
 
@@ -454,7 +457,7 @@ class RunFolder:
         with reading(f"the run in {self._place}", passes=RichObsError):
             row = self._rows.get("draw", "k", k)
             if row is not None:
-                text = self._query = unfold(row.text, self._query, self._longest_text)
+                text = self._query = unfold(row.text, self._query, self._rows.longest)
                 return parse_json(text), self._rows.body("draw", row)
         self._go_on()
         return None
@@ -465,7 +468,7 @@ class RunFolder:
         text = _json(query)
         self._rows.check_room("draw", k, len(answer) + len(probes), len(text))
         self._go_on()
-        with self._transaction():
+        with _writing(self._place), self._rows.transaction():
             if probes:
                 self._keep("probes", str(k), probes)
             self._keep("draw", text, answer, real=self._rows.clear("call"))
@@ -492,22 +495,17 @@ class RunFolder:
     def keep_call(self, key: str, answer: bytes, /) -> None:
         """Writes a call of the draw in progress down."""
         self._go_on()
-        with self._transaction():
+        with _writing(self._place), self._rows.transaction():
             self._keep("call", key, answer)
 
     def count_real_episodes(self, env: Environment) -> None:
         """Keeps from now on how many episodes a deterministic environment really played."""
-        if real_episodes(env) is not None:
-            self._env = env
-            self._counted = self._played()
-
-    def _played(self) -> int:
-        """Returns how many episodes the environment has really played so far, where that counts; otherwise 0."""
-        return 0 if self._env is None else real_episodes(self._env) or 0
+        self._played = lambda: real_episodes(env) or 0
+        self._counted = self._played()
 
     def real_episodes(self) -> int | None:
-        """Returns how many episodes were really played in all calls of the run; None where all were."""
-        if self._env is None:
+        """Returns how many episodes were really played in all calls of the run; None where that is not counted."""
+        if self._played is None:
             return None
         with reading(f"the run in {self._place}", passes=RichObsError):
             kept = self._rows.db.execute("SELECT sum(real) FROM rows").fetchone()[0]
@@ -537,15 +535,10 @@ class RunFolder:
 
     def _flush(self) -> None:
         if self._decided:
-            with self._transaction():
+            with _writing(self._place), self._rows.transaction():
                 for text in self._decided:
                     self._keep("event", text)
             self._decided.clear()
-
-    def ended(self) -> bool:
-        """Whether the run has finished."""
-        with reading(f"the run in {self._place}", passes=RichObsError):
-            return _last_end(self._rows)[0] == "finished"
 
     def finish(self, policy: SavablePolicy, certificate: Certificate) -> str:
         """Writes policy and certificate, unless both are there already and belong together.
@@ -556,7 +549,7 @@ class RunFolder:
         with contextlib.suppress(OSError, InvalidFile):
             there = Certificate.load(file).content if file.exists() else None
         fits = there is not None and {**there, "versions": 0} == {**certificate.content, "versions": 0}
-        if not (fits and self.ended() and _is_policy(self._place / POLICY, certificate)):
+        if not (fits and self._finished and _is_policy(self._place / POLICY, certificate)):
             self._go_on()  # until the files belong together
             with _writing(self._place):
                 file.unlink(missing_ok=True)
@@ -572,32 +565,33 @@ class RunFolder:
         """Notes how the run ended, and waits until that is on disk: a certificate is believed where this names it."""
         self._flush()
         self._rows.db.execute("PRAGMA synchronous = FULL")
-        with self._transaction():
+        with _writing(self._place), self._rows.transaction():
             self._keep("end", _json([state, message[:LONGEST_MESSAGE]]))
         self._rows.db.execute("PRAGMA synchronous = NORMAL")
 
 
 def _opened_rows(
     stack: contextlib.ExitStack, place: FilePath, config: dict[str, Any], probes: Probes | None
-) -> LinkedRows:
+) -> tuple[LinkedRows, bool]:
     """Opens a run's database, whose folder this process holds, until the stack is closed; reads and checks its rows.
 
-    What a killed process left is recovered.
+    What a killed process left is recovered. Returns the rows, and whether the run is finished.
     """
     with _writing(place):
         db = stack.enter_context(opened(place / DATABASE, ROWS, write=True))
         db.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the last draws, a killed process nothing
     rows = _rows(db, place, config)
-    there = _read_rows(rows, place, config, probes)
-    if there.state == "stopped" and NOTICED in there.message:  # a watch that begins anew would not see what it saw
-        raise BrokenPromise(f"{there.message} The run in {place} was stopped for this: start anew in another folder.")
-    spent, allowed = there.ledger.total, config["settings"]["max_episodes"]
+    found = _read_rows(rows, place, config, probes)
+    state, message, spent = found["state"], found["message"], found["ledger"].total
+    if state == "stopped" and NOTICED in message:  # a watch that begins anew would not see what it saw
+        raise BrokenPromise(f"{message} The run in {place} was stopped for this: start anew in another folder.")
+    allowed = config["settings"]["max_episodes"]
     if allowed is not None and spent > allowed:
         raise InvalidInput(
             f"the run in {place} has spent {spent:,} episodes already, more than the {allowed:,} allowed now. Allow at "
             "least as many, or choose another folder."
         )
-    return rows
+    return rows, state == "finished"
 
 
 def _check_same(place: FilePath, there: dict[str, Any], here: dict[str, Any]) -> None:
@@ -681,16 +675,11 @@ def _read_curve(place: FilePath, certificate: Certificate) -> ToleranceCurve | N
 
 def _sweep(place: FilePath) -> None:
     """Removes what a killed process left half written; the folder is held, but a report may be written all the same."""
-    others_of(place / DATABASE)[0].unlink(missing_ok=True)  # of a former version
+    beside(place / DATABASE, "-shm").unlink(missing_ok=True)  # of a former version
     remove_unfinished(place)
     for left in place.iterdir():
         if LEFTOVERS.fullmatch(left.name) and not left.is_symlink():
             remove_abandoned(left)
-
-
-def longest_text(config: dict[str, Any]) -> int:
-    """Returns how many characters a query or an event of a run may have: a few words for each of its levels."""
-    return 100_000 + 1_000 * int(config["environment"]["horizon"])
 
 
 def _check_path(path: object, about: dict[str, Any]) -> None:
@@ -712,11 +701,6 @@ def _is_policy(file: FilePath, certificate: Certificate) -> bool:
 def _nearly_equal(known: str, body: str) -> bool:
     """Whether two texts of decisions differ by rounding alone."""
     return first_difference(parse_json(body), parse_json(known), "decision", EVENT_TOLERANCE) is None
-
-
-def _json(content: Any) -> str:
-    """Returns plain values as JSON without spaces."""
-    return json.dumps(content, separators=(",", ":"))
 
 
 def _progress(body: str, about: dict[str, Any]) -> Progress:

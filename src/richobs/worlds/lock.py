@@ -168,6 +168,13 @@ class LockWorld:
             labels=tuple(tuple(f"{s}{level}" for s in "ABC") for level in range(H)),
         )
 
+    def listed(self) -> TabularProcess:
+        """Returns the lock with every observation, the indicator bits of a state with every pattern of coins."""
+        coins = all_patterns(self._config.noise_bits)
+        blocks = [np.column_stack([np.tile(_INDICATOR[s], (len(coins), 1)), coins]) for s in (A, B, C)]
+        emission = np.kron(np.eye(3), np.full((1, len(coins)), 1 / len(coins)))
+        return self.process(np.concatenate(blocks), emission)
+
     def decoders(self) -> list[Decoders]:
         """Returns the bit decoders of every level.
 
@@ -201,27 +208,17 @@ _LEADING_BITS = np.packbits(_INDICATOR, axis=1).ravel()  # the indicator bits as
 def build(config: Config) -> Problem:
     """Returns the lock with the class of all bit decoders, (3+d)(2+d)K^2 functions a level."""
     world = LockWorld(config)
-    decoders = world.decoders()
-    process = None
-    if config.noise == "bits" and config.noise_bits <= MAX_LISTED_BITS:
-        process = world.process(*_listed(config.noise_bits))
-    if config.functions == "tables" and process is not None:
+    if config.functions == "tables":
         rng = keyed_generator(config.seed, "lock", "tables")
-        return dataclasses.replace(tabular_problem(process, config.class_size, rng, world), n_states=3)
+        return dataclasses.replace(tabular_problem(world.listed(), config.class_size, rng, world), n_states=3)
+    is_listed = config.noise == "bits" and config.noise_bits <= MAX_LISTED_BITS
+    decoders = world.decoders()
     optimal = world.decoder_indices(decoders) if config.noise == "bits" else None
     best = PRIZE * (1 - config.fail) ** (config.horizon - 1)
     return Problem(
         env=WorldEnvironment(world),
         functions=Layered(decoders),
-        process=process,
+        process=world.listed if is_listed else None,
         n_states=3,
         truth=Truth(best, optimal, world, world.exact_value),
     )
-
-
-def _listed(noise_bits: int) -> tuple[np.ndarray[Any, Any], Floats]:
-    """Returns every observation `[X, 3 + noise_bits]` and the emissions `[3, X]`."""
-    coins = all_patterns(noise_bits)
-    blocks = [np.column_stack([np.tile(_INDICATOR[s], (len(coins), 1)), coins]) for s in (A, B, C)]
-    emission = np.kron(np.eye(3), np.full((1, len(coins)), 1 / len(coins)))
-    return np.concatenate(blocks), emission

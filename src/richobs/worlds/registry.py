@@ -102,7 +102,7 @@ def full_id(config: Any) -> str:
 def build(config: Any) -> Problem:
     """Returns a new problem from a world's config, with its full id."""
     problem: Problem = WORLDS.load(world_of(config)).build(config)
-    return dataclasses.replace(problem, id=full_id(config))
+    return problem.named(full_id(config))
 
 
 def make(id: str, **params: Any) -> Problem:
@@ -119,7 +119,7 @@ def make(id: str, **params: Any) -> Problem:
     if is_gymnasium_id(id):
         spec = GymnasiumSpec.read(id, params)
         own = spec.id  # refuses what cannot be written down before anything is made
-        return dataclasses.replace(problem_from_spec(spec), id=own)
+        return problem_from_spec(spec).named(own)
     return build(configure(id, **params))
 
 
