@@ -292,7 +292,7 @@ class TestWiring:
         def learned():
             return dataclasses.replace(lsvee(engine, problem.functions, constants), v_star_hat=0.45)
 
-        handing_over = {"fallback": Fallback("LSVEE", 0, learned), "tuning": Tuning(trials=1)}
+        handing_over = {"fallback": Fallback("LSVEE", lambda: 0, learned), "tuning": Tuning(trials=1)}
         outcome = certified(engine, problem.functions, epsilon=0.08, delta=0.05, **handing_over)
         assert outcome.upper == pytest.approx(0.45 + 0.79 * 0.08 / 8)
         assert outcome.lower == pytest.approx(0.45 - 0.79 * 0.08 / 8 - 0.79 * 0.08)

@@ -14,6 +14,7 @@ from richobs.core.moments import Steps
 from richobs.core.outcome import StopReason
 from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
+from richobs.learners import learner
 from richobs.learners.betting import Betting, betting
 from richobs.learners.betting.certify import SHARES
 from richobs.learners.olive import OliveConstants, olive
@@ -34,7 +35,7 @@ class TestTakingOver:
         problem, told = richobs.make("lock/2,seed=1"), []
         engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger())
         constants = small_olive(problem, 0.1, SHARES["reserve"] * 0.05)
-        fallback = Fallback("OLIVE", after, lambda: olive(engine, problem.functions, constants))
+        fallback = Fallback("OLIVE", lambda: after, lambda: olive(engine, problem.functions, constants))
         outcome = betting(
             engine, problem.functions, epsilon=0.1, delta=0.05, fallback=fallback, notify=lambda p: told.append(p.event)
         )
@@ -52,6 +53,17 @@ class TestTakingOver:
         assert sum(c.share for c in outcome.claims) <= 0.05
         assert claim.n == 4_000  # OLIVE's own: n_est and one evaluation
         assert problem.value(outcome.policy) >= problem.optimal_value - 0.1
+
+    def test_what_takes_over_is_planned_no_sooner_than_it_can_be_due(self):
+        problem, asked = richobs.make("lock/2"), richobs.Settings(learner="olive", epsilon=0.999, delta=0.9, n_states=1)
+        needed = learner("olive").plan(problem, asked).max_episodes
+        engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger())
+        fallback = Fallback.to("OLIVE", problem, engine, asked, lambda progress: None)
+        assert fallback.least <= learner("olive").constants(problem, asked).n_est < needed
+        assert not fallback.is_due(int(fallback.least) - 1)
+        assert "after" not in vars(fallback)
+        assert [fallback.is_due(needed - 1), fallback.is_due(needed)] == [False, True]
+        assert not Fallback("nobody", lambda: None, lambda: None).is_due(10**18)
 
     def test_a_search_that_ends_before_never_hands_over(self):
         _, outcome, events = self.run(after=10**9)

@@ -7,6 +7,7 @@ was chosen by may be used again to doubt it. What counts as doubt is a threshold
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from richobs.core.errors import InvalidInput
@@ -26,6 +27,7 @@ WON = 2.0  # wealth of bets against the claimed function, over all money put in;
 FALSE_ALARM = 0.1  # of delta, with which an alarm may be false; a run that ends with one claims nothing
 WORTHWHILE, FEWER = 0.9, 0.5  # a gap, and a number of survivors, is smaller if it is at most this share of that before
 PATIENCE = 2  # times the episodes that last made something smaller, after which epsilon is given up
+SURELY = 32  # over epsilon^2: printed algorithms that surely end play more, OLIVE for its first estimate alone
 FEWEST = 64  # episodes before which nothing is given up
 
 
@@ -162,22 +164,34 @@ class ToleranceIsLarge(Event):
         return Said("too large", sentence, self.least, self.epsilon)
 
 
-class Fallback(NamedTuple):
+@dataclass(frozen=True)
+class Fallback:
     """An algorithm that is known to end; it takes over from a search that has not ended."""
 
     name: str  # in words, "LSVEE as printed"
-    after: int  # episodes of the search
+    planned: Callable[[], int | None]  # episodes of the search after which it takes over; None: it never does
     learn: Callable[[], Outcome]  # with the share of delta that the search keeps for it
+    least: float = 0.0  # it never takes over before so many episodes: nothing is planned until then
 
     @classmethod
-    def to(cls, words: str, problem: Problem, engine: Engine, asked: Settings, notify: Callback) -> "Fallback | None":
-        """Returns the fallback to the learner that `asked` names, once a search has spent what that surely needs.
+    def to(cls, words: str, problem: Problem, engine: Engine, asked: Settings, notify: Callback) -> "Fallback":
+        """Returns the fallback to the printed learner that `asked` names, once a search has spent what that surely needs."""
+        return cls(
+            words,
+            lambda: learner(asked.learner).plan(problem, asked).max_episodes,
+            lambda: learner(asked.learner).run(problem, engine, asked, notify),
+            SURELY / asked.epsilon**2,
+        )
 
-        None where that is not known in advance.
-        """
-        other = learner(asked.learner)
-        after = other.plan(problem, asked).max_episodes
-        return None if after is None else cls(words, after, lambda: other.run(problem, engine, asked, notify))
+    @cached_property
+    def after(self) -> float:
+        """Episodes of the search after which it takes over."""
+        planned = self.planned()
+        return math.inf if planned is None else planned
+
+    def is_due(self, spent: int) -> bool:
+        """Whether it takes over from a search that has spent so many episodes."""
+        return spent >= self.least and spent >= self.after
 
     def takes_over(self, phase: str, log_size: float, spent: int) -> "HandedOver":
         """Returns the event of taking over from a search that has spent so many episodes."""
@@ -187,7 +201,7 @@ class Fallback(NamedTuple):
             log_size_after=log_size,
             to=self.name,
             spent=spent,
-            allowed=self.after,
+            allowed=int(self.after),
         )
 
 

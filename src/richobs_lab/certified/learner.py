@@ -87,7 +87,7 @@ class Certified(Learner):
         if constants is not None:
             fallback = Fallback(
                 "LSVEE as printed",
-                constants.one_path,
+                lambda: constants.one_path,
                 lambda: lsvee(engine, problem.functions, constants, notify=notify),
             )
         return certified(

@@ -61,7 +61,7 @@ def certified(
     reason = StopReason.CERTIFIED
     try:
         while not play_round(search):
-            if fallback is not None and engine.ledger.total >= fallback.after:
+            if fallback is not None and fallback.is_due(engine.ledger.total):
                 _take_over(search, fallback)
                 break
     except EpisodeLimit:

@@ -301,7 +301,7 @@ def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
     _read_recorded(search)
     try:
         while True:
-            if fallback is not None and search.engine.ledger.total >= fallback.after:
+            if fallback is not None and fallback.is_due(search.engine.ledger.total):
                 return _hand_over(search, fallback)
             search.current = candidate = _choose(search, candidate)
             _play(search, candidate)
