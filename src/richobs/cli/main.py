@@ -133,7 +133,7 @@ def _options(kinds: Iterable[type[Any]]) -> dict[str, Takes]:
             if dataclasses.is_dataclass(hint):
                 found |= _options([typing.cast("type[Any]", hint)])
             else:
-                found[_dashed(f"--{f.name}")] = _taken_by(hint)
+                found[f"--{f.name}".replace("_", "-")] = _taken_by(hint)
     return found
 
 
@@ -164,12 +164,13 @@ def _separated(rest: Sequence[str], takes: Mapping[str, Takes]) -> tuple[list[st
         if flag == RAY and not (left and ADDRESS.fullmatch(left[0])):
             options.append(LOCAL)
             continue
-        kind = takes.get(_dashed(flag), "one value")
+        name = flag.replace("_", "-")
+        kind = takes.get(name, "one value")
         for _ in range({"one value": 1, "two values": 2}.get(kind, 0)):
             options += left[:1]
             left = left[1:]
         while kind == "many values" and left and not left[0].startswith("-") and not _is_world(left[0]):
-            again = [flag] if _dashed(flag) in REPEATED and options[-1] != flag else []
+            again = [flag] if name in REPEATED and options[-1] != flag else []
             options += [*again, left.pop(0)]
     return named, options
 
@@ -185,7 +186,7 @@ def _spelt_out(given: str, options: Sequence[str]) -> list[str]:
     if world == given:
         return [given]
     config = configure(given)
-    typed = {_dashed(word.partition("=")[0]) for word in options}
+    typed = {word.partition("=")[0].replace("_", "-") for word in options}
     in_name = {pair.partition("=")[0] for pair in given.split(",")[1:]} | ({"horizon"} if "/" in given else set())
     result = [world]
     for f in fields:
@@ -200,7 +201,3 @@ def _spelt_out(given: str, options: Sequence[str]) -> list[str]:
 def _is_world(word: str) -> bool:
     """Whether a word names a world."""
     return is_gymnasium_id(word) or world_in(word) in WORLDS
-
-
-def _dashed(flag: str) -> str:
-    return flag.replace("_", "-")

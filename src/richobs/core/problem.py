@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 
@@ -33,6 +33,7 @@ CLASS_NAMES = (
     *("horizon", "n_actions", "is_product", "log_size", "digest", "level_size"),
     *("values", "moments", "kinds", "value_bounds", "value_range", "member"),
 )
+T = TypeVar("T")
 ROLLOUTS = 200_000  # episodes that estimate a value in a world of this package, unless told otherwise
 PART = 10_000  # of these episodes are played at once
 REPEATED = 16  # different episodes from which on two equal parts are one that was given twice
@@ -118,21 +119,24 @@ class Truth:
     exact_value: Callable[[Policy], float | None] | None = field(default=None, repr=False)  # None where it cannot tell
 
 
-class ProcessWhenAsked:
-    """The field `process` of a problem: a function that was given in its place is called when the process is first read."""
+class WhenAsked(Generic[T]):
+    """A field of a problem: a function that was given in its place is called when the field is first read."""
 
-    def __get__(self, problem: "Problem | None", owner: object = None) -> TabularProcess | None:
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, problem: "Problem | None", owner: object = None) -> T | None:
         if problem is None:
             return None
-        given = vars(problem)["process"]
+        given = vars(problem)[self._name]
         if callable(given):
-            given = vars(problem)["process"] = given()
-            problem.check_shape("process", given)
-        return given
+            given = vars(problem)[self._name] = given()
+            problem.check_shapes()
+        return cast("T | None", given)
 
-    def __set__(self, problem: "Problem", given: TabularProcess | Callable[[], TabularProcess] | None) -> None:
-        is_default = isinstance(given, ProcessWhenAsked)  # the default of the field is this descriptor
-        vars(problem)["process"] = None if is_default else given
+    def __set__(self, problem: "Problem", given: T | Callable[[], T] | None) -> None:
+        is_default = isinstance(given, WhenAsked)  # the default of such a field is its descriptor
+        vars(problem)[self._name] = None if is_default else given
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,11 +148,13 @@ class Problem:
 
     env: Environment
     functions: FunctionClass
-    process: ProcessWhenAsked = field(
-        default=ProcessWhenAsked(), repr=False
+    process: WhenAsked[TabularProcess] = field(
+        default=WhenAsked(), repr=False
     )  # written down in full, or a function that does so when it is first asked for: counted draws, exact values
     n_states: int | None = None  # bound M on the latent states per level, which LSVEE as printed needs
-    truth: Truth | None = field(default=None, repr=False)  # enables `optimal_value` and tells `verify` what is true
+    truth: WhenAsked[Truth] = field(
+        default=WhenAsked(), repr=False
+    )  # enables `optimal_value` and tells `verify` what is true; or a function that returns it
     id: str | None = None  # `richobs.make(id)` builds the same problem again: the command line can resume and verify
     recorded: Episodes | None = field(
         default=None, repr=False
@@ -158,20 +164,20 @@ class Problem:
     def __post_init__(self) -> None:
         check_class(self.functions)
         object.__setattr__(self, "env", checked_environment(self.env))
-        self.check_shape("class", self.functions)
-        if not callable(vars(self)["process"]):
-            self.check_shape("process", self.process)
+        self.check_shapes()
         if self.recorded is not None:
             object.__setattr__(self, "recorded", checked_recorded(joined_episodes(self.recorded), self.env))
 
-    def check_shape(self, what: str, part: FunctionClass | TabularProcess | None) -> None:
-        """Raises InvalidInput where a part of the problem has other levels or actions than the environment."""
+    def check_shapes(self) -> None:
+        """Raises InvalidInput where class or process has other levels or actions than the environment."""
         env = self.env
-        if part is not None and (part.horizon, part.n_actions) != (env.horizon, env.n_actions):
-            raise InvalidInput(
-                f"the {what} has {part.horizon} levels and {part.n_actions} actions; the environment has {env.horizon} and "
-                f"{env.n_actions}."
-            )
+        for what, part in (("class", self.functions), ("process", vars(self)["process"])):
+            has_shape = part is not None and not callable(part)
+            if has_shape and (part.horizon, part.n_actions) != (env.horizon, env.n_actions):
+                raise InvalidInput(
+                    f"the {what} has {part.horizon} levels and {part.n_actions} actions; the environment has {env.horizon} "
+                    f"and {env.n_actions}."
+                )
 
     def named(self, id: str) -> Self:
         """Returns the same problem with the id by which `richobs.make` builds it; nothing is checked or built again."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from functools import partial
 
 NONE = "\u2013"  # a dash, where there is no number
 OWN = "an environment of your own"  # a problem without an id
@@ -44,23 +45,13 @@ def rounded(x: float, digits: int, *, up: bool) -> Decimal:
     return context.create_decimal(repr(float(x) + 0.0))  # -0.0 reads 0, and repr of a NumPy number is no number
 
 
-def at_least(x: float, within: tuple[float, float] | None = None) -> str:
-    """Returns a lower bound, rounded down."""
-    return number_words(x, up=False, within=within)
-
-
-def at_most(x: float, within: tuple[float, float] | None = None) -> str:
-    """Returns an upper bound, rounded up."""
-    return number_words(x, up=True, within=within)
-
-
-def number_words(x: float, *, up: bool, within: tuple[float, float] | None = None) -> str:
+def number_words(x: float, within: tuple[float, float] | None = None, *, up: bool) -> str:
     """Returns a bound with four digits as `value` does, rounded up or down.
 
     Args:
         x: the bound.
-        up: to which side it is rounded.
         within: the range that it may have; where that is narrow beside its ends, there are more digits.
+        up: to which side it is rounded.
     """
     if not math.isfinite(x):
         return value(x)
@@ -69,6 +60,10 @@ def number_words(x: float, *, up: bool, within: tuple[float, float] | None = Non
     digits = 4 + max(0, math.floor(math.log10(ends))) if 1e-4 <= abs(x) < 1e6 else 3
     short = rounded(x, digits, up=up)
     return f"{short.normalize():f}" if x == 0 or 1e-4 <= abs(short) < 10**6 else scientific(float(short))
+
+
+at_least = partial(number_words, up=False)  # of a lower bound
+at_most = partial(number_words, up=True)  # of an upper bound
 
 
 def probability_words(delta: float) -> str:

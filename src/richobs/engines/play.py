@@ -154,20 +154,18 @@ class Play(ABC):
                 "by other code or on another machine. Start anew in another folder."
             )
         visit = self.ledger.charge(query.phase, query.purpose, query.path, query.n)
-        answer = self._drawn(query, visit) if known is None else unpack_answer(known[1])
+        if known is not None:
+            answer = unpack_answer(known[1])
+        else:
+            if self.watch is not None:
+                self.watch.sees_calls = not (query.episodes and self.learner_looks)
+            answer = self.draw(query, visit)
+            if self.log is not None:
+                if self.probes is not None:
+                    self.log.keep_probes(pack_probes(self.probes))
+                self.log.keep_draw(self._asked, query.words, pack_answer(answer))
         self._asked += 1  # not before: a query that the ledger refused is no draw
         self.rounding = max([self.rounding, *(m.rounding for m in answer.moments)])
         if self.rounding:
             check_answers(self.rounding, self.epsilon)
-        return answer
-
-    def _drawn(self, query: Query, visit: int) -> Answer:
-        """Draws, and appends the draw to the log."""
-        if self.watch is not None:
-            self.watch.sees_calls = not (query.episodes and self.learner_looks)
-        answer = self.draw(query, visit)
-        if self.log is not None:
-            if self.probes is not None:
-                self.log.keep_probes(pack_probes(self.probes))
-            self.log.keep_draw(self._asked, query.words, pack_answer(answer))
         return answer

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -189,9 +190,12 @@ class LockWorld:
         shrunk = [(1 - self._config.fail) ** (self.horizon - 1 - level) * worth for level in range(self.horizon - 1)]
         return [*(Decoders(self._width, w) for w in shrunk), last]
 
-    def decoder_indices(self, decoders: Sequence[Decoders]) -> tuple[int, ...]:
-        """Returns, per level, the decoder that is Q*: bit 0 is A, bit 1 is B, and the combination."""
-        return tuple(d.index(A, B, int(a), int(b)) for d, (a, b) in zip(decoders, self._code, strict=True))
+    def truth(self, decoders: Sequence[Decoders]) -> Truth:
+        """Returns V* and, where the bits are seen, the decoder that is Q* at each level: bit 0 is A, bit 1 is B."""
+        best, optimal = PRIZE * (1 - self._config.fail) ** (self.horizon - 1), None
+        if self._config.noise == "bits":
+            optimal = tuple(d.index(A, B, int(a), int(b)) for d, (a, b) in zip(decoders, self._code, strict=True))
+        return Truth(best, optimal, self, self.exact_value)
 
     def exact_value(self, policy: Policy) -> float | None:
         """Returns V(policy) of a policy that reads few coordinates; None of any other."""
@@ -213,12 +217,10 @@ def build(config: Config) -> Problem:
         return dataclasses.replace(tabular_problem(world.listed(), config.class_size, rng, world), n_states=3)
     is_listed = config.noise == "bits" and config.noise_bits <= MAX_LISTED_BITS
     decoders = world.decoders()
-    optimal = world.decoder_indices(decoders) if config.noise == "bits" else None
-    best = PRIZE * (1 - config.fail) ** (config.horizon - 1)
     return Problem(
         env=WorldEnvironment(world),
         functions=Layered(decoders),
         process=world.listed if is_listed else None,
         n_states=3,
-        truth=Truth(best, optimal, world, world.exact_value),
+        truth=partial(world.truth, decoders),
     )
