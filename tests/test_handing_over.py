@@ -58,7 +58,7 @@ class TestTakingOver:
         problem, asked = richobs.make("lock/2"), richobs.Settings(learner="olive", epsilon=0.999, delta=0.9, n_states=1)
         needed = learner("olive").plan(problem, asked).max_episodes
         engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger())
-        fallback = Fallback.to("OLIVE", problem, engine, asked, lambda progress: None)
+        fallback = Fallback.to("OLIVE", problem, engine, lambda: asked, lambda progress: None, 0.999)
         assert fallback.least <= learner("olive").constants(problem, asked).n_est < needed
         assert not fallback.is_due(int(fallback.least) - 1)
         assert "after" not in vars(fallback)

@@ -174,14 +174,36 @@ class Fallback:
     least: float = 0.0  # it never takes over before so many episodes: nothing is planned until then
 
     @classmethod
-    def to(cls, words: str, problem: Problem, engine: Engine, asked: Settings, notify: Callback) -> "Fallback":
-        """Returns the fallback to the printed learner that `asked` names, once a search has spent what that surely needs."""
-        return cls(
-            words,
-            lambda: learner(asked.learner).plan(problem, asked).max_episodes,
-            lambda: learner(asked.learner).run(problem, engine, asked, notify),
-            SURELY / asked.epsilon**2,
-        )
+    def to(
+        cls,
+        words: str,
+        problem: Problem,
+        engine: Engine,
+        asked: Callable[[], Settings | None],
+        notify: Callback,
+        epsilon: float,
+    ) -> "Fallback":
+        """Returns the fallback to a printed learner, once a search has spent what that surely needs.
+
+        Args:
+            words: its name.
+            problem: what is learned.
+            engine: who plays.
+            asked: returns what it is asked for, `epsilon` and its name among that; None where it cannot serve.
+            notify: called after every event.
+            epsilon: largest allowed gap between the policy's value and V*.
+        """
+
+        def planned() -> int | None:
+            given = asked()
+            return None if given is None else learner(given.learner).plan(problem, given).max_episodes
+
+        def learn() -> Outcome:
+            given = asked()
+            assert given is not None, "it is due only where it was planned"
+            return learner(given.learner).run(problem, engine, given, notify)
+
+        return cls(words, planned, learn, SURELY / epsilon**2)
 
     @cached_property
     def after(self) -> float:

@@ -164,9 +164,7 @@ class Betting(Learner):
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches until a candidate is certified or the episodes are spent; OLIVE takes over once that surely pays."""
-        asked, fallback = self.fallback_settings(problem, settings), None
-        if asked is not None:
-            fallback = Fallback.to("OLIVE", problem, engine, asked, notify)
+        asked = partial(self.fallback_settings, problem, settings)
         return betting(
             engine,
             problem.functions,
@@ -179,7 +177,7 @@ class Betting(Learner):
             recorded=problem.recorded,
             ranges=_ranges(problem, settings),
             with_tolerance=partial(Ranges.of, problem.env, problem.functions),
-            fallback=fallback,
+            fallback=Fallback.to("OLIVE", problem, engine, asked, notify, settings.epsilon),
             device=settings.device,
         )
 
