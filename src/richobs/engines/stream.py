@@ -4,7 +4,6 @@ Chunks have a fixed size and a generator of their own, keyed by (seed, path, pur
 added in chunk order: results do not depend on who computes the chunks.
 """
 
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -82,11 +81,7 @@ class StreamEngine(Play):
         )
 
     def draw(self, query: Query, visit: int, /) -> Answer:
-        """Plays what the query asks for and returns what it wants."""
-        return answer_of(query, self._parts(query, visit))
-
-    def _parts(self, query: Query, visit: int) -> Iterator[Partial]:
-        """Yields the contribution of every chunk in order, whoever computes it."""
+        """Plays what the query asks for, chunk by chunk, and adds up what the chunks contribute, whoever computes them."""
         levels = self._env.horizon if query.levels is None else query.levels
         size = min(self._chunk, max(1, CHUNK_LEVELS // levels))
         process = self._listing() if query.tally else None
@@ -94,25 +89,23 @@ class StreamEngine(Play):
         one, chunks = partial(play_chunk, *given), range(-(-query.n // size))
         here = (one(chunk) for chunk in chunks)  # `map` would take a StopIteration of a policy or a class for the end
         if not self._workers.are_many or len(chunks) == 1:
-            yield from here
-        elif self._workers.executor is None:  # what NumPy computes without the interpreter lock
-            yield from self._workers.in_threads(one, chunks)
-        else:
-            shared = {**parts_of(self._functions), "process": self._listing()}
-            try:
-                spec = Spec({"env": self._env}, shared) if self._spec is None else self._spec
-                body = spec.task(play_chunk, *given)
-            except Exception as error:
-                self._workers.say(
-                    f"the executor is not used: what is played cannot be sent to it ({type(error).__name__}: {error}), so "
-                    "this process plays it. See docs/scale.md."
-                )
-                yield from here
-            else:
-                if self._spec is None:
-                    spec.expect(trial_digests)
-                    self._spec = spec
-                yield from self._workers.send(spec, body, chunks)
+            return answer_of(query, here)
+        if self._workers.executor is None:  # what NumPy computes without the interpreter lock
+            return answer_of(query, self._workers.in_threads(one, chunks))
+        shared = {**parts_of(self._functions), "process": self._listing()}
+        try:
+            spec = Spec({"env": self._env}, shared) if self._spec is None else self._spec
+            body = spec.task(play_chunk, *given)
+        except Exception as error:
+            self._workers.say(
+                f"the executor is not used: what is played cannot be sent to it ({type(error).__name__}: {error}), so "
+                "this process plays it. See docs/scale.md."
+            )
+            return answer_of(query, here)
+        if self._spec is None:
+            spec.expect(trial_digests)
+            self._spec = spec
+        return answer_of(query, self._workers.send(spec, body, chunks))
 
 
 def play_chunk(

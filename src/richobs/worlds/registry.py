@@ -8,6 +8,7 @@ under it, which is also the help text of the command line.
 import dataclasses
 import math
 import operator
+import sys
 import typing
 from functools import lru_cache
 from typing import Any, TypeGuard
@@ -49,14 +50,6 @@ def _hint(world: str) -> str:
     return did_you_mean(world, WORLDS)
 
 
-def world_of(config: Any) -> str:
-    """Returns the name of the world that a config belongs to."""
-    for world, module in WORLDS.items():
-        if type(config).__module__ == module:
-            return world
-    raise UnknownWorld(f"{type(config).__name__} is not the Config of a registered world.")
-
-
 def configure(id: str, **params: Any) -> Any:
     """Returns the config that an id and parameters describe.
 
@@ -89,7 +82,9 @@ def configure(id: str, **params: Any) -> Any:
 
 def full_id(config: Any) -> str:
     """Returns the id that describes `config` completely; parameters at their defaults are left out."""
-    parts = [world_of(config)]
+    parts = [world for world, module in WORLDS.items() if module == type(config).__module__]
+    if not parts:
+        raise UnknownWorld(f"{type(config).__name__} is not the Config of a registered world.")
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
         if f.name == "horizon":
@@ -101,8 +96,9 @@ def full_id(config: Any) -> str:
 
 def build(config: Any) -> Problem:
     """Returns a new problem from a world's config, with its full id."""
-    problem: Problem = WORLDS.load(world_of(config)).build(config)
-    return problem.named(full_id(config))
+    full = full_id(config)  # refuses a config of no world
+    problem: Problem = sys.modules[type(config).__module__].build(config)  # the world's file, where its Config is too
+    return problem.named(full)
 
 
 def make(id: str, **params: Any) -> Problem:
