@@ -44,7 +44,6 @@ KEPT = 4  # specs that a worker process keeps
 GRACE = 30.0  # seconds beyond the limit of a call that a worker has to start, or to end the call itself
 
 PR_SET_PDEATHSIG = 1  # of prctl(2): the signal that a process gets when the one that started it is gone
-LOOK = 0.2  # seconds between two looks for an interruption
 WORKER = "RICHOBS_WORKER"  # set in the environment of worker processes
 GUARD = (
     "A script that uses workers must call richobs behind `if __name__ == '__main__':`, because every worker imports it."
@@ -519,20 +518,6 @@ def _in_order(
 
 
 @contextmanager
-def interruptions_noted() -> Iterator[threading.Event]:
-    """Yields an event that Control-C sets, instead of raising in the middle of a lock that threads of a pool need."""
-    noted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
-        yield noted
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: noted.set())
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
 def interruptions_held_back() -> Iterator[None]:
     """Lets Control-C wait while workers are started: they inherit that, so none dies of it before `begin_worker`.
 
@@ -571,21 +556,6 @@ def leave_unguarded_script() -> None:
     if WORKER in os.environ and script is not None and script is not sys.modules["__main__"]:
         first = multiprocessing.current_process().name.endswith("-1")
         raise SystemExit(f"richobs: {GUARD}" if first else 1)
-
-
-@contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Gives processes started meanwhile one thread each: sums are then the same for any number of workers."""
-    kept = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
-    try:
-        yield
-    finally:
-        for name, value in kept.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 class _Runs:

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 
 from richobs import RichObsError
 from richobs.core.errors import InvalidFile
-from richobs.core.executors import LOOK, begin_worker, interruptions_held_back, interruptions_noted, one_thread_each
+from richobs.core.executors import begin_worker, interruptions_held_back
 from richobs.core.files import is_there, read_json, write_atomically
 from richobs.core.version import __version__
 from richobs_lab.paper import STATEMENTS, load
@@ -26,6 +26,7 @@ from richobs_lab.paper.figures import save_figure
 from richobs_lab.paper.page import render
 from richobs_lab.paper.sources import source_digest
 from richobs_lab.paper.store import Store, canonical
+from richobs_lab.processes import LOOK, interruptions_noted, one_thread_each
 
 
 class PieceFailed(RichObsError):

@@ -40,13 +40,10 @@ from richobs.core.arguments import absolute_path, checked_workers, file_path, wh
 from richobs.core.errors import InvalidFile, InvalidInput, RichObsError
 from richobs.core.executors import (
     GUARD,
-    LOOK,
     Workers,
     begin_worker,
     interruptions_held_back,
-    interruptions_noted,
     leave_unguarded_script,
-    one_thread_each,
     usable_cpus,
 )
 from richobs.core.files import (
@@ -66,6 +63,7 @@ from richobs.learners import learner
 from richobs.runs import session
 from richobs.runs.store import CERTIFICATE, LOCK
 from richobs.worlds.registry import config_class, configure, full_id, is_gymnasium_id, make
+from richobs_lab.processes import LOOK, interruptions_noted, one_thread_each
 
 FORMAT, VERSION = "richobs-sweep", 1
 SWEEP, RESULTS, SWEEP_LOCK = "sweep.json", "results.jsonl", "sweep.lock"
