@@ -13,11 +13,11 @@ from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
 from richobs.engines import CountedEngine
-from richobs.learners.lsvee import Lsvee
-from richobs.learners.lsvee.demand import explore_on_demand
-from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
 from richobs.learners.version_space import version_space
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.lsvee import Lsvee
+from richobs_lab.lsvee.demand import explore_on_demand
+from richobs_lab.lsvee.dfs import LsveeSearch, learn_from
 
 DELTA, EPSILON = 0.1, 0.1
 

@@ -18,12 +18,12 @@ from richobs.core.outcome import StopReason
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
 from richobs.engines import CountedEngine
-from richobs.learners.lsvee import Lsvee, PaperConstants, lsvee
-from richobs.learners.lsvee.consensus import consensus
-from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
-from richobs.learners.lsvee.elimination import td_risk
 from richobs.learners.version_space import version_space
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.lsvee import Lsvee, PaperConstants, lsvee
+from richobs_lab.lsvee.consensus import consensus
+from richobs_lab.lsvee.dfs import LsveeSearch, learn_from
+from richobs_lab.lsvee.elimination import td_risk
 
 learn = partial(richobs.learn, learner="lsvee")
 

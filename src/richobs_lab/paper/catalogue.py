@@ -36,7 +36,7 @@ PARTS: tuple[tuple[int, str], ...] = (  # first line of the paper's source -> pa
 )
 
 _PROCESS = "richobs.core.process.TabularProcess"
-_LSVEE = "richobs.learners.lsvee"
+_LSVEE = "richobs_lab.lsvee"
 _CONSTANTS = f"{_LSVEE}.constants.PaperConstants"
 _LEMMAS = "statements/test_td_elim_lemmas.py"
 _PHI = r"\phi = \frac{\epsilon}{320 H^2 \sqrt{K}}"

@@ -22,10 +22,10 @@ from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Mask, Path
 from richobs.engines import CountedEngine
-from richobs.learners.lsvee.constants import PaperConstants, elimination_slack
-from richobs.learners.lsvee.dfs import LsveeSearch, NodeEliminated, learn_from
 from richobs.learners.version_space import NodeRisk, VersionSpace, version_space
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.lsvee.constants import PaperConstants, elimination_slack
+from richobs_lab.lsvee.dfs import LsveeSearch, NodeEliminated, learn_from
 from richobs_lab.paper.base import Plain
 from richobs_lab.paper.rigs.printed import Printed
 

@@ -11,9 +11,9 @@ from richobs.core.ledger import Ledger
 from richobs.core.queries import Answer, Engine, Query
 from richobs.core.types import Ints, Mask, Path
 from richobs.engines import CountedEngine
-from richobs.learners.lsvee.demand import Found, explore_on_demand
-from richobs.learners.lsvee.dfs import LsveeSearch, NodeEliminated, learn_from
 from richobs.learners.version_space import VersionSpace, version_space
+from richobs_lab.lsvee.demand import Found, explore_on_demand
+from richobs_lab.lsvee.dfs import LsveeSearch, NodeEliminated, learn_from
 from richobs_lab.paper.rigs.asked import constants_for
 from richobs_lab.paper.rigs.corners import learned_tolerance
 from richobs_lab.paper.rigs.printed import Printed

@@ -16,11 +16,11 @@ from richobs import Rewards, Tables, TabularProcess
 from richobs.core.ledger import Ledger
 from richobs.core.queries import Query
 from richobs.engines import CountedEngine
-from richobs.learners.lsvee.consensus import consensus
-from richobs.learners.lsvee.dfs import ConsensusTested, NodeEliminated
 from richobs.learners.version_space import version_space
 from richobs.show.palette import BLUE, GREEN, GREY, INK, ORANGE, RED
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.lsvee.consensus import consensus
+from richobs_lab.lsvee.dfs import ConsensusTested, NodeEliminated
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.figures import DARK_GREEN, DARK_RED, NOTE
 from richobs_lab.paper.rigs.node import (

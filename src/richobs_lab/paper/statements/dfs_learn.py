@@ -20,11 +20,11 @@ from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Member, Path
 from richobs.engines import CountedEngine
-from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
-from richobs.learners.lsvee.dfs import ConsensusTested, LsveeSearch, NodeEliminated, learn_from
 from richobs.learners.version_space import Elimination, NodeRisk, VersionSpace, version_space
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.lsvee.constants import PaperConstants, SearchConstants
+from richobs_lab.lsvee.dfs import ConsensusTested, LsveeSearch, NodeEliminated, learn_from
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale
 from richobs_lab.paper.rigs.printed import Printed
 from richobs_lab.paper.rigs.watched import state_at

@@ -16,10 +16,10 @@ from richobs import Greedy, Problem, Tables, make
 from richobs.core.problem import as_problem
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Path
-from richobs.learners.lsvee.dfs import learn_from
 from richobs.learners.version_space import version_space
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.lsvee.dfs import learn_from
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.rigs.asked import constants_for
 from richobs_lab.paper.rigs.corners import NUDGE, cliff, gap, learned_tolerance, staircase

@@ -19,12 +19,12 @@ from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
 from richobs.engines import CountedEngine
-from richobs.learners.lsvee.constants import PaperConstants
-from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
 from richobs.learners.version_space import version_space
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREEN, ORANGE, RED
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.lsvee.constants import PaperConstants
+from richobs_lab.lsvee.dfs import LsveeSearch, learn_from
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.rigs.asked import printed_episodes
 from richobs_lab.paper.rigs.corners import NUDGE

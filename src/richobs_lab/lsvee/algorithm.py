@@ -3,15 +3,14 @@
 import sys
 from functools import partial
 
-from richobs.classes.learned_policy import LearnedPolicy
+from richobs import FunctionClass, LearnedPolicy, Outcome
 from richobs.core.events import Callback, nobody
-from richobs.core.functions import FunctionClass
-from richobs.core.outcome import DETERMINISTIC, REACTIVE, REALIZABLE, Outcome, StopReason, Wording, claim_words
+from richobs.core.outcome import DETERMINISTIC, REACTIVE, REALIZABLE, StopReason, Wording, claim_words
 from richobs.core.queries import Engine
-from richobs.learners.lsvee.constants import PaperConstants
-from richobs.learners.lsvee.demand import explore_on_demand
-from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
 from richobs.learners.version_space import version_space
+from richobs_lab.lsvee.constants import PaperConstants
+from richobs_lab.lsvee.demand import explore_on_demand
+from richobs_lab.lsvee.dfs import LsveeSearch, learn_from
 
 
 def lsvee(
