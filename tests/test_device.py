@@ -18,7 +18,7 @@ from richobs.core.errors import EpisodeLimit, InvalidFile, InvalidInput, Precisi
 from richobs.core.events import Progress, to_plain
 from richobs.core.executors import Workers
 from richobs.core.ledger import Ledger
-from richobs.core.moments import Batch, Moments, check_answers, check_rounding, risk_rounding
+from richobs.core.moments import Batch, Moments, check_answers, check_rounding
 from richobs.core.queries import Answer, Query
 from richobs.core.settings import Settings, read_record
 from richobs.core.units import UnitFunctions, Units
@@ -36,6 +36,7 @@ from richobs_lab.device.classes import OnDevice, on_device
 from richobs_lab.device.levels import DeviceBatch, DeviceMemory, accumulated, accumulated_means
 from richobs_lab.lsvee.consensus import consensus
 from richobs_lab.lsvee.dfs import ConsensusTested
+from richobs_lab.lsvee.elimination import risk_rounding
 from richobs_lab.prototypes import Prototypes
 
 FIELDS = ("v_mean", "v_var", "u_mean", "u_var")
