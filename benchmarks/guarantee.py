@@ -12,7 +12,7 @@ from richobs.core.events import Event
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
-from richobs.engines import CountedEngine
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.lsvee import Lsvee
 from richobs_lab.lsvee.demand import explore_on_demand

@@ -23,7 +23,7 @@ from richobs.core.queries import Answer, Query
 from richobs.core.settings import Settings, read_record
 from richobs.core.units import UnitFunctions, Units
 from richobs.device import torch_device
-from richobs.engines import CountedEngine, StreamEngine
+from richobs.engines import StreamEngine
 from richobs.engines.answers import pack_answer, unpack_answer
 from richobs.learners import learner
 from richobs.runs import store
@@ -32,6 +32,7 @@ from richobs.stats.shares import Share
 from richobs_lab.certified.bounds import value_radius
 from richobs_lab.certified.events import CandidateVerified, PairTested
 from richobs_lab.certified.search import certified
+from richobs_lab.counted import CountedEngine
 from richobs_lab.device.classes import OnDevice, on_device
 from richobs_lab.device.levels import DeviceBatch, DeviceMemory, accumulated, accumulated_means
 from richobs_lab.lsvee.consensus import consensus

@@ -17,8 +17,8 @@ from richobs.core.moments import Moments
 from richobs.core.outcome import StopReason
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
-from richobs.engines import CountedEngine
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.counted import CountedEngine
 from richobs_lab.lsvee import Lsvee, PaperConstants, lsvee
 from richobs_lab.lsvee.consensus import consensus
 from richobs_lab.lsvee.dfs import LsveeSearch, learn_from

@@ -165,7 +165,7 @@ class ToleranceIsLarge(Event):
 class Fallback(NamedTuple):
     """An algorithm that is known to end; it takes over from a search that has not ended."""
 
-    name: str  # in words, "OLIVE"
+    name: str  # in words, "LSVEE as printed"
     after: int  # episodes of the search
     learn: Callable[[], Outcome]  # with the share of delta that the search keeps for it
 

@@ -21,7 +21,7 @@ from richobs.core.events import Event
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Mask, Path
-from richobs.engines import CountedEngine
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.lsvee.constants import PaperConstants, elimination_slack
 from richobs_lab.lsvee.dfs import LsveeSearch, NodeEliminated, learn_from

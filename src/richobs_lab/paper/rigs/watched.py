@@ -10,7 +10,7 @@ from richobs import BrokenPromise, FunctionClass, Greedy, Policy, Problem, Progr
 from richobs.core.ledger import Ledger
 from richobs.core.queries import Answer, Engine, Query
 from richobs.core.types import Ints, Mask, Path
-from richobs.engines import CountedEngine
+from richobs_lab.counted import CountedEngine
 from richobs_lab.lsvee.demand import Found, explore_on_demand
 from richobs_lab.lsvee.dfs import LsveeSearch, NodeEliminated, learn_from
 from richobs_lab.lsvee.spaces import TdSpace, td_space

@@ -15,8 +15,8 @@ import numpy as np
 from richobs import Rewards, Tables, TabularProcess
 from richobs.core.ledger import Ledger
 from richobs.core.queries import Query
-from richobs.engines import CountedEngine
 from richobs.show.palette import BLUE, GREEN, GREY, INK, ORANGE, RED
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.lsvee.consensus import consensus
 from richobs_lab.lsvee.dfs import ConsensusTested, NodeEliminated

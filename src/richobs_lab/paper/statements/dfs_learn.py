@@ -19,9 +19,9 @@ from richobs.core.moments import Moments
 from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Member, Path
-from richobs.engines import CountedEngine
 from richobs.learners.version_space import Elimination
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.lsvee.constants import PaperConstants, SearchConstants
 from richobs_lab.lsvee.dfs import ConsensusTested, LsveeSearch, NodeEliminated, learn_from

@@ -22,10 +22,10 @@ from richobs import BrokenPromise, Outcome, Problem, Rewards, Settings, Tables, 
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.words import number
-from richobs.engines import CountedEngine
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREY, RED, SKY
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.lsvee import SamplePlan, lsvee
 from richobs_lab.lsvee.constants import PaperConstants, SearchConstants

@@ -18,10 +18,10 @@ from richobs.core.ledger import Ledger
 from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
-from richobs.engines import CountedEngine
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREEN, ORANGE, RED
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.counted import CountedEngine
 from richobs_lab.lsvee.constants import PaperConstants
 from richobs_lab.lsvee.dfs import LsveeSearch, learn_from
 from richobs_lab.lsvee.spaces import td_space

@@ -17,8 +17,8 @@ from richobs.core.ledger import Ledger
 from richobs.core.queries import Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
-from richobs.engines import CountedEngine
 from richobs.show.palette import BLUE, GREEN, GREY, INK, ORANGE, RED
+from richobs_lab.counted import CountedEngine
 from richobs_lab.lsvee.elimination import td_risk
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.figures import NOTE
