@@ -28,6 +28,7 @@ from hypothesis.strategies import SearchStrategy
 
 import richobs
 import richobs_lab.assumptions
+import richobs_lab.prototypes
 from attack import strategies
 from attack.calls import Call, in_short
 from attack.common import arguments, as_records, write_results
@@ -50,12 +51,12 @@ from attack.strategies import (
 )
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.learners import LEARNERS, learner
-from richobs.learners.lsvee import PaperConstants
 from richobs.runs.certificate import Certificate
 from richobs.runs.store import StoredRun
 from richobs.worlds import WORLDS
 from richobs.worlds.registry import config_class
 from richobs_lab.arena.contest import Arena, plan_arena, run_arena
+from richobs_lab.lsvee import PaperConstants
 from richobs_lab.sweep import sweep
 
 COLUMNS = (
@@ -165,7 +166,7 @@ def _functions() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         ),
         "Decoders": (richobs.classes.Decoders, {"n_coordinates": 3, "worth": np.full((2, 2), 0.5)}),
         "Prototypes": (
-            richobs.classes.Prototypes,
+            richobs_lab.prototypes.Prototypes,
             {"centres": np.zeros((2, 3)), "which": np.zeros((1, 2), int), "tables": np.full((1, 2, 2), 0.5)},
         ),
         "Layered": (richobs.Layered, {"levels": [level, level]}),

@@ -30,7 +30,7 @@ from richobs.core.events import nobody
 from richobs.core.ledger import Ledger
 from richobs.core.problem import Problem
 from richobs.core.randomness import keyed_generator
-from richobs.engines import CountedEngine, StreamEngine
+from richobs.engines import StreamEngine
 from richobs.learners.families.cells import Tables
 from richobs.learners.families.laws import LawSearch, run_laws
 from richobs.learners.families.search import FamilySearch, Tuning, outcome, run, widened
@@ -38,6 +38,7 @@ from richobs.learners.models.search import ModelSearch
 from richobs.learners.models.search import Tuning as ModelTuning
 from richobs.learners.models.search import run as run_models
 from richobs.worlds.simulator import table_problem
+from richobs_lab.counted import CountedEngine
 from richobs_lab.rivals.bpi_ucrl import bpi_ucrl
 from richobs_lab.worlds.model_environment import model_problem
 

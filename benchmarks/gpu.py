@@ -32,8 +32,9 @@ from richobs.classes.linear import LinearLevel
 from richobs.classes.networks import PARAMETER, NetworkLevel, describe
 from richobs.core.moments import Batch, Moments
 from richobs.core.policies import Policy
-from richobs.device.classes import LinearOnDevice, OnDevice, has_linear_kernel, in_blocks, linear_blocks
-from richobs.device.levels import DeviceBatch, DeviceMemory, has_device, pytorch
+from richobs.device import has_device, pytorch
+from richobs_lab.device.classes import LinearOnDevice, OnDevice, has_linear_kernel, in_blocks, linear_blocks
+from richobs_lab.device.levels import DeviceBatch, DeviceMemory
 
 RESULTS = Path(__file__).parent / "results" / "gpu.json"
 D, K = 32, 4

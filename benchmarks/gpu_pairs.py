@@ -24,7 +24,7 @@ from measure import RESULTS, publish
 from richobs.core.outcome import Outcome
 from richobs.core.settings import Settings
 from richobs.device import pairs as device_pairs
-from richobs.device.levels import pytorch, torch_device
+from richobs.device import pytorch, torch_device
 from richobs.learners.betting.survivors_product import Pairs
 from richobs.learners.betting.values import Rows
 from richobs.runs.session import run

@@ -12,12 +12,12 @@ from richobs.core.events import Event
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
-from richobs.engines import CountedEngine
-from richobs.learners.lsvee import Lsvee
-from richobs.learners.lsvee.demand import explore_on_demand
-from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
-from richobs.learners.version_space import version_space
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.lsvee import Lsvee
+from richobs_lab.lsvee.demand import explore_on_demand
+from richobs_lab.lsvee.dfs import LsveeSearch, learn_from
+from richobs_lab.lsvee.spaces import td_space
 
 DELTA, EPSILON = 0.1, 0.1
 
@@ -37,7 +37,7 @@ def one_run(seed: int) -> dict[str, bool]:
     constants = Lsvee().constants(problem, Settings(epsilon=EPSILON, delta=DELTA))
     engine = CountedEngine(problem.process, problem.functions, seed=seed, ledger=Ledger())
     trace: list[Event] = []
-    space = version_space(problem.functions)
+    space = td_space(problem.functions)
     search = LsveeSearch(engine, space, constants, notify=lambda progress: trace.append(progress.event))
     learn_from(search, (), constants.search)
     tests, eliminations = (sum(e.kind == kind for e in trace) for kind in ("consensus", "elimination"))

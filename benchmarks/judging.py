@@ -18,7 +18,7 @@ import richobs
 from measure import publish
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask
-from richobs.judging.compare import Comparison, asked_of
+from richobs.judging.compare import Comparison
 from richobs.judging.record import Question
 from richobs.judging.select import Selection, run
 from richobs.judging.value import ROUNDING, default_limit, judge
@@ -58,7 +58,7 @@ def compared(a: float, b: float, shared: bool, seed: int, epsilon: float | None 
     rng, rates = keyed_generator(seed, "compare", int(1e3 * a), int(1e3 * b), int(shared)), np.array([a, b])
     question = asked("compare", 2, seed, epsilon, 2 * default_limit(epsilon, 4e-9, 2.0, DELTA), 1)
     return judge(
-        asked_of(question),
+        Comparison,
         question,
         lambda look, n, before: list(successes(rates, shared, n, rng).T),
         lambda report: None,

@@ -21,7 +21,7 @@ from measure import cpu_seconds, publish
 from richobs.classes import TableLevel
 from richobs.core.errors import PrecisionError
 from richobs.core.settings import Settings
-from richobs.learners.lsvee import Lsvee
+from richobs_lab.lsvee import Lsvee
 from transcription import Transcription
 
 

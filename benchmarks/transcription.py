@@ -11,7 +11,7 @@ import numpy as np
 
 from richobs.core.environment import Environment
 from richobs.core.policies import OpenLoop, Switch, Uniform
-from richobs.learners.lsvee import PaperConstants, SearchConstants
+from richobs_lab.lsvee import PaperConstants, SearchConstants
 
 F = Callable[[int, np.ndarray[Any, Any]], np.ndarray[Any, Any]]  # (level, x) to values [n, K]
 

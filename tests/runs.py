@@ -10,12 +10,12 @@ from richobs.core.events import Progress
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
-from richobs.learners.lsvee.dfs import ConsensusTested, NodeEliminated
 from richobs.runs.certificate import Certificate
 from richobs.runs.session import run as learn
 from richobs.runs.store import StoredRun, keep_verification
 from richobs.runs.verify import verify as verify_certificate
 from richobs.worlds.registry import make
+from richobs_lab.lsvee.dfs import ConsensusTested, NodeEliminated
 
 
 def stored(world="lock/5", *, verify=False, **settings) -> StoredRun:

@@ -17,9 +17,9 @@ import richobs
 from richobs.cli import main
 from richobs.core.errors import InvalidFile
 from richobs.core.events import from_plain, to_plain
-from richobs.learners.lsvee.dfs import ConsensusTested
 from richobs.runs.prepare import NUMBERS
 from richobs.runs.store import CERTIFICATE
+from richobs_lab.lsvee.dfs import ConsensusTested
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="attempts take forks, RLIMIT_AS and /proc")
 CLAIM = "It loses at most 0.3 to the best policy"

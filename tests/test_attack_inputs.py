@@ -10,6 +10,7 @@ from attack.strategies import Faulty
 
 import richobs
 import richobs_lab.assumptions
+import richobs_lab.prototypes
 from richobs.core.arguments import file_path, real_number, refuse_unusable, whole_number
 from richobs.core.errors import InvalidInput
 
@@ -70,7 +71,7 @@ class TestArguments:
     "act",
     [
         lambda: richobs.Tables(3),
-        lambda: richobs.classes.Prototypes(range(10**15), [0], GOOD),
+        lambda: richobs_lab.prototypes.Prototypes(range(10**15), [0], GOOD),
         lambda: richobs.TensorBoard(3.5),
         lambda: richobs.certify_policy(Faulty("none"), richobs.Uniform(2), threshold=0.2, seed=2.5),
         lambda: richobs.certify_policy(Faulty("none"), richobs.Uniform(2), threshold=0.2, batch=10**17),

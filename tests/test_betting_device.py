@@ -24,9 +24,9 @@ from richobs.stats import bets
 from richobs.stats.grouping import row_bytes
 from richobs.stats.shares import Share
 
-HAS_TORCH = richobs.device.levels.has_device("cpu")
+HAS_TORCH = richobs.device.has_device("cpu")
 with_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
-on_a_gpu = pytest.mark.skipif(not richobs.device.levels.has_device("cuda"), reason="PyTorch finds no GPU")
+on_a_gpu = pytest.mark.skipif(not richobs.device.has_device("cuda"), reason="PyTorch finds no GPU")
 
 
 def named(x: NDArray[Any], actions: NDArray[Any]) -> list[bytes]:

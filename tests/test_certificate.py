@@ -23,12 +23,12 @@ from richobs.core.problem import Problem, Truth
 from richobs.core.settings import Settings
 from richobs.learners import LEARNERS
 from richobs.learners.base import first_difference
-from richobs.learners.lsvee import PaperConstants, SamplePlan
 from richobs.runs.certificate import Certificate, _without_paths
 from richobs.runs.prepare import NUMBERS
 from richobs.runs.session import run
 from richobs.runs.verify import Work, claim_findings, device_finding, verify, without_rounding, work_of
 from richobs_lab.certified import Certified
+from richobs_lab.lsvee import PaperConstants, SamplePlan
 
 world = functools.cache(richobs.make)
 

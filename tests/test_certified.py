@@ -19,8 +19,7 @@ from richobs.core.outcome import LOWER, UPPER, StopReason
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import Answer, Returns
 from richobs.core.words import number_words
-from richobs.engines import CountedEngine, StreamEngine
-from richobs.learners.lsvee import Lsvee, SamplePlan, lsvee
+from richobs.engines import StreamEngine
 from richobs.learners.stopping import Fallback
 from richobs.stats.shares import SERIES, Supposed
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
@@ -28,6 +27,8 @@ from richobs_lab.certified import Bounds, Certified, Tuning, bounds, certified, 
 from richobs_lab.certified.state import Candidate, CertifiedSearch
 from richobs_lab.certified.survivors import ActionRisk, LayeredSurvivors
 from richobs_lab.certified.verification import is_settled, verify_candidate
+from richobs_lab.counted import CountedEngine
+from richobs_lab.lsvee import Lsvee, SamplePlan, lsvee
 
 learn = functools.partial(richobs.learn, learner="certified")
 

@@ -16,7 +16,6 @@ from richobs.classes import (
     Layered,
     LevelClass,
     Listed,
-    Prototypes,
     TableLevel,
     Tables,
     codec,
@@ -28,6 +27,7 @@ from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.moments import Batch
 from richobs.core.process import Codebook
 from richobs.learners.betting.values import top_values
+from richobs_lab.prototypes import Prototypes
 
 
 def test_a_decoder_worked_out_by_hand():

@@ -11,30 +11,34 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.classes import Decoders, Layered, Linear, Listed, Networks, Prototypes, Tables
+from richobs.classes import Decoders, Layered, Linear, Listed, Networks, Tables
 from richobs.classes.base import Chosen
 from richobs.classes.linear import LinearLevel
 from richobs.core.errors import EpisodeLimit, InvalidFile, InvalidInput, PrecisionError
 from richobs.core.events import Progress, to_plain
 from richobs.core.executors import Workers
 from richobs.core.ledger import Ledger
-from richobs.core.moments import Batch, Moments, check_answers, check_rounding, risk_rounding
+from richobs.core.moments import Batch, Moments, check_answers, check_rounding
 from richobs.core.queries import Answer, Query
 from richobs.core.settings import Settings, read_record
 from richobs.core.units import UnitFunctions, Units
-from richobs.device.classes import OnDevice, on_device
-from richobs.device.levels import DeviceBatch, DeviceMemory, accumulated, accumulated_means, torch_device
-from richobs.engines import CountedEngine, StreamEngine
+from richobs.device import torch_device
+from richobs.engines import StreamEngine
 from richobs.engines.answers import pack_answer, unpack_answer
 from richobs.learners import learner
-from richobs.learners.lsvee.consensus import consensus
-from richobs.learners.lsvee.dfs import ConsensusTested
 from richobs.runs import store
 from richobs.runs.store import RunFolder, StoredRun, describe
 from richobs.stats.shares import Share
 from richobs_lab.certified.bounds import value_radius
 from richobs_lab.certified.events import CandidateVerified, PairTested
 from richobs_lab.certified.search import certified
+from richobs_lab.counted import CountedEngine
+from richobs_lab.device.classes import OnDevice, on_device
+from richobs_lab.device.levels import DeviceBatch, DeviceMemory, accumulated, accumulated_means
+from richobs_lab.lsvee.consensus import consensus
+from richobs_lab.lsvee.dfs import ConsensusTested
+from richobs_lab.lsvee.elimination import risk_rounding
+from richobs_lab.prototypes import Prototypes
 
 FIELDS = ("v_mean", "v_var", "u_mean", "u_var")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -131,7 +135,7 @@ class TestMoments:
         functions, x = LEVELS["linear"]
         batch = next(batches(x, 3))
         whole = OnDevice(functions, device).moments(0, batch)
-        monkeypatch.setattr("richobs.device.levels.VALUES_AT_ONCE", {"cpu": 10_000, "cuda": 10_000})
+        monkeypatch.setattr("richobs_lab.device.levels.VALUES_AT_ONCE", {"cpu": 10_000, "cuda": 10_000})
         parts = OnDevice(functions, device).moments(0, batch)
         for field in FIELDS:
             np.testing.assert_allclose(getattr(parts, field), getattr(whole, field), atol=whole.rounding, rtol=0)

@@ -15,11 +15,11 @@ from richobs.core.moments import Steps
 from richobs.core.policies import Explore, Greedy, OpenLoop, Switch, Uniform
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.queries import LevelMoments, LevelSteps, Query
-from richobs.engines import CountedEngine, StreamEngine
+from richobs.engines import StreamEngine
 from richobs.engines.answers import pack_answer, unpack_answer
-from richobs.engines.counted import as_counts, binomial, multinomial
 from richobs.engines.stream import play_checked
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.counted import CountedEngine, as_counts, binomial, multinomial
 from test_process import value_by_enumeration
 
 STEPS = ("x", "visits", "rewards", "next_x", "pair", "next", "moves")

@@ -17,13 +17,13 @@ from richobs.core.moments import Moments
 from richobs.core.outcome import StopReason
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
-from richobs.engines import CountedEngine
-from richobs.learners.lsvee import Lsvee, PaperConstants, lsvee
-from richobs.learners.lsvee.consensus import consensus
-from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
-from richobs.learners.lsvee.elimination import td_risk
-from richobs.learners.version_space import version_space
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.counted import CountedEngine
+from richobs_lab.lsvee import Lsvee, PaperConstants, lsvee
+from richobs_lab.lsvee.consensus import consensus
+from richobs_lab.lsvee.dfs import LsveeSearch, learn_from
+from richobs_lab.lsvee.elimination import td_risk
+from richobs_lab.lsvee.spaces import td_space
 
 learn = partial(richobs.learn, learner="lsvee")
 
@@ -347,7 +347,7 @@ class TestBrokenPromises:
         problem = richobs.make("random", seed=0)
         engine = CountedEngine(problem.process, problem.functions, seed=0, ledger=Ledger())
         constants = Lsvee().constants(problem, Settings(delta=0.1))
-        search = LsveeSearch(engine, version_space(problem.functions), constants)
+        search = LsveeSearch(engine, td_space(problem.functions), constants)
         for _ in range(constants.max_eliminations + 2):
             learn_from(search, (), constants.search)
             assert 1 <= search.eliminations <= constants.max_eliminations

@@ -9,7 +9,7 @@ import mutants
 
 TABLE = mutants.mutants()
 ROOMS = {"core", "stats", "classes", "engines", "runs", "richobs_lab/certified"}
-ROOMS |= {"learners", "learners/betting", "learners/lsvee"}
+ROOMS |= {"learners", "learners/betting", "richobs_lab/lsvee"}
 
 
 def test_every_edit_can_be_made_exactly_once():

@@ -14,13 +14,13 @@ from richobs.core.ledger import Ledger
 from richobs.core.moments import Steps
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
-from richobs.engines import CountedEngine
 from richobs.learners.olive import Olive, OliveConstants, olive, own_errors, pair_error
 from richobs.runs.certificate import Certificate
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
 from richobs.runs.verify import verify
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.counted import CountedEngine
 
 
 def constants_for(functions, *, epsilon=0.4, delta=0.05, n_states=1):

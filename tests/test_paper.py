@@ -369,7 +369,7 @@ class TestSources:
         before = {name: source_digest(STATEMENTS[name]) for name in names}
         (package / "cli/learn.py").write_text("# nothing\n")  # what is not imported is no part
         assert source_digest(STATEMENTS["consensus"]) == before["consensus"]
-        file = package / "learners/lsvee/consensus.py"
+        file = package.parent / "richobs_lab/lsvee/consensus.py"
         file.write_text(file.read_text().replace("return Consensus(spread <=", "return Consensus(True or spread <="))
         assert [name for name in names if source_digest(STATEMENTS[name]) != before[name]] == names
 
@@ -381,7 +381,7 @@ class TestSources:
         """pac runs lsvee and certified, on random worlds, locks, bandits and the deep sea; other learners change nothing."""
         files = sources.source_files(STATEMENTS["pac"])
         assert {f"richobs_lab.worlds.{w}" for w in ("random", "deep_sea")} < set(files)
-        assert {"richobs_lab.certified", "richobs.learners.lsvee", "richobs.worlds.lock"} < set(files)
+        assert {"richobs_lab.certified", "richobs_lab.lsvee", "richobs.worlds.lock"} < set(files)
         others = (
             "richobs.learners.betting",
             "richobs.learners.linear",
@@ -394,7 +394,7 @@ class TestSources:
         assert sources._defined_in("richobs", "Tables") == sources._defined_in("richobs.classes", "Tables")
         assert sources._defined_in("richobs", "Tables") == "richobs.classes.tables"
         assert sources._defined_in("richobs.learners", "LEARNERS") == "richobs.learners"
-        assert sources._defined_in("richobs.learners", "lsvee") == "richobs.learners.lsvee"
+        assert sources._defined_in("richobs.learners", "olive") == "richobs.learners.olive"
 
     def test_docstrings_and_comments_are_no_part(self, package):
         before = source_digest("richobs.core.moments")

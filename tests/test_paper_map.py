@@ -12,7 +12,7 @@ import pytest
 
 from richobs import make
 from richobs.core.errors import InvalidInput
-from richobs.learners.lsvee.constants import PaperConstants
+from richobs_lab.lsvee.constants import PaperConstants
 from richobs_lab.paper import STATEMENTS, formulas, kills
 from richobs_lab.paper import map as paper_map
 from richobs_lab.paper.base import FAR, ROUNDING
@@ -128,9 +128,9 @@ class TestKills:
 
     def test_a_mutant_is_run_against_the_statements_that_import_its_file(self, paper_mutants):
         found = {row.mutant.file: row.statements for row in paper_mutants.rows()}
-        assert "pac" in found["learners/lsvee/learner.py"]
-        assert "td-loss" not in found["learners/lsvee/learner.py"]
-        assert {"consensus", "dfs-learn", "pac"} <= set(found["learners/lsvee/consensus.py"])
+        assert "pac" in found["richobs_lab/lsvee/learner.py"]
+        assert "td-loss" not in found["richobs_lab/lsvee/learner.py"]
+        assert {"consensus", "dfs-learn", "pac"} <= set(found["richobs_lab/lsvee/consensus.py"])
 
     def test_a_row_is_kept_while_what_it_rests_on_is_the_same(self, paper_mutants):
         now = {name: paper_mutants.source_digest(STATEMENTS[name]) for name in ("td-loss", "consensus")}

@@ -13,7 +13,6 @@ from richobs.classes import (
     Layered,
     LearnedPolicy,
     Listed,
-    Prototypes,
     TableLevel,
     listed_product,
 )
@@ -24,6 +23,7 @@ from richobs.core.errors import InvalidFile, InvalidInput, InvalidPath
 from richobs.core.policies import OpenLoop
 from richobs.core.process import Codebook
 from richobs.core.randomness import keyed_generator
+from richobs_lab.prototypes import Prototypes
 
 
 def policy_for(id):

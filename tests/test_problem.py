@@ -15,8 +15,8 @@ from richobs.core.outcome import Outcome, StopReason
 from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem, ValueReport
 from richobs.core.settings import Settings, field_docs, read_tuning, write_tuning
-from richobs.learners.lsvee import PaperConstants
 from richobs_lab.certified import Tuning
+from richobs_lab.lsvee import PaperConstants
 
 
 class Wrapped:

@@ -15,14 +15,14 @@ from richobs.core.errors import InvalidInput
 from richobs.core.events import Event, Mark, Progress, Said, event
 from richobs.core.ledger import Ledger
 from richobs.learners import Finding
-from richobs.learners.lsvee.demand import PolicyPlayed
-from richobs.learners.lsvee.dfs import ConsensusTested, NodeEliminated
 from richobs.runs.certificate import Certificate, Verification
 from richobs.show import chart, page, palette, write_report
 from richobs.show.groups import groups, median
 from richobs.show.page import RunView
 from richobs.show.tree import search_tree
 from richobs_lab.certified.events import StageDoubled
+from richobs_lab.lsvee.demand import PolicyPlayed
+from richobs_lab.lsvee.dfs import ConsensusTested, NodeEliminated
 from runs import cut_short, large, stored
 
 VOID = {"meta", "link", "br", "input"}

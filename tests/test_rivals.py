@@ -18,11 +18,11 @@ from richobs.core.policies import Uniform
 from richobs.core.process import TabularProcess
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
-from richobs.engines import CountedEngine
 from richobs.runs.prepare import prepare
 from richobs.runs.session import run
 from richobs.stats.bets import kl_upper
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.rigs.lanes import Lanes, greedy_values, train
 from richobs_lab.rivals.arms import Pulled, Scores

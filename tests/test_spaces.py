@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from richobs.core.errors import InvalidInput, PrecisionError
-from richobs.learners.version_space import LayeredSpace, ListedSpace, NodeRisk, PairError
+from richobs.learners.version_space import PairError
 from richobs_lab.certified.survivors import ActionRisk, LayeredSurvivors, ListedSurvivors
+from richobs_lab.lsvee.spaces import LayeredTdSpace, ListedTdSpace, NodeRisk
 
 
 def risk(level, noise, gain, future=None, share=(1.0,)):
@@ -20,7 +21,7 @@ def risk(level, noise, gain, future=None, share=(1.0,)):
 
 
 def test_the_dead_neither_return_nor_set_the_bar():
-    space = ListedSpace(3)
+    space = ListedTdSpace(3)
     space.eliminate(risk(0, [0, 1, 0], [0.0, 0.0, 0.0]), 0.5)  # the second dies
     done = space.eliminate(risk(0, [0.09, 0.00, 0.16], [0, 0, 0]), 0.05)
     assert done.cutoff == pytest.approx(0.14)
@@ -29,7 +30,7 @@ def test_the_dead_neither_return_nor_set_the_bar():
 
 def test_layered_elimination_by_hand():
     """Gains (0.6, 0.2) at level 0 against futures (0.6, 0.5, 0.2): only pairs within 0.01 of each other's square stay."""
-    space = LayeredSpace([2, 3])
+    space = LayeredTdSpace([2, 3])
     done = space.eliminate(risk(0, [0, 0], [0.6, 0.2], [0.6, 0.5, 0.2]), 0.011)
     assert done.least == pytest.approx(0, abs=1e-15)
     pairs = {p for p in itertools.product(range(2), range(3)) if p in space}
@@ -50,7 +51,7 @@ def test_layered_and_listed_spaces_agree(seed, horizon, steps):
     rng = np.random.default_rng(seed)
     sizes = [int(s) for s in rng.integers(1, 5, size=horizon)]
     chains = np.indices(sizes).reshape(horizon, -1)
-    layered, listed = LayeredSpace(sizes), ListedSpace(chains.shape[1])
+    layered, listed = LayeredTdSpace(sizes), ListedTdSpace(chains.shape[1])
     K = int(rng.integers(1, 4))
     for _ in range(steps):
         h = int(rng.integers(horizon))
@@ -74,7 +75,7 @@ def test_layered_and_listed_spaces_agree(seed, horizon, steps):
 
 
 def test_a_class_of_ten_to_the_75_keeps_exact_count():
-    space = LayeredSpace([1000] * 25)
+    space = LayeredTdSpace([1000] * 25)
     assert space.log_size == pytest.approx(25 * math.log(1000))
     rng = np.random.default_rng(0)
     gain, future = rng.random((1000, 1)), rng.random((1000, 1))
@@ -86,7 +87,7 @@ def test_a_class_of_ten_to_the_75_keeps_exact_count():
 
 
 def test_a_long_chain_is_walked_without_recursion():
-    assert LayeredSpace([2] * 3000).pick() == (0,) * 3000
+    assert LayeredTdSpace([2] * 3000).pick() == (0,) * 3000
 
 
 def test_equal_functions_are_never_parted_by_rounding():
@@ -94,12 +95,12 @@ def test_equal_functions_are_never_parted_by_rounding():
     rng = np.random.default_rng(1)
     gain = np.repeat(rng.random((1, 4)), 7, axis=0)
     future = np.repeat(gain[:1], 9, axis=0) + 1e-9
-    space = LayeredSpace([7, 9])
+    space = LayeredTdSpace([7, 9])
     space.eliminate(NodeRisk(0, np.full(7, 0.1), gain, future, np.full(4, 0.25)), 100 * np.spacing(0.1))
     assert space.log_size == pytest.approx(math.log(63))
 
 
-@pytest.mark.parametrize("make", [lambda: LayeredSpace([2, 2]), lambda: ListedSpace(2)])
+@pytest.mark.parametrize("make", [lambda: LayeredTdSpace([2, 2]), lambda: ListedTdSpace(2)])
 def test_a_threshold_lost_in_rounding_is_refused(make):
     with pytest.raises(PrecisionError, match=r"a risk of 0.1 is only known to about 1e-17"):
         make().eliminate(risk(0, [0.1, 0.2], [0, 0], [0, 0]), 50 * np.spacing(0.1))
@@ -107,11 +108,11 @@ def test_a_threshold_lost_in_rounding_is_refused(make):
 
 def test_members_of_the_wrong_shape_are_refused():
     with pytest.raises(InvalidInput, match="one index per level, 2 in all"):
-        assert (0,) not in LayeredSpace([2, 2])
+        assert (0,) not in LayeredTdSpace([2, 2])
     with pytest.raises(InvalidInput, match="level 0 has members 0 to 1; got -1"):
-        assert (-1, 0) not in LayeredSpace([2, 2])
+        assert (-1, 0) not in LayeredTdSpace([2, 2])
     with pytest.raises(InvalidInput, match="an index from 0 to 1"):
-        assert (0, 1) not in ListedSpace(2)
+        assert (0, 1) not in ListedTdSpace(2)
 
 
 @settings(max_examples=80, deadline=None)
@@ -232,7 +233,7 @@ class TestErrorsOfPairs:
 
     def test_layered_by_hand(self):
         """Errors: 0.1 and -0.1 of member 0, 0.25 and 0.05 of member 1, -0.4 and 0 of member 2."""
-        space = LayeredSpace([3, 2])
+        space = LayeredTdSpace([3, 2])
         done = space.keep_within(pair_error(0, [0.4, 0.55, 0.0], [0, 0, 1], self.REACH, self.FUTURE), 0.11)
         assert {p for p in itertools.product(range(3), range(2)) if p in space} == {(0, 0), (0, 1), (1, 1), (2, 1)}
         assert (done.least, done.cutoff) == (0.0, 0.11)
@@ -242,7 +243,7 @@ class TestErrorsOfPairs:
         assert {p for p in itertools.product(range(3), range(2)) if p in space} == {(0, 1), (1, 1), (2, 1)}
 
     def test_listed_by_hand(self):
-        space = ListedSpace(3)
+        space = ListedTdSpace(3)
         future = [self.FUTURE[0], self.FUTURE[1], self.FUTURE[1]]
         done = space.keep_within(pair_error(0, [0.4, 0.75, 0.02], [0, 0, 1], self.REACH, future), 0.11)
         assert done.least == pytest.approx(0.02)  # errors 0.1, 0.25, 0.02
@@ -250,27 +251,27 @@ class TestErrorsOfPairs:
         space.keep_within(pair_error(1, [-0.2, 0.0, 0.1]), 0.11)
         np.testing.assert_array_equal(space.alive(0), [False, False, True])  # the dead do not return
 
-    @pytest.mark.parametrize("space", [LayeredSpace([2, 2]), ListedSpace(2)])
+    @pytest.mark.parametrize("space", [LayeredTdSpace([2, 2]), ListedTdSpace(2)])
     def test_nobody_may_survive(self, space):
         done = space.keep_within(pair_error(1, [0.5, -0.5]), 0.1)
         assert done.log_size_after == -math.inf
         assert space.optimistic(np.array([0.1, 0.2])) is None
         assert space.pick() is None
 
-    @pytest.mark.parametrize("space", [LayeredSpace([2]), ListedSpace(2)])
+    @pytest.mark.parametrize("space", [LayeredTdSpace([2]), ListedTdSpace(2)])
     def test_rounding_does_not_decide(self, space):
         with pytest.raises(PrecisionError, match="Rounding would decide"):
             space.keep_within(pair_error(0, [0.5, 0.1]), 1e-15)
 
     def test_the_optimist_by_hand(self):
-        space = LayeredSpace([3, 2])
+        space = LayeredTdSpace([3, 2])
         value = np.array([0.3, 0.9, 0.9])
         assert space.optimistic(value) == (1, 0)  # the first of two equal ones
         space.keep_within(pair_error(0, [0.4, 0.55, 0.0], [0, 0, 1], self.REACH, self.FUTURE), 0.11)
         assert space.optimistic(value) == (1, 1)  # (1, 0) was dropped
         space.keep_within(pair_error(1, [0.0, 0.5]), 0.1)
         assert space.optimistic(value) == (0, 0)  # nothing else is left
-        listed = ListedSpace(3)
+        listed = ListedTdSpace(3)
         assert listed.optimistic(value) == 1
         listed.keep_within(pair_error(0, [0.0, 0.5, 0.5]), 0.1)
         assert listed.optimistic(value) == 0
@@ -281,7 +282,7 @@ class TestErrorsOfPairs:
         rng = np.random.default_rng(seed)
         sizes = [int(s) for s in rng.integers(1, 6, size=horizon)]
         chains = np.indices(sizes).reshape(horizon, -1)
-        layered, listed = LayeredSpace(sizes), ListedSpace(chains.shape[1])
+        layered, listed = LayeredTdSpace(sizes), ListedTdSpace(chains.shape[1])
         value = rng.integers(3, size=sizes[0]).astype(float)  # few values, so that there are ties
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("richobs.learners.version_space.BLOCK", 7)  # several blocks

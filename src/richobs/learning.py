@@ -52,9 +52,8 @@ def learn(
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the claim is false.
         learner: who learns, by default "betting", which needs few episodes and allows random transitions, "families" for a
-            `richobs.Family`, and "linear" for a `richobs.Linear` without parameters. "lsvee" is the
-            paper's own algorithm and assumes deterministic transitions. `richobs learners` lists all with what they need and
-            promise.
+            `richobs.Family`, and "linear" for a `richobs.Linear` without parameters.
+            `richobs learners` lists all with what they need and promise.
         assume: what the class is trusted for where it is a family of models (`richobs.Simulators`). "values", the weaker
             assumption, is the default: Q* of the real system is among the models' Q functions. "model" means that the real
             system is one of the models; then likelihoods eliminate models and plans certify the policy, which takes far
@@ -200,7 +199,7 @@ def plan(
         functions: the class F of value functions, where an environment is given.
         epsilon: largest allowed gap between the policy's value and V*.
         delta: probability that the claim is false.
-        learner: who would learn, by default "betting". "lsvee" has the paper's own sample sizes.
+        learner: who would learn, by default "betting".
         **settings: further fields of `richobs.Settings`, such as `n_states`, `max_episodes` and `tuning`.
 
     Returns:

@@ -25,7 +25,6 @@ from richobs.classes import (
     Listed,
     Model,
     NetworkLevel,
-    Prototypes,
     Simulators,
     TableLevel,
     base,
@@ -35,6 +34,7 @@ from richobs.core.errors import InvalidInput
 from richobs.core.moments import Batch, Moments
 from richobs.core.process import Codebook
 from richobs.core.types import Floats, Observations
+from richobs_lab.prototypes import Prototypes
 from richobs_lab.rivals.embeddings import Embedding, Embeddings, Features
 
 ROOT = Path(__file__).parents[2]

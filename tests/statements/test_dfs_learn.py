@@ -4,9 +4,9 @@ import pytest
 from work import broken, measured, panels
 
 from richobs.learners import version_space
-from richobs.learners.lsvee import dfs
-from richobs.learners.lsvee.constants import PaperConstants
-from richobs.learners.lsvee.elimination import td_risk
+from richobs_lab.lsvee import dfs
+from richobs_lab.lsvee.constants import PaperConstants
+from richobs_lab.lsvee.elimination import td_risk
 from richobs_lab.paper.statements import dfs_learn, v_star
 
 CONCLUSIONS, MARGIN, PRECONDITIONS, FED, PRODUCT, CLAIM, CALLS, CAP, SIZES, EPISODES, ORDER = range(11)

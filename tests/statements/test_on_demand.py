@@ -8,7 +8,7 @@ import pytest
 from work import panels
 
 from richobs.core.policies import Greedy
-from richobs.learners.lsvee import demand as printed
+from richobs_lab.lsvee import demand as printed
 from richobs_lab.paper.rigs import watched
 from richobs_lab.paper.rigs.corners import cliff, gap, staircase
 from richobs_lab.paper.statements import on_demand as statement

@@ -7,8 +7,8 @@ from work import panels
 
 from richobs import Greedy
 from richobs.classes.learned_policy import LearnedPolicy
-from richobs.learners.lsvee.constants import PaperConstants
 from richobs.runs.session import run
+from richobs_lab.lsvee.constants import PaperConstants
 from richobs_lab.paper.rigs.fits import fit_exponent
 from richobs_lab.paper.rigs.printed import Printed
 from richobs_lab.paper.statements import pac as statement

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from work import broken, measured, panels
 
-from richobs.learners.lsvee.constants import n_train
+from richobs_lab.lsvee.constants import n_train
 from richobs_lab.paper.rigs.node import (
     NodeBounds,
     as_printed,

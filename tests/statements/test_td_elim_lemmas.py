@@ -5,7 +5,7 @@ import math
 import pytest
 import work
 
-from richobs.learners.lsvee.constants import elimination_slack
+from richobs_lab.lsvee.constants import elimination_slack
 from richobs_lab.paper.rigs.node import NodeBounds, elimination_share, printed_for, searched, stretched
 from richobs_lab.paper.statements import bias, deviation, estimation, risk
 

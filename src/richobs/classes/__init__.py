@@ -10,7 +10,6 @@ from richobs.classes.linear import Linear, LinearLevel, parameter_grid
 from richobs.classes.model_arrays import ModelArrays
 from richobs.classes.networks import NetworkLevel, Networks
 from richobs.classes.parametric import Family
-from richobs.classes.prototypes import Prototypes
 from richobs.classes.simulators import Simulators
 from richobs.classes.tables import Constants, TableLevel, Tables, copies_around
 
@@ -33,7 +32,6 @@ __all__ = [
     "ModelArrays",
     "NetworkLevel",
     "Networks",
-    "Prototypes",
     "Simulators",
     "TableLevel",
     "Tables",

@@ -443,14 +443,8 @@ class ModelArrays:
         What cannot be told apart is one outcome: at the last level the reward alone is seen.
         """
         H, n = episodes.levels, episodes.n
-        ended = np.stack(episodes.ended) if len(episodes.ended) else np.zeros((H, n), dtype=bool)
-        seen = np.full((H, n), -1, dtype=np.int64)
-        for h in range(H):
-            seen[h, ~ended[h]] = self.encode(np.asarray(episodes.observations[h])[~ended[h]])
-        start = np.zeros((len(models), len(self.codebook)))
-        present = np.broadcast_to(self._present(0), self.start.shape)[models]
-        rows = np.broadcast_to(np.arange(len(models))[:, None], present.shape)
-        np.add.at(start, (rows[present >= 0], present[present >= 0]), self.start[models][present >= 0])
+        seen, ended = self._read(episodes)
+        start = self._first_law(models)[:, :-1]
         yield StepLaw((0, -1, -1), [(x, 0.0) for x in range(start.shape[1])], start, seen[0])
         for h in range(H):
             actions, rewards = np.asarray(episodes.actions[h]), np.asarray(episodes.rewards[h])
@@ -499,8 +493,10 @@ class ModelArrays:
 
     def start_log_probability(self, x: Observations, models: Ints | None = None) -> Floats:
         """Returns `[m, n]` the logarithm of how likely each model begins with each observation."""
-        chosen = checked_members(models, self.n_models)
-        seen = self.encode(x)
+        return _log(self._first_law(checked_members(models, self.n_models))[:, self.encode(x)])
+
+    def _first_law(self, chosen: Ints) -> Floats:
+        """Returns `[m, X + 1]` how likely each model begins with each observation, and 0 for one that no model shows."""
         present = self._present(0)
         chance = np.zeros(
             (len(chosen), len(self.codebook) + 1)
@@ -509,7 +505,16 @@ class ModelArrays:
             shown = np.broadcast_to(present if len(present) == 1 else present[block], (len(block), self.n_states))
             rows = np.broadcast_to(np.arange(len(block))[:, None] + part.start, shown.shape)
             np.add.at(chance, (rows, shown), np.where(shown >= 0, self.start[block], 0.0))
-        return _log(chance[:, seen])
+        return chance
+
+    def _read(self, episodes: Episodes) -> tuple[Ints, Mask]:
+        """Returns `[H, n]` the number of each observation, -1 where none was made, and which episodes were over."""
+        shape = (episodes.levels, episodes.n)
+        ended = np.stack(episodes.ended) if len(episodes.ended) else np.zeros(shape, dtype=bool)
+        seen = np.full(shape, -1, dtype=np.int64)
+        for h, live in enumerate(~ended):
+            seen[h, live] = self.encode(np.asarray(episodes.observations[h])[live])
+        return seen, ended
 
     def _chances(
         self, level: int, models: Ints, seen: Ints, actions: Ints, rewards: Floats, after: Ints | None, ended: Mask
@@ -537,13 +542,10 @@ class ModelArrays:
         At the last level that was played only the reward counts: what follows was not seen.
         """
         chosen = checked_members(models, self.n_models)
-        H, n = episodes.levels, episodes.n
+        H = episodes.levels
         if not 1 <= H <= self.horizon:
             raise InvalidInput(f"these models have {self.horizon} levels; episodes of {H} arrived.")
-        ended = np.stack(episodes.ended) if len(episodes.ended) else np.zeros((H, n), dtype=bool)
-        seen = np.full((H, n), -1, dtype=np.int64)
-        for h in range(H):
-            seen[h, ~ended[h]] = self.encode(np.asarray(episodes.observations[h])[~ended[h]])
+        seen, ended = self._read(episodes)
         if not self.is_identified:
             return self._filtered(episodes, seen, ended, chosen)
         result = self.start_log_probability(np.asarray(episodes.observations[0]), chosen)

@@ -130,7 +130,7 @@ class PlanCommand:
     delta: float = Settings.delta
     """Probability that the claim is false."""
     learner: str = Settings.learner
-    """Whose plan to print. `richobs learners` lists all; `lsvee` has the paper's own sample sizes."""
+    """Whose plan to print. `richobs learners` lists all."""
     n_states: int | None = None
     """Bound M on the latent states per level; by default what the world says."""
     max_episodes: int | None = None

@@ -232,26 +232,6 @@ def check_answers(rounding: float, epsilon: float) -> None:
         )
 
 
-def risk_rounding(noise: Floats, gain: Floats, future: Floats | None, here: float, there: float) -> float:
-    """Returns by how much two risks noise + (gain - future)^2 may differ more than computed, because of rounding.
-
-    Each noise is known up to `here`, each difference up to e = `here` + `there`, and the square of a difference d up to
-    e (2 d + e). Both risks that are compared may be wrong.
-
-    Args:
-        noise: variances.
-        gain: means, any shape.
-        future: means that are subtracted; None where they are 0.
-        here: `rounding` of the moments that `noise` and `gain` come from.
-        there: `rounding` of those that `future` comes from.
-    """
-    e = here + there
-    if e == 0.0:
-        return 0.0
-    d = float(np.abs(gain).max(initial=0.0)) + (0.0 if future is None else float(np.abs(future).max(initial=0.0)))
-    return 2 * (here + e * (2 * d + e))
-
-
 @dataclass(frozen=True, eq=False)
 class Steps:
     """How often n episodes did what at one level; observations are listed once.

@@ -151,7 +151,7 @@ class Problem:
     process: WhenAsked[TabularProcess] = field(
         default=WhenAsked(), repr=False
     )  # written down in full, or a function that does so when it is first asked for: counted draws, exact values
-    n_states: int | None = None  # bound M on the latent states per level, which LSVEE as printed needs
+    n_states: int | None = None  # bound M on the latent states per level, which OLIVE needs
     truth: WhenAsked[Truth] = field(
         default=WhenAsked(), repr=False
     )  # enables `optimal_value` and tells `verify` what is true; or a function that returns it

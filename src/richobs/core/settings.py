@@ -31,7 +31,7 @@ class Settings:
     delta: float = 0.05
     """Probability that the claim is false."""
     learner: str = "betting"
-    """Who learns: `betting` takes a few hundred episodes, `lsvee` is the paper's algorithm; `richobs learners` lists all."""
+    """Who learns: `betting` takes a few hundred episodes; `richobs learners` lists all."""
     engine: str = "auto"
     """Who plays: `stream` plays episodes one by one, `counted` draws how often each occurs, `auto` asks the learner."""
     seed: int = 0

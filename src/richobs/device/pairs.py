@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from richobs.core.types import Floats, Ints, Mask
-from richobs.device.levels import pytorch, torch_device
+from richobs.device import pytorch, torch_device
 from richobs.stats import bets
 
 Tensor = Any  # torch.Tensor; PyTorch need not be installed

@@ -2,16 +2,9 @@
 
 from richobs.core.registry import Registry
 from richobs.engines.calls import Calls
-from richobs.engines.counted import CountedEngine
 from richobs.engines.play import Play
 from richobs.engines.stream import StreamEngine
 
-__all__ = ["ENGINES", "Calls", "CountedEngine", "Play", "StreamEngine"]
+__all__ = ["ENGINES", "Calls", "Play", "StreamEngine"]
 
-ENGINES = Registry(
-    "richobs.engines",
-    {
-        "counted": "richobs.engines.counted:CountedEngine",
-        "stream": "richobs.engines.stream:StreamEngine",
-    },
-)
+ENGINES = Registry("richobs.engines", {"stream": "richobs.engines.stream:StreamEngine"})

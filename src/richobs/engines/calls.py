@@ -24,13 +24,11 @@ from richobs.classes.layered import ByLevel
 from richobs.core.environment import Environment, Episodes, check_obeyed, checked_episodes, declared_by
 from richobs.core.errors import InvalidFile, Rejected, WorkerFailed
 from richobs.core.executors import Spec, Workers, can_limit, time_limit
-from richobs.core.functions import FunctionClass
+from richobs.core.functions import FunctionClass, FunctionsAround
 from richobs.core.ledger import Ledger
 from richobs.core.policies import Policy
 from richobs.core.problem import episodes_digest
 from richobs.core.randomness import keyed_generator
-from richobs.core.units import UnitFunctions
-from richobs.device.classes import OnDevice
 from richobs.engines.answers import pack_episodes, unpack_episodes
 from richobs.engines.independence import Watch
 from richobs.engines.play import Log
@@ -329,7 +327,8 @@ def sendable_spec(env: Environment, functions: FunctionClass | None) -> Spec:
 
 def parts_of(functions: FunctionClass) -> dict[str, object]:
     """Returns a class of functions, and the parts of it that policies refer to, by name: what workers get once."""
-    own = functions.own if isinstance(functions, OnDevice) else functions
-    own = own.own if isinstance(own, UnitFunctions) else own
+    own = functions
+    while isinstance(own, FunctionsAround):
+        own = own.own
     levels = own.levels if isinstance(own, ByLevel) else ()
     return {"functions": functions, "own": own, **{f"level {h}": level for h, level in enumerate(levels)}}

@@ -21,25 +21,18 @@ from richobs.core.types import Floats
 from richobs.core.words import exact_words
 from richobs.judging.logs import as_log
 from richobs.judging.measures import totals_alone
-from richobs.judging.players import (
-    Player,
-    Predictor,
-    environment_digest,
-    environment_words,
-    player,
-    policy_words,
-    strangers,
-)
+from richobs.judging.players import Player, player, strangers
 from richobs.judging.record import Calls, Question, opened_record
 from richobs.judging.value import (
     PLANNED,
     Listener,
     PolicyReport,
     Verdict,
-    assumed_of,
     check_question,
     default_limit,
+    facts_of,
     judge,
+    judge_log,
     listening,
     scaled,
     slack_of,
@@ -189,14 +182,11 @@ def compare(
     played: Any = env.env if isinstance(env, Problem) else env
     if a is None or b is None:
         raise InvalidInput("compare needs two policies, with a log too; None arrived.")
-    question = question_of(env, played, (a, b), names, epsilon, delta, max_episodes, seed, reward_range, batch)
+    question = question_of("compare", env, (a, b), names, epsilon, delta, max_episodes, seed, reward_range, batch)
     if log is not None:
-        if out is not None:
-            raise InvalidInput("a log is a record already: leave out= out, and keep the report with its method save.")
         given = as_log(log, a, played, question.reward_range, keyed_generator(seed, "log"), other=b)
         question = dataclasses.replace(question, max_episodes=min(given.n, max_episodes or given.n))
-        with listening(callback, progress) as listen:
-            return judge(asked_of(question), question, given.draw, listen, log=given)
+        return judge_log(Comparison, question, given, out, callback, progress)
     players = (player(played, a), player(played, b))
     question = dataclasses.replace(question, paired=bool(paired) and all(one.paired for one in players))
     ledger = Ledger(question.max_episodes)
@@ -208,7 +198,7 @@ def compare(
         def draw(look: int, n: int, before: int) -> Calls:
             return record.draw(lambda: rounds(question, players, range(2), look, n, before))
 
-        return judge(asked_of(question), question, draw, listen, ledger=ledger).keep(record.place)
+        return judge(Comparison, question, draw, listen, ledger=ledger).keep(record.place)
 
 
 def rounds(
@@ -235,11 +225,6 @@ def rounds(
         else:
             calls.append(np.concatenate(players[i].alone(n, own, before)))
     return calls
-
-
-def asked_of(question: Question) -> Comparison:
-    """Returns the report of no episodes."""
-    return dataclasses.replace(Comparison.asked(question), names=question.names, paired=question.paired)
 
 
 def compare_returns(
@@ -284,18 +269,18 @@ def compare_returns(
             "Give as many of each, or paired=False."
         )
     n = min(map(len, both))
-    question = question_of(None, None, (None, None), names, epsilon, delta, 2 * n, 0, (low, high), 1)
+    question = question_of("compare", None, (None, None), names, epsilon, delta, 2 * n, 0, (low, high), 1)
     question = dataclasses.replace(question, paired=paired)
 
     def draw(look: int, n: int, before: int) -> Calls:
         return [one[before : before + n] for one in both]
 
-    return judge(asked_of(question), question, draw, lambda report: None, planned=PLANNED)
+    return judge(Comparison, question, draw, lambda report: None, planned=PLANNED)
 
 
 def question_of(
+    kind: str,
     env: Any,
-    played: Any,
     policies: Sequence[Any],
     names: Sequence[str],
     epsilon: float | None,
@@ -304,19 +289,19 @@ def question_of(
     seed: int,
     reward_range: tuple[float, float] | None,
     batch: int,
-    kind: str = "compare",
 ) -> Question:
     """Returns what is asked of a comparison or a race, once it can be."""
-    reward_range = totals_range(played, reward_range)
+    played: Any = env.env if isinstance(env, Problem) else env
+    low, high = reward_range = totals_range(played, reward_range)
     check_question(reward_range, None, epsilon, delta, max_episodes, batch, may_end=True)
     if max_episodes is not None and max_episodes < len(policies):
         raise InvalidInput(f"max_episodes is {max_episodes}, and one round takes {len(policies)} episodes.")
     names = tuple(map(str, names))
     if len(set(names)) != len(policies):
         raise InvalidInput(f"{len(policies)} policies need as many different names; got {', '.join(names)[:80]}.")
-    slack, span = slack_of(played, reward_range), reward_range[1] - reward_range[0]
+    slack = slack_of(played, reward_range)
     if max_episodes is None:
-        max_episodes = 2 * default_limit(epsilon, 2 * slack, 2 * span, float(delta))
+        max_episodes = 2 * default_limit(epsilon, 2 * slack, 2 * (high - low), float(delta))
     return Question(
         kind=kind,
         names=names,
@@ -327,10 +312,5 @@ def question_of(
         max_episodes=int(max_episodes),
         slack=slack,
         epsilon=None if epsilon is None else float(epsilon),
-        deterministic=all(isinstance(p, Predictor) and not callable(getattr(p, "actions", None)) for p in policies),
-        assumes=assumed_of(played),
-        environment="numbers" if played is None else environment_words(played, getattr(env, "id", None)),
-        world=env.id if isinstance(env, Problem) else None,
-        policies=tuple(map(policy_words, policies)),
-        environment_digest=None if played is None else environment_digest(played, getattr(env, "id", None)),
+        **facts_of(env, policies, "numbers"),
     )

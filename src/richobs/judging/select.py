@@ -287,7 +287,7 @@ def select(
         raise InvalidInput(
             f"select chooses among at least two policies; got {len(given)}. richobs.certify_policy says what one is worth."
         )
-    check = question_of(env, played, given, names, epsilon, delta, max_episodes, seed, reward_range, batch, "select")
+    check = question_of("select", env, given, names, epsilon, delta, max_episodes, seed, reward_range, batch)
     players = [player(played, policy) for policy in given]
     limit = check.max_episodes if max_episodes is not None else check.max_episodes // 2 * len(given)
     question = dataclasses.replace(

@@ -8,7 +8,7 @@ import datetime
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path as FilePath
 from typing import Any
@@ -17,7 +17,7 @@ from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import InvalidFile, InvalidInput
 from richobs.core.files import is_there, read_json, reading
 from richobs.core.version import __version__
-from richobs.judging.compare import asked_of, compare
+from richobs.judging.compare import Comparison, compare
 from richobs.judging.measures import Episode, Measure
 from richobs.judging.record import QUESTION, Calls, Question, Record, read_question, stored_judgement
 from richobs.judging.select import run, select
@@ -97,8 +97,8 @@ def _derived(question: Question, record: Record) -> PolicyReport:
                 "derived again."
             )
         return run(question, lambda look, living, n, before: stored(), lambda report: None, None)
-    asked = asked_of(question) if question.kind == "compare" else PolicyReport.asked(question)
-    return judge(asked, question, lambda look, n, before: stored(), lambda report: None)
+    kind = Comparison if question.kind == "compare" else PolicyReport
+    return judge(kind, question, lambda look, n, before: stored(), lambda report: None)
 
 
 def _played(question: Question, problem: Any, policies: list[LearnedPolicy], measure: Any) -> PolicyReport:
@@ -118,18 +118,18 @@ def _played(question: Question, problem: Any, policies: list[LearnedPolicy], mea
 
 @dataclass(frozen=True)
 class Facts:
-    """What both envelopes say of a certificate."""
+    """What both envelopes say of a certificate, named as in-toto does."""
 
-    claim: str
     metric: str
     comparator: str
     threshold: float | None
     passed: bool | None  # None: not decided
+    sample_size: int
     lower: float | None
     upper: float | None
-    mean: float | None
-    episodes: int
     delta: float
+    claim: str
+    mean: float | None
     environment: str
 
 
@@ -152,31 +152,31 @@ def facts(file: FilePath) -> Facts:
             if content["verdict"] == "NO_DIFFERENCE":
                 comparator, threshold = "within +-", content["epsilon"]
             return Facts(
-                str(content["claim"]),
                 metric,
                 comparator,
                 threshold,
                 PASSED.get(content["verdict"]),
+                int(content["episodes"]),
                 _number(content["lower"]),
                 _number(content["upper"]),
-                float(content["mean"]),
-                int(content["episodes"]),
                 float(content["delta"]),
+                str(content["claim"]),
+                float(content["mean"]),
                 str(content["environment"]),
             )
     made = Certificate.load(file)
     result = made.content["result"]
     return Facts(
-        made.claim,
         "gap_to_optimal_value",
         "<=",
         float(result["epsilon"]),
         True if result["guaranteed"] else None,
+        int(result["episodes"]),
         result["lower"],
         result["upper"],
-        result["value_hat"],
-        int(result["episodes"]),
         made.settings.delta,
+        made.claim,
+        result["value_hat"],
         str(made.content["environment"]["identity"]),
     )
 
@@ -195,17 +195,7 @@ def in_toto(place: FilePath) -> str:
     file = place / CERTIFICATE if place.is_dir() else place
     found = facts(file)
     policies = _policies(file)
-    metric = {
-        "metric": found.metric,
-        "comparator": found.comparator,
-        "threshold": found.threshold,
-        "passed": found.passed,
-        "sample_size": found.episodes,
-        "lower": found.lower,
-        "upper": found.upper,
-        "delta": found.delta,
-        "claim": found.claim,
-    }
+    metric = {name: value for name, value in asdict(found).items() if name not in ("mean", "environment")}
     statement = {
         "_type": STATEMENT,
         "subject": [_named(one) for one in policies or [file]],
@@ -268,7 +258,7 @@ def model_card(place: FilePath) -> str:
         "",
         "| metric | interval | probability | episodes |",
         "|---|---|---|---|",
-        f"| {found.metric} | {interval} | {1 - found.delta:g} | {found.episodes:,} |",
+        f"| {found.metric} | {interval} | {1 - found.delta:g} | {found.sample_size:,} |",
     ]
     return "\n".join(lines)
 

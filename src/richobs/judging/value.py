@@ -12,7 +12,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from pathlib import Path as FilePath
@@ -261,25 +261,9 @@ class PolicyReport:
 
     @classmethod
     def asked(cls, question: Question) -> Self:
-        """Returns the report of no episodes."""
-        return cls(
-            math.nan,
-            math.nan,
-            math.nan,
-            0,
-            question.delta,
-            Verdict.OPEN,
-            question.reward_range,
-            question.threshold,
-            question.epsilon,
-            question.seed,
-            assumes=question.assumes,
-            deterministic=question.deterministic,
-            environment=question.environment,
-            measure=question.measure,
-            measure_digest=question.measure_digest,
-            quantile=question.quantile,
-        )
+        """Returns the report of no episodes: what it shares with the question, by name."""
+        shared = {f.name: getattr(question, f.name) for f in dataclasses.fields(cls) if hasattr(question, f.name)}
+        return cls(lower=math.nan, upper=math.nan, mean=math.nan, episodes=0, verdict=Verdict.OPEN, **shared)
 
     def observed(self, question: Question, calls: Calls, n: int) -> Calls:
         """Returns n observations in [0, 1], call by call, of the totals that were drawn."""
@@ -375,7 +359,7 @@ def _known(bound: float) -> float | None:
 
 
 Listener = Callable[[Any], None]
-Sequence = ConfidenceSequence | WeightedSequence | QuantileSequence
+Bounding = ConfidenceSequence | WeightedSequence | QuantileSequence
 R = TypeVar("R", bound="PolicyReport")
 Draw = Callable[[int, int, int], Calls]  # look, episodes of each policy, those before; returns totals call by call
 
@@ -448,13 +432,11 @@ def certify_policy(
     reward_range = measured_range(played, reward_range, asked, quantile, log)
     check_question(reward_range, threshold, epsilon, delta, max_episodes, batch, may_end=log is not None)
     threshold, epsilon = (None if value is None else float(value) for value in (threshold, epsilon))
-    acts = isinstance(policy, Predictor) and not callable(getattr(policy, "actions", None))
     given = None if log is None else as_log(log, policy, played, reward_range, keyed_generator(seed, "log"))
     slack = slack_of(played, reward_range) if quantile is None else 0.0
     if max_episodes is None and given is None:
-        max_episodes = default_limit(
-            epsilon if quantile is None else None, slack, reward_range[1] - reward_range[0], float(delta)
-        )
+        width = reward_range[1] - reward_range[0]
+        max_episodes = default_limit(epsilon if quantile is None else None, slack, width, float(delta))
     most = given.n if given is not None else int(max_episodes or 0)
     question = Question(
         kind="value",
@@ -467,22 +449,14 @@ def certify_policy(
         slack=slack,
         threshold=threshold,
         epsilon=epsilon,
-        deterministic=acts,
-        assumes=assumed_of(played),
-        environment="a log" if played is None else environment_words(played, getattr(env, "id", None)),
-        world=env.id if isinstance(env, Problem) else None,
-        policies=(policy_words(policy),),
-        environment_digest=None if played is None else environment_digest(played, getattr(env, "id", None)),
         measure=None if asked is None else asked.name,
         measure_digest=None if asked is None else asked.digest,
         quantile=None if quantile is None else float(quantile),
+        **facts_of(env, (policy,), "a log"),
     )
     unknown = [] if asked is None or not asked.unknown else [f"the measure (it reads {', '.join(asked.unknown)})"]
     if given is not None:
-        if out is not None:
-            raise InvalidInput("a log is a record already: leave out= out, and keep the report with its method save.")
-        with listening(callback, progress) as listen:
-            return judge(PolicyReport.asked(question), question, given.draw, listen, log=given)
+        return judge_log(PolicyReport, question, given, out, callback, progress)
     ledger = Ledger(question.max_episodes)
     with (
         opened_record(out, question, [policy], [*strangers(env, [policy]), *unknown]) as record,
@@ -494,7 +468,20 @@ def certify_policy(
         def draw(look: int, n: int, before: int) -> Calls:
             return record.draw(lambda: plays.alone(n, keyed_generator(question.seed, "policy value", look), before))
 
-        return judge(PolicyReport.asked(question), question, draw, listen, ledger=ledger).keep(record.place)
+        return judge(PolicyReport, question, draw, listen, ledger=ledger).keep(record.place)
+
+
+def facts_of(env: Any, policies: Sequence[Any], without: str) -> dict[str, Any]:
+    """Returns what a question says of environment and policies; `without` stands in for an environment."""
+    played, name = (env.env, env.id) if isinstance(env, Problem) else (env, getattr(env, "id", None))
+    return {
+        "deterministic": all(isinstance(p, Predictor) and not callable(getattr(p, "actions", None)) for p in policies),
+        "assumes": assumed_of(played),
+        "environment": without if played is None else environment_words(played, name),
+        "world": env.id if isinstance(env, Problem) else None,
+        "policies": tuple(map(policy_words, policies)),
+        "environment_digest": None if played is None else environment_digest(played, name),
+    }
 
 
 def measured_range(
@@ -553,8 +540,27 @@ def listening(callback: Listener | None, progress: bool | None) -> Iterator[List
         yield listen
 
 
+def judge_log(
+    kind: type[R],
+    question: Question,
+    given: Log,
+    out: str | os.PathLike[str] | None,
+    callback: Listener | None,
+    progress: bool | None,
+) -> R:
+    """Judges by logged episodes; the arguments are those of `judge` and `certify_policy`.
+
+    Raises:
+        InvalidInput: a folder is given too.
+    """
+    if out is not None:
+        raise InvalidInput("a log is a record already: leave out= out, and keep the report with its method save.")
+    with listening(callback, progress) as listen:
+        return judge(kind, question, given.draw, listen, log=given)
+
+
 def judge(
-    asked: R,
+    kind: type[R],
     question: Question,
     draw: Draw,
     listen: Listener,
@@ -566,7 +572,7 @@ def judge(
     """Plays and looks until there is a verdict: the report is a function of the question and the draws [V1, V5, V7].
 
     Args:
-        asked: what was asked, in a report of no episodes.
+        kind: of report.
         question: what was asked, in plain values.
         draw: plays episodes, or reads them.
         listen: called with the report after every look.
@@ -574,11 +580,12 @@ def judge(
         log: where episodes are logged ones: their observations come with weights, in units of the span.
         planned: observations that the bets are made for, where that is not the most that are played.
     """
+    asked = kind.asked(question)
     each, (low, high) = asked.each if log is None else 1, asked.span
     limit = max(1, question.max_episodes // each)
     whole = Share(question.delta)
     below, above = whole.split(0.5, 0.5)
-    sequence: Sequence
+    sequence: Bounding
     if question.quantile is not None:
         sequence = QuantileSequence(planned or limit, question.quantile, below, above)
     elif log is None:
@@ -618,7 +625,7 @@ def judge(
     return dataclasses.replace(report, claims=whole.claims(), checks=ledger.checks)
 
 
-def _look(before: R, sequence: Sequence, question: Question, limit: int, log: Log | None) -> R:
+def _look(before: R, sequence: Bounding, question: Question, limit: int, log: Log | None) -> R:
     """Returns what is certain now, in the environment's units.
 
     Raises:

@@ -27,7 +27,6 @@ LEARNERS = Registry(
         "betting": "richobs.learners.betting:Betting",
         "models": "richobs.learners.models:Models",
         "families": "richobs.learners.families:Families",
-        "lsvee": "richobs.learners.lsvee:Lsvee",
         "olive": "richobs.learners.olive:Olive",
         "linear": "richobs.learners.linear:LinearValues",
     },

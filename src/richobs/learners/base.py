@@ -17,6 +17,7 @@ from richobs.core.arguments import whole_number
 from richobs.core.environment import Episodes, step_range
 from richobs.core.errors import InvalidInput
 from richobs.core.events import Callback
+from richobs.core.functions import FunctionClass
 from richobs.core.outcome import Outcome
 from richobs.core.policies import Policy
 from richobs.core.problem import Problem
@@ -219,6 +220,10 @@ class Learner(ABC):
             settings: what is asked for.
             notify: called with a `Progress` after every event.
         """
+
+    def on_device(self, functions: FunctionClass, device: str) -> FunctionClass:
+        """Returns the class with which answers are computed where a device is named; by default the class itself."""
+        return functions
 
     def recheck(self, content: Mapping[str, Any], problem: Problem, settings: Settings) -> list[Finding]:
         """Derives the numbers of a certificate again that do not depend on draws; `verify` repeats the run itself.

@@ -23,7 +23,7 @@ from richobs.core.problem import Problem, as_problem, episodes_digest
 from richobs.core.registry import InNotebook
 from richobs.core.settings import Settings, read_record
 from richobs.core.version import __version__
-from richobs.device.levels import DTYPE
+from richobs.device import DTYPE
 from richobs.learners.base import Finding
 from richobs.runs.prepare import NUMBERS, claim_row, units_part
 

@@ -20,7 +20,7 @@ from richobs.core.policies import SavablePolicy
 from richobs.core.problem import SMALLEST, Problem
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitFunctions, Units, has_unit_rewards, units_missing, units_of
-from richobs.device.levels import torch_device
+from richobs.device import torch_device
 from richobs.engines import ENGINES
 from richobs.learners import Finding, Learner, learner
 from richobs.learners.base import unit_rewards

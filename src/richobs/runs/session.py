@@ -19,7 +19,6 @@ from richobs.core.problem import Problem, episodes_digest
 from richobs.core.randomness import derived_seed
 from richobs.core.settings import Settings
 from richobs.core.units import LABEL, UnitEnvironment, UnitsChosen
-from richobs.device.classes import OnDevice
 from richobs.engines import ENGINES, Calls, Play
 from richobs.engines.independence import Watch
 from richobs.engines.play import Log
@@ -166,7 +165,7 @@ def _play(prepared: Prepared, ledger: Ledger, workers: Workers, log: Log | None,
     if prepared.units is not None:
         env = UnitEnvironment(env, prepared.units)
     if settings.device is not None:
-        asked = dataclasses.replace(asked, functions=OnDevice(asked.functions, settings.device))
+        asked = dataclasses.replace(asked, functions=prepared.learner.on_device(asked.functions, settings.device))
     play: Play = ENGINES.load(prepared.engine).build(asked, env, settings, ledger, workers)
     play.log, play.probes, play.epsilon = log, probes, settings.epsilon
     play.watch, play.learner_looks = watch, prepared.learner.traits.looks_at_episodes

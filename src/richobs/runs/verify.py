@@ -20,7 +20,7 @@ from richobs.core.problem import ROLLOUTS, Problem, as_problem
 from richobs.core.registry import waiting
 from richobs.core.version import __version__
 from richobs.core.words import number_words
-from richobs.device.levels import has_device
+from richobs.device import has_device
 from richobs.learners import Finding, learner
 from richobs.learners.base import first_difference
 from richobs.runs.certificate import Certificate, Verification, recorded_words

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from richobs import Learner, Outcome, Problem, Settings
+from richobs import FunctionClass, Learner, Outcome, Problem, Settings
 from richobs.core.events import Callback
 from richobs.core.outcome import LOWER, UPPER, StopReason
 from richobs.core.problem import SMALLEST
@@ -18,13 +18,14 @@ from richobs.learners.base import (
     similar_worlds,
     unit_rewards,
 )
-from richobs.learners.lsvee.algorithm import lsvee
-from richobs.learners.lsvee.constants import PaperConstants
 from richobs.learners.printed import bound_on_states
 from richobs.learners.stopping import Fallback
 from richobs_lab.certified.plan import CertifiedPlan
 from richobs_lab.certified.search import ASSUMPTIONS, NARROWER, certified
 from richobs_lab.certified.state import RESERVE, Tuning
+from richobs_lab.device import OnDevice
+from richobs_lab.lsvee.algorithm import lsvee
+from richobs_lab.lsvee.constants import PaperConstants
 
 MOST_DIGITS = 120  # of K^H, beyond which float64 cannot hold the shares of delta that the fallback would need
 
@@ -79,6 +80,10 @@ class Certified(Learner):
         if constants is not None and n_states is not None:
             suffices = 4 * constants.one_path + constants.max_episodes(min(n_states, constants.n_states))
         return CertifiedPlan(suffices, similar_worlds(__package__, problem, settings.epsilon))
+
+    def on_device(self, functions: FunctionClass, device: str) -> FunctionClass:
+        """Returns the class whose moments are computed on the device."""
+        return OnDevice(functions, device)
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Searches, and hands over to LSVEE as printed after as many episodes as one path of that would cost."""

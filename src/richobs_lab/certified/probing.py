@@ -6,15 +6,16 @@ import numpy as np
 
 from richobs import BrokenPromise
 from richobs.core.errors import PrecisionError
-from richobs.core.moments import Moments, risk_rounding
+from richobs.core.moments import Moments
 from richobs.core.queries import Query
 from richobs.core.types import Floats, Ints, Member, Path
-from richobs.learners.version_space import largest_surviving_risk
 from richobs.stats.shares import Spendable, Supposed
 from richobs_lab.certified.events import PairTested, StageDoubled
 from richobs_lab.certified.seals import Opened, Sealed
 from richobs_lab.certified.state import LARGEST, PHASE, RELATIVE, CertifiedSearch
 from richobs_lab.certified.survivors import ActionRisk
+from richobs_lab.lsvee.elimination import risk_rounding
+from richobs_lab.lsvee.spaces import largest_surviving_risk
 
 LEAST_SLACK = 1e-13  # moments that a class computes in its own way round at about 1e-15
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from richobs import FunctionClass
 from richobs.core.types import Floats, Ints, Mask, Member
-from richobs.learners.version_space import Edges, LayeredSpace, ListedSpace, blocks, packed, places
+from richobs.learners.version_space import Edges, blocks, packed, places
 from richobs.stats.grouping import kinds, numbered
+from richobs_lab.lsvee.spaces import LayeredTdSpace, ListedTdSpace
 
 MOST_PAIRS = 256_000_000  # kinds of pairs between two levels that are told apart by `restrict`; 32 MB of bits
 
@@ -33,7 +34,7 @@ class ActionRisk(NamedTuple):
     )
 
 
-class ListedSurvivors(ListedSpace):
+class ListedSurvivors(ListedTdSpace):
     """Survivors of a listed class."""
 
     @property
@@ -59,7 +60,7 @@ class ListedSurvivors(ListedSpace):
         return int(rng.choice(np.flatnonzero(self._alive & first)))
 
 
-class LayeredSurvivors(LayeredSpace):
+class LayeredSurvivors(LayeredTdSpace):
     """Survivors of a product class."""
 
     @property

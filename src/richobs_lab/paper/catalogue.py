@@ -36,7 +36,7 @@ PARTS: tuple[tuple[int, str], ...] = (  # first line of the paper's source -> pa
 )
 
 _PROCESS = "richobs.core.process.TabularProcess"
-_LSVEE = "richobs.learners.lsvee"
+_LSVEE = "richobs_lab.lsvee"
 _CONSTANTS = f"{_LSVEE}.constants.PaperConstants"
 _LEMMAS = "statements/test_td_elim_lemmas.py"
 _PHI = r"\phi = \frac{\epsilon}{320 H^2 \sqrt{K}}"
@@ -226,7 +226,7 @@ CATALOGUE: tuple[Entry, ...] = (
         671,
         r"\tilde{R}(f) = \frac{1}{n_{\mathrm{train}}} \sum_i"
         r" \left( f(x_i, a_i) - r_i - \hat{V}^f(p \circ a_i, \pi_f) \right)^2",
-        (f"{_LSVEE}.elimination.td_risk", "richobs.learners.version_space"),
+        (f"{_LSVEE}.elimination.td_risk", "richobs_lab.lsvee.spaces"),
         ("test_lsvee.py::test_td_risk_by_hand", "test_spaces.py::test_layered_and_listed_spaces_agree"),
     ),
     Entry(

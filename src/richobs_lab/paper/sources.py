@@ -128,7 +128,7 @@ def _read(file: Path, content: bytes) -> Read:
 
 
 def _module(text: object) -> str:
-    """Returns the module of a text such as "richobs.learners.lsvee:Lsvee", or "" where it names none."""
+    """Returns the module of a text such as "richobs_lab.lsvee:Lsvee", or "" where it names none."""
     return text.partition(":")[0] if isinstance(text, str) and NAMED.fullmatch(text) else ""
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from richobs.classes import Layered, Prototypes
+from richobs.classes import Layered
 from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
@@ -19,6 +19,7 @@ from richobs.worlds.simulator import (
     require_size,
     tabular_problem,
 )
+from richobs_lab.prototypes import Prototypes
 
 if TYPE_CHECKING:
     import gymnasium

@@ -24,7 +24,7 @@ from richobs.core.errors import BrokenPromise
 from richobs.core.functions import FunctionClass
 from richobs.core.types import Floats, Ints, Mask, Member
 from richobs.device import pairs as device_pairs
-from richobs.device.levels import torch_device
+from richobs.device import torch_device
 from richobs.device.pairs import PairsOnDevice, WeightsOnDevice
 from richobs.learners.betting.values import (
     CONSTANTS,

@@ -1,8 +1,8 @@
 """How statements name and ask for the two versions of LSVEE, and the numbers that the printed one runs with."""
 
 from richobs import Outcome, Problem, Settings
-from richobs.learners.lsvee import Lsvee
-from richobs.learners.lsvee.constants import PaperConstants
+from richobs_lab.lsvee import Lsvee
+from richobs_lab.lsvee.constants import PaperConstants
 
 PAPER, CERTIFIED = "LSVEE (paper)", "LSVEE (certified)"  # as tables and figures call them
 LEARNER = {PAPER: "lsvee", CERTIFIED: "certified"}  # as settings do

@@ -21,11 +21,11 @@ from richobs.core.events import Event
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Mask, Path
-from richobs.engines import CountedEngine
-from richobs.learners.lsvee.constants import PaperConstants, elimination_slack
-from richobs.learners.lsvee.dfs import LsveeSearch, NodeEliminated, learn_from
-from richobs.learners.version_space import NodeRisk, VersionSpace, version_space
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.lsvee.constants import PaperConstants, elimination_slack
+from richobs_lab.lsvee.dfs import LsveeSearch, NodeEliminated, learn_from
+from richobs_lab.lsvee.spaces import NodeRisk, TdSpace, td_space
 from richobs_lab.paper.base import Plain
 from richobs_lab.paper.rigs.printed import Printed
 
@@ -213,7 +213,7 @@ def td_elim_runs(
     estimates: dict[Path, Floats] = {(a,): node.v_hat[:, a] for a in range(node.shape[2])}
     result = []
     for _ in range(runs):
-        space = version_space(node.functions)
+        space = td_space(node.functions)
         if dead:
             bury(space, node.shape, dead)
         seen: list[Event] = []
@@ -256,14 +256,14 @@ def surviving_pairs(node: Node, constants: PaperConstants, *, seed: int) -> Mask
     N, _, K = node.shape
     later = np.broadcast_to(node.v_children[:, :, None], (N, K, K))
     functions = Layered([TableLevel(node.f), TableLevel(later)])
-    space = version_space(functions)
+    space = td_space(functions)
     engine = CountedEngine(node.process, functions, seed=seed, ledger=Ledger())
     estimates: dict[Path, Floats] = {(a,): node.v_hat[:, a] for a in range(K)}
     learn_from(LsveeSearch(engine, space, constants, learned=estimates), (), constants.search)
     return np.array([[(i, j) in space for j in range(N)] for i in range(N)])
 
 
-def bury(space: VersionSpace, shape: tuple[int, int, int], dead: Sequence[int]) -> None:
+def bury(space: TdSpace, shape: tuple[int, int, int], dead: Sequence[int]) -> None:
     """Eliminates the functions `dead` from a space of listed functions."""
     N, _, K = shape
     noise = np.zeros(N)
@@ -282,7 +282,7 @@ class SearchRun(NamedTuple):
 def search_run(node: Node, constants: PaperConstants, *, seed: int) -> SearchRun:
     """Runs DFS-Learn at the node: Consensus at every child, what follows from it, and TD-Elim."""
     engine = CountedEngine(node.process, node.functions, seed=seed, ledger=Ledger())
-    space, seen = version_space(node.functions), list[Event]()
+    space, seen = td_space(node.functions), list[Event]()
     search = LsveeSearch(engine, space, constants, notify=lambda progress: seen.append(progress.event))
     learn_from(search, (), constants.search)
     return SearchRun(seen, engine.ledger.total, space.alive(0))

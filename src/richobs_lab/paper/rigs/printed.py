@@ -1,6 +1,6 @@
 """The numbers of [KAL16] written down a second time, from its main text, for statements to hold the shipped ones against.
 
-Nothing here comes from `richobs.learners.lsvee.constants`: a factor that is wrong there must not cancel where an algorithm
+Nothing here comes from `richobs_lab.lsvee.constants`: a factor that is wrong there must not cancel where an algorithm
 is held against its bound. Sizes are rounded up from 60 digits. Lines of the paper's source are named.
 """
 

@@ -10,10 +10,10 @@ from richobs import BrokenPromise, FunctionClass, Greedy, Policy, Problem, Progr
 from richobs.core.ledger import Ledger
 from richobs.core.queries import Answer, Engine, Query
 from richobs.core.types import Ints, Mask, Path
-from richobs.engines import CountedEngine
-from richobs.learners.lsvee.demand import Found, explore_on_demand
-from richobs.learners.lsvee.dfs import LsveeSearch, NodeEliminated, learn_from
-from richobs.learners.version_space import VersionSpace, version_space
+from richobs_lab.counted import CountedEngine
+from richobs_lab.lsvee.demand import Found, explore_on_demand
+from richobs_lab.lsvee.dfs import LsveeSearch, NodeEliminated, learn_from
+from richobs_lab.lsvee.spaces import TdSpace, td_space
 from richobs_lab.paper.rigs.asked import constants_for
 from richobs_lab.paper.rigs.corners import learned_tolerance
 from richobs_lab.paper.rigs.printed import Printed
@@ -22,7 +22,7 @@ SURELY = 1e-12  # what exact quantities may be off by rounding
 
 
 def learned_states(
-    process: TabularProcess, functions: FunctionClass, space: VersionSpace, printed: Printed
+    process: TabularProcess, functions: FunctionClass, space: TdSpace, printed: Printed
 ) -> tuple[Mask, ...]:
     """Returns per level `[S]` the set L(F): states where every survivor's action loses at most the tolerance."""
     masks = []
@@ -130,7 +130,7 @@ class Demand:
         self.constants = constants_for(problem, epsilon, delta)
         self.printed = Printed.of(problem, epsilon, delta)
         engine = CountedEngine(self.process, problem.functions, seed=seed, ledger=Ledger())
-        self.space = version_space(problem.functions)
+        self.space = td_space(problem.functions)
         watched = Watched(engine, self._watch)
         self.search = LsveeSearch(watched, self.space, self.constants, verbatim, self._count)
         self.rounds: list[Round] = []

@@ -15,12 +15,12 @@ import numpy as np
 from richobs import Rewards, Tables, TabularProcess
 from richobs.core.ledger import Ledger
 from richobs.core.queries import Query
-from richobs.engines import CountedEngine
-from richobs.learners.lsvee.consensus import consensus
-from richobs.learners.lsvee.dfs import ConsensusTested, NodeEliminated
-from richobs.learners.version_space import version_space
 from richobs.show.palette import BLUE, GREEN, GREY, INK, ORANGE, RED
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.lsvee.consensus import consensus
+from richobs_lab.lsvee.dfs import ConsensusTested, NodeEliminated
+from richobs_lab.lsvee.spaces import td_space
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.figures import DARK_GREEN, DARK_RED, NOTE
 from richobs_lab.paper.rigs.node import (
@@ -104,7 +104,7 @@ def _gap(piece: Plain) -> Plain:
     n = math.ceil(constants.search.n_test * piece["share"])
     functions = _class(tau + piece["gap"] * phi)
     process = _process(np.full(2, 0.5))
-    space = version_space(functions)
+    space = td_space(functions)
     bury(space, (SIZE, 1, 1), [SIZE - 1])
     alive = space.alive(1)
     truth = functions.values(1, process.observations[1]).max(axis=2) @ process.emissions[1][0]  # [N]

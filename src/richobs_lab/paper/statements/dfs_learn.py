@@ -19,12 +19,13 @@ from richobs.core.moments import Moments
 from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Member, Path
-from richobs.engines import CountedEngine
-from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
-from richobs.learners.lsvee.dfs import ConsensusTested, LsveeSearch, NodeEliminated, learn_from
-from richobs.learners.version_space import Elimination, NodeRisk, VersionSpace, version_space
+from richobs.learners.version_space import Elimination
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.lsvee.constants import PaperConstants, SearchConstants
+from richobs_lab.lsvee.dfs import ConsensusTested, LsveeSearch, NodeEliminated, learn_from
+from richobs_lab.lsvee.spaces import NodeRisk, TdSpace, td_space
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale
 from richobs_lab.paper.rigs.printed import Printed
 from richobs_lab.paper.rigs.watched import state_at
@@ -182,7 +183,7 @@ class Witness:
 class SeenSpace:
     """A version space that shows a witness what every elimination rests on."""
 
-    def __init__(self, space: VersionSpace, witness: Witness):
+    def __init__(self, space: TdSpace, witness: Witness):
         self._space, self._witness = space, witness
 
     def __getattr__(self, name: str) -> Any:
@@ -262,7 +263,7 @@ def measure(piece: Plain, /) -> Plain:
     printed = Printed(H, K, M, functions.log_size, piece["epsilon"], asked["delta"])
     sizes = printed.search(piece["delta"])
     witness = Witness(CountedEngine(process, functions, seed=piece["seed"], ledger=Ledger()), process, tables, phi)
-    space = cast("VersionSpace", SeenSpace(version_space(functions), witness))
+    space = cast("TdSpace", SeenSpace(td_space(functions), witness))
     search = LsveeSearch(witness, space, used, verbatim=piece["verbatim"], notify=witness.see_event)
     witness.search = search
     start = (0,) * (H // 2) if piece["below"] else ()
@@ -323,7 +324,7 @@ def measure_twin(piece: Plain) -> Plain:
 
     def survivors(functions: FunctionClass) -> tuple[list[float], list[list[int]], Member | None]:
         """Returns how many are left after every event, which members of each level, and the first function."""
-        space, sizes = version_space(functions), list[float]()
+        space, sizes = td_space(functions), list[float]()
         engine = CountedEngine(process, functions, seed=piece["seed"], ledger=Ledger())
         learn_from(
             LsveeSearch(engine, space, numbers, notify=lambda _: sizes.append(space.log_size)), (), numbers.search

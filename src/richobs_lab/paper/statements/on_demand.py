@@ -16,10 +16,10 @@ from richobs import Greedy, Problem, Tables, make
 from richobs.core.problem import as_problem
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Path
-from richobs.learners.lsvee.dfs import learn_from
-from richobs.learners.version_space import version_space
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.lsvee.dfs import learn_from
+from richobs_lab.lsvee.spaces import td_space
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.rigs.asked import constants_for
 from richobs_lab.paper.rigs.corners import NUDGE, cliff, gap, learned_tolerance, staircase
@@ -172,7 +172,7 @@ def measure_risk(seed: int, draws: int) -> Plain:
         functions = Tables(tables, codebooks=process.codebooks)
         printed = Printed.of(as_problem(problem, functions), EPSILON, DELTA)
         policy = Greedy(functions.member(0))
-        unlearned = [~mask for mask in learned_states(process, functions, version_space(functions), printed)]
+        unlearned = [~mask for mask in learned_states(process, functions, td_space(functions), printed)]
         regret = problem.optimal_value - process.value(policy)
         points.append((regret, chance_of_visiting(process, policy, unlearned)))
     margin = policy_risk_margin(printed)

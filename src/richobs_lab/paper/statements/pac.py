@@ -22,15 +22,15 @@ from richobs import BrokenPromise, Outcome, Problem, Rewards, Settings, Tables, 
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.words import number
-from richobs.engines import CountedEngine
-from richobs.learners.lsvee import SamplePlan, lsvee
-from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
-from richobs.learners.lsvee.demand import PolicyPlayed
-from richobs.learners.lsvee.dfs import ConsensusTested, NodeEliminated
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREY, RED, SKY
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
+from richobs_lab.lsvee import SamplePlan, lsvee
+from richobs_lab.lsvee.constants import PaperConstants, SearchConstants
+from richobs_lab.lsvee.demand import PolicyPlayed
+from richobs_lab.lsvee.dfs import ConsensusTested, NodeEliminated
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.rigs.asked import constants_for
 from richobs_lab.paper.rigs.corners import NUDGE, gap, staircase

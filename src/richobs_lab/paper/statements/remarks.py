@@ -18,13 +18,13 @@ from richobs.core.ledger import Ledger
 from richobs.core.queries import Answer, Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
-from richobs.engines import CountedEngine
-from richobs.learners.lsvee.constants import PaperConstants
-from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
-from richobs.learners.version_space import version_space
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREEN, ORANGE, RED
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
+from richobs_lab.counted import CountedEngine
+from richobs_lab.lsvee.constants import PaperConstants
+from richobs_lab.lsvee.dfs import LsveeSearch, learn_from
+from richobs_lab.lsvee.spaces import td_space
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.rigs.asked import printed_episodes
 from richobs_lab.paper.rigs.corners import NUDGE
@@ -124,7 +124,7 @@ def measure_states(n_states: int, copies: bool) -> Plain:
     functions = Layered([TableLevel(np.full((1, 1, m), 0.5)), *(TableLevel(later) for _ in range(H - 1))])
     numbers = constants(H, m, m, functions)
     engine = CountedEngine(process, functions, seed=0, ledger=Ledger())
-    search = LsveeSearch(engine, version_space(functions), numbers)
+    search = LsveeSearch(engine, td_space(functions), numbers)
     learn_from(search, (), numbers.search)
     return {"eliminations": search.eliminations, "levels": H, "states": 1 + m * (H - 1)}
 
@@ -162,7 +162,7 @@ def measure_work(members: int, product: bool) -> Plain:
     functions: FunctionClass = Layered([TableLevel(t) for t in tables]) if product else Tables(tables)
     numbers = constants(H, 2, 2, functions)
     engine = Counting(CountedEngine(process, functions, seed=0, ledger=Ledger()))
-    learn_from(LsveeSearch(engine, version_space(functions), numbers), (), numbers.search)
+    learn_from(LsveeSearch(engine, td_space(functions), numbers), (), numbers.search)
     return {"each": engine.values / engine.queries, "size": round(math.exp(functions.log_size)), "members": members}
 
 

@@ -16,9 +16,9 @@ from richobs.core.queries import Engine
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Ints
 from richobs.core.words import several
-from richobs.engines import CountedEngine
 from richobs.runs.session import run
 from richobs.show.palette import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
+from richobs_lab.counted import CountedEngine
 from richobs_lab.intervals import binomial_interval
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale
 from richobs_lab.paper.rigs.asked import CERTIFIED, LEARNER, PAPER, printed_episodes

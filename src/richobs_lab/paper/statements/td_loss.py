@@ -17,9 +17,9 @@ from richobs.core.ledger import Ledger
 from richobs.core.queries import Query
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats
-from richobs.engines import CountedEngine
-from richobs.learners.lsvee.elimination import td_risk
 from richobs.show.palette import BLUE, GREEN, GREY, INK, ORANGE, RED
+from richobs_lab.counted import CountedEngine
+from richobs_lab.lsvee.elimination import td_risk
 from richobs_lab.paper.base import Check, Conclusion, Plain, Scale, of_kind
 from richobs_lab.paper.figures import NOTE
 from richobs_lab.paper.rigs.node import SURE, LossLaw, Node, biased, climb, drawn, loss_law

@@ -3,14 +3,11 @@
 import itertools
 from typing import NamedTuple
 
-from richobs.core.errors import BrokenPromise
+from richobs import BrokenPromise, Claim, FunctionClass, Greedy
 from richobs.core.events import POLICIES, Event, Said, event
-from richobs.core.functions import FunctionClass
-from richobs.core.outcome import Claim
-from richobs.core.policies import Greedy
 from richobs.core.queries import Query
 from richobs.core.types import Member
-from richobs.learners.lsvee.dfs import DEMAND, LsveeSearch, chance, learn_from
+from richobs_lab.lsvee.dfs import DEMAND, LsveeSearch, chance, learn_from
 
 VERBATIM_ROUNDS = 100  # times M H, after which a verbatim run stops: as printed it would go on for ever
 

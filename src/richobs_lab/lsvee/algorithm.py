@@ -3,15 +3,14 @@
 import sys
 from functools import partial
 
-from richobs.classes.learned_policy import LearnedPolicy
+from richobs import FunctionClass, LearnedPolicy, Outcome
 from richobs.core.events import Callback, nobody
-from richobs.core.functions import FunctionClass
-from richobs.core.outcome import DETERMINISTIC, REACTIVE, REALIZABLE, Outcome, StopReason, Wording, claim_words
+from richobs.core.outcome import DETERMINISTIC, REACTIVE, REALIZABLE, StopReason, Wording, claim_words
 from richobs.core.queries import Engine
-from richobs.learners.lsvee.constants import PaperConstants
-from richobs.learners.lsvee.demand import explore_on_demand
-from richobs.learners.lsvee.dfs import LsveeSearch, learn_from
-from richobs.learners.version_space import version_space
+from richobs_lab.lsvee.constants import PaperConstants
+from richobs_lab.lsvee.demand import explore_on_demand
+from richobs_lab.lsvee.dfs import LsveeSearch, learn_from
+from richobs_lab.lsvee.spaces import td_space
 
 
 def lsvee(
@@ -33,7 +32,7 @@ def lsvee(
         notify: called with a `Progress` after every event.
     """
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 20 * constants.horizon + 1000))  # DFS-Learn is as deep as H
-    search = LsveeSearch(engine, version_space(functions), constants, verbatim, notify)
+    search = LsveeSearch(engine, td_space(functions), constants, verbatim, notify)
     learn_from(search, (), constants.search)  # line 1
     v_star_hat = _root_value(search)  # line 2
     found = explore_on_demand(search, functions, v_star_hat)  # lines 3 to 9

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from richobs import FunctionClass, Outcome, Problem, Settings
 from richobs.core.events import Callback
-from richobs.core.outcome import DETERMINISTIC, REACTIVE, REALIZABLE, Outcome
-from richobs.core.problem import Problem
+from richobs.core.outcome import DETERMINISTIC, REACTIVE, REALIZABLE
 from richobs.core.queries import Engine
 from richobs.core.registry import InNotebook
-from richobs.core.settings import Settings
 from richobs.learners.base import PlanRow, Promise, Traits, deterministic_transitions, unit_rewards
-from richobs.learners.lsvee.algorithm import lsvee
-from richobs.learners.lsvee.constants import PaperConstants
 from richobs.learners.printed import N_STATES, PrintedLearner
+from richobs_lab.device import OnDevice
+from richobs_lab.lsvee.algorithm import lsvee
+from richobs_lab.lsvee.constants import PaperConstants
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,10 @@ class Lsvee(PrintedLearner):
     def plan(self, problem: Problem, settings: Settings) -> SamplePlan:
         """Returns every sample size, and the worst case they add up to."""
         return SamplePlan(self.constants(problem, settings))
+
+    def on_device(self, functions: FunctionClass, device: str) -> FunctionClass:
+        """Returns the class whose moments are computed on the device."""
+        return OnDevice(functions, device)
 
     def run(self, problem: Problem, engine: Engine, settings: Settings, notify: Callback) -> Outcome:
         """Runs Algorithm 1."""

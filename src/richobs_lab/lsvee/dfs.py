@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass, field
 
+from richobs import BrokenPromise, Claim
 from richobs.core import events
-from richobs.core.errors import BrokenPromise
 from richobs.core.events import Callback, Event, Progress, Said, event, nobody
-from richobs.core.moments import check_rounding, risk_rounding
-from richobs.core.outcome import Claim
+from richobs.core.moments import check_rounding
 from richobs.core.queries import Engine, Query
 from richobs.core.types import Floats, Path
-from richobs.learners.lsvee.consensus import consensus
-from richobs.learners.lsvee.constants import PaperConstants, SearchConstants
-from richobs.learners.lsvee.elimination import td_risk
-from richobs.learners.version_space import VersionSpace
+from richobs_lab.lsvee.consensus import consensus
+from richobs_lab.lsvee.constants import PaperConstants, SearchConstants
+from richobs_lab.lsvee.elimination import risk_rounding, td_risk
+from richobs_lab.lsvee.spaces import TdSpace
 
 SEARCH, DEMAND = "search", "demand"  # the two phases of Algorithm 1
 
@@ -22,7 +21,7 @@ class LsveeSearch:
     """The state of a run: what survives, what was learned, what was claimed."""
 
     engine: Engine
-    space: VersionSpace
+    space: TdSpace
     constants: PaperConstants
     verbatim: bool = False  # as printed: repeats are played, failed policies tried again, no stop within the bounds
     notify: Callback = nobody

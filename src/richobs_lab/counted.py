@@ -19,20 +19,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from richobs.core.environment import Environment
-from richobs.core.errors import InvalidInput
+from richobs import (
+    Environment,
+    FunctionClass,
+    InvalidInput,
+    OpenLoop,
+    Policy,
+    Problem,
+    Settings,
+    Switch,
+    TabularProcess,
+    Uniform,
+)
 from richobs.core.executors import Workers
-from richobs.core.functions import FunctionClass
 from richobs.core.ledger import Ledger
 from richobs.core.moments import Batch, Moments, Steps, counted_pairs, no_moves
-from richobs.core.policies import OpenLoop, Policy, Switch, Uniform, action_law
-from richobs.core.problem import Problem
-from richobs.core.process import TabularProcess
+from richobs.core.policies import action_law
 from richobs.core.queries import Answer, LevelMoments, LevelSteps, Query, Returns, Tally
 from richobs.core.randomness import keyed_generator
-from richobs.core.settings import Settings
 from richobs.core.types import Floats, Ints, Path
-from richobs.engines.play import Play
+from richobs.engines import Play
 
 KEPT = 4_000_000  # values of functions at one level that are kept between requests
 Counts = NDArray[Any]  # integers: int64, or Python's own (dtype object) where they may exceed it

@@ -13,20 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from richobs.classes.base import Chosen, LevelClass
-from richobs.classes.decoders import Decoders, sums_by_case, values_of, worth_by_case
+from richobs import FunctionClass, InvalidInput, LevelClass
+from richobs.classes import Chosen, Decoders, LinearLevel, NetworkLevel, TableLevel
+from richobs.classes.decoders import sums_by_case, values_of, worth_by_case
 from richobs.classes.layered import ByLevel
-from richobs.classes.linear import LinearLevel
-from richobs.classes.networks import NetworkLevel
-from richobs.classes.prototypes import Prototypes
-from richobs.classes.tables import TableLevel
-from richobs.core.errors import InvalidInput
-from richobs.core.functions import FunctionClass, FunctionsAround
+from richobs.core.functions import FunctionsAround
 from richobs.core.moments import UNIT_ROUNDOFF, Batch, Moments, moments_of_cases
 from richobs.core.policies import TIE
 from richobs.core.types import Ints
 from richobs.core.units import UnitFunctions, Units
-from richobs.device.levels import (
+from richobs_lab.device.levels import (
     DeviceBatch,
     DeviceLevel,
     DeviceMemory,
@@ -39,6 +35,7 @@ from richobs.device.levels import (
     product_depth,
     roundoff,
 )
+from richobs_lab.prototypes import Prototypes
 
 MEMBERS_AT_ONCE = 2**21  # functions of one launch
 BLOCK_ROWS = 32  # observations of a block; those of one block took the same action

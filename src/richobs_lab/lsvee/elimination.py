@@ -9,7 +9,7 @@ import numpy as np
 
 from richobs.core.moments import Moments
 from richobs.core.types import Floats
-from richobs.learners.version_space import NodeRisk
+from richobs_lab.lsvee.spaces import NodeRisk
 
 
 def td_risk(level: int, moments: Moments, v_children: Sequence[Floats] | None) -> NodeRisk:
@@ -27,3 +27,23 @@ def td_risk(level: int, moments: Moments, v_children: Sequence[Floats] | None) -
         future=None if v_children is None else np.stack(v_children, axis=1),
         share=moments.shares,
     )
+
+
+def risk_rounding(noise: Floats, gain: Floats, future: Floats | None, here: float, there: float) -> float:
+    """Returns by how much two risks noise + (gain - future)^2 may differ more than computed, because of rounding.
+
+    Each noise is known up to `here`, each difference up to e = `here` + `there`, and the square of a difference d up to
+    e (2 d + e). Both risks that are compared may be wrong.
+
+    Args:
+        noise: variances.
+        gain: means, any shape.
+        future: means that are subtracted; None where they are 0.
+        here: `rounding` of the moments that `noise` and `gain` come from.
+        there: `rounding` of those that `future` comes from.
+    """
+    e = here + there
+    if e == 0.0:
+        return 0.0
+    d = float(np.abs(gain).max(initial=0.0)) + (0.0 if future is None else float(np.abs(future).max(initial=0.0)))
+    return 2 * (here + e * (2 * d + e))
