@@ -823,9 +823,11 @@ class TestRuns:
             assert played == expected[: len(played)]
             assert len(played) == (24 if limit != 180 else 23)
 
-    def test_a_tenure_begins_with_two_episodes_where_members_of_a_level_have_one_range_of_values(self) -> None:
+    def test_a_tenure_begins_with_few_episodes_where_members_of_a_level_have_one_range_of_values(self) -> None:
         decoders, tables, listed = (richobs.make(w).functions for w in ("lock/3", "mdp", "frozen-lake,n_maps=10"))
         assert [Tuning().begins(f) for f in (decoders, tables, listed)] == [2, 4, 4]
+        many = [richobs.make(w).functions for w in ("lock/3,n_actions=5", "diabolical/3", "mdp,n_actions=5")]
+        assert [Tuning().begins(f) for f in many] == [1, 1, 4]
         assert [Tuning(largest=1).begins(tables), Tuning(first=7).begins(decoders)] == [1, 7]
 
     def test_an_interval_certifies_where_it_is_no_wider_than_epsilon(self) -> None:
