@@ -853,8 +853,8 @@ class TestRuns:
         problem = richobs.make("lock/3")
         content = Certificate.of(learn(problem), problem).content
         settings, constants = Settings(learner="betting"), content["constants"]
-        assert (constants["rule"], constants["money"]) == (3, 0.7)
-        for rule, words in ((3, None), (2, "an earlier rule"), (4, "another rule"), (None, "an earlier rule")):
+        assert (constants["rule"], constants["money"]) == (4, 0.7)
+        for rule, words in ((4, None), (3, "an earlier rule"), (5, "another rule"), (None, "an earlier rule")):
             file = {**content, "constants": {**constants, "rule": rule}}
             said = [f.detail for f in Betting().recheck(file, problem, settings) if f.what == "rule"]
             assert [f"made by {words} of the betting search" in d for d in said] == ([] if words is None else [True])
