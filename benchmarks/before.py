@@ -40,10 +40,10 @@ BETTING = [  # world, epsilon, seeds
     ("lock/5,noise_bits=5", 0.1, 40),
     ("lock/10,noise_bits=10", 0.1, 20),
     ("lock/20,noise_bits=20", 0.1, 12),
-    ("lock/50,noise_bits=50", 0.1, 4),
+    ("lock/50,noise_bits=50", 0.1, 12),
     ("lock/5,noise_bits=5,swap=0.5,fail=0.1", 0.1, 20),
-    ("diabolical/10", 0.1, 12),
-    ("diabolical/20", 0.1, 3),
+    ("diabolical/10", 0.1, 60),
+    ("diabolical/20", 0.1, 16),
     ("random/4", 0.1, 40),
     ("mdp", 0.1, 40),
     ("disjoint", 0.1, 40),
@@ -51,7 +51,7 @@ BETTING = [  # world, epsilon, seeds
     ("bandit", 0.1, 20),
     (f"{LAKE}1000", 0.1, 8),
     (f"{LAKE}10000,slip_unknown=True", 0.1, 3),
-    (f"{NEAR}0.2", 0.1, 3),
+    (f"{NEAR}0.2", 0.1, 12),
     (f"{LAKE}100000,slip_unknown=True", 0.1, 1),
 ]
 LEARN = """
@@ -105,25 +105,28 @@ def answered(source: Path, script: str, case: object) -> list[Any]:
 def compare_betting(sources: tuple[Path, Path], revision: str, only: str, repeats: int) -> None:
     """Writes CPU seconds, episodes and memory of the betting search in two versions; keeps rows of other worlds."""
     target = RESULTS / "before_betting.json"
-    kept = (
-        {row["world"]: tuple(row.values()) for row in json.loads(target.read_text())["rows"]} if target.exists() else {}
+    columns = (
+        *("world", "epsilon", "seeds", "CPU before", "now", "now / before", "median episodes before", "now "),
+        *("episodes: now / before", "peak MiB before", "now  ", "standard error of episodes: now / before"),
     )
-    columns = ("world", "epsilon", "seeds", "CPU before", "now", "now / before", "median episodes before", "now ")
-    more = ("episodes: now / before", "peak MiB before", "now  ")
+    stored = json.loads(target.read_text())["rows"] if target.exists() else []
+    kept = {row["world"]: tuple(row.get(column, "") for column in columns) for row in stored}
     for world, epsilon, seeds in BETTING:
         if only not in world:
             continue
         pairs = [[answered(s, LEARN, (world, epsilon, seeds, FIRST_SEED)) for s in sources] for _ in range(repeats)]
         before, now = (min(side[k][0] for side in pairs) for k in (0, 1))
         episodes = [side[1] for side in pairs[0]]
-        ratio = math.exp(statistics.fmean(math.log(b / a) for a, b in zip(*episodes, strict=True)))
+        logs = [math.log(b / a) for a, b in zip(*episodes, strict=True)]
+        ratio = math.exp(statistics.fmean(logs))
+        error = ratio * statistics.stdev(logs) / math.sqrt(seeds) if seeds > 1 else ""
         each = (before / seeds, now / seeds, now / before)
         medians = [statistics.median(e) for e in episodes]
-        kept[world] = (world, epsilon, seeds, *each, *medians, ratio, *(side[2] for side in pairs[0]))
+        kept[world] = (world, epsilon, seeds, *each, *medians, ratio, *(side[2] for side in pairs[0]), error)
         publish(
             "before_betting",
             f"The betting search of this version against {revision}",
-            columns + more,
+            columns,
             [kept[w] for w, _, _ in BETTING if w in kept],
             f"CPU seconds a run, the versions in turns; episodes: geometric mean of the ratios, seeds from {FIRST_SEED} on.",
         )

@@ -823,9 +823,11 @@ class TestRuns:
             assert played == expected[: len(played)]
             assert len(played) == (24 if limit != 180 else 23)
 
-    def test_a_tenure_begins_with_two_episodes_where_members_of_a_level_have_one_range_of_values(self) -> None:
+    def test_a_tenure_begins_with_few_episodes_where_members_of_a_level_have_one_range_of_values(self) -> None:
         decoders, tables, listed = (richobs.make(w).functions for w in ("lock/3", "mdp", "frozen-lake,n_maps=10"))
         assert [Tuning().begins(f) for f in (decoders, tables, listed)] == [2, 4, 4]
+        many = [richobs.make(w).functions for w in ("lock/3,n_actions=5", "diabolical/3", "mdp,n_actions=5")]
+        assert [Tuning().begins(f) for f in many] == [1, 1, 4]
         assert [Tuning(largest=1).begins(tables), Tuning(first=7).begins(decoders)] == [1, 7]
 
     def test_an_interval_certifies_where_it_is_no_wider_than_epsilon(self) -> None:
@@ -851,8 +853,8 @@ class TestRuns:
         problem = richobs.make("lock/3")
         content = Certificate.of(learn(problem), problem).content
         settings, constants = Settings(learner="betting"), content["constants"]
-        assert (constants["rule"], constants["money"]) == (3, 0.7)
-        for rule, words in ((3, None), (2, "an earlier rule"), (4, "another rule"), (None, "an earlier rule")):
+        assert (constants["rule"], constants["money"]) == (4, 0.7)
+        for rule, words in ((4, None), (3, "an earlier rule"), (5, "another rule"), (None, "an earlier rule")):
             file = {**content, "constants": {**constants, "rule": rule}}
             said = [f.detail for f in Betting().recheck(file, problem, settings) if f.what == "rule"]
             assert [f"made by {words} of the betting search" in d for d in said] == ([] if words is None else [True])

@@ -49,7 +49,7 @@ SHARES = {  # of delta
     "root": 0.125,
     "reserve": 0.01,  # kept for what takes over from a search that does not end
 }
-RULE = 3  # raised whenever the same seed would decide otherwise; certificates before the second name none
+RULE = 4  # raised whenever the same seed would decide otherwise; certificates before the second name none
 LARGEST = 8_192  # episodes of a batch: they are in memory at once
 FIRST_LOOK = 32  # first observations before the first look
 NEXT_LOOK = 1.5  # sizes of looks grow by this factor

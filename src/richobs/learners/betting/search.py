@@ -71,6 +71,7 @@ from richobs.stats.shares import Share, Squares
 
 DRAWN_WITHIN, KEPT_WITHIN = 1 / 8, 1 / 4  # of epsilon: how much less than the most a candidate may promise
 DOUBT_GROWTH = 0.1  # nats for every candidate drawn
+FEW_ACTIONS = 4  # up to which the first batch of a candidate that may be wrong about what is seen has two episodes
 
 
 RUNGS = 10  # powers of two below the range of totals
@@ -85,7 +86,7 @@ class Tuning:
     """How eager the search is; nothing claimed depends on it."""
 
     first: int = 0
-    """Episodes of the first batch of a tenure; it doubles from batch to batch. 0: what suits the class, 2 or 4."""
+    """Episodes of the first batch of a tenure; it doubles from batch to batch. 0: what suits the class, 1, 2 or 4."""
     largest: int = 8
     """Largest batch of a young search; a search of many episodes allows a sixteenth of them, at most 8,192."""
     doubt: float = 2.0
@@ -107,11 +108,13 @@ class Tuning:
         """Returns the size of the first batch of a tenure.
 
         Where the members of each level of a product have one range of values, as decoders do, they differ in what they take
-        an observation for: a wrong one is off by all that there is, and two episodes show it.
+        an observation for: a wrong one is off by all that there is, and two episodes show it. Where there are many
+        actions nearly all candidates are wrong, and one episode shows most of them.
         """
         bounds = (functions.value_bounds(h) for h in range(functions.horizon))
         alike = functions.is_product and all((low == low[0]).all() and (high == high[0]).all() for low, high in bounds)
-        return self.first or min(2 if alike else 4, self.largest)
+        few = 2 if functions.n_actions <= FEW_ACTIONS else 1
+        return self.first or min(few if alike else 4, self.largest)
 
     def most(self, episodes: int) -> int:
         """Returns the size of the largest batch after so many episodes."""
