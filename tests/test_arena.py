@@ -189,9 +189,7 @@ class TestJudge:
             ("betting", "ggg", arenas.LATE, None),  # it has no answer
         ],
     )
-    def test_where_the_time_is_up_the_last_policy_counts_if_there_is_no_stopping_rule(
-        self, name, policies, fate, solved
-    ):
+    def test_where_the_time_is_up_the_last_policy_counts_without_a_stopping_rule(self, name, policies, fate, solved):
         judge = Judge(self.problem, 0.1, self.clock)
         for i, policy in enumerate(policies):
             judge.look(told(10 * (i + 1), self.good if policy == "g" else self.bad))

@@ -478,7 +478,7 @@ def problem_at(family, theta, functions=None):
 def test_a_system_outside_the_family_is_reported_with_state_and_action():
     """The family says that both actions have one probability; in truth they differ."""
     tied = Family(
-        lambda t: [[[(t["x"], 0, 1.0, False), (1 - t["x"], 0, 0.0, False)]] * 2] * 1, {"x": (0.1, 0.9)}, horizon=4
+        lambda t: [[[(t["x"], 0, 1.0, False), (1 - t["x"], 0, 0.0, False)]] * 2], {"x": (0.1, 0.9)}, horizon=4
     )
     free = Family(
         lambda t: [[[(t[n], 0, 1.0, False), (1 - t[n], 0, 0.0, False)] for n in ("x", "y")]],

@@ -20,9 +20,7 @@ WIDTHS = (360, 1920)
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed (pip install playwright)"
-    )
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing (pip install playwright)")
     if CHROMIUM is None:
         pytest.skip("no chromium, chromium-browser or google-chrome on the PATH (apt-get install chromium)")
     with playwright.sync_playwright() as tools:

@@ -513,9 +513,7 @@ def test_every_registered_statement_is_one(name):
         assert len({json.dumps(p, sort_keys=True) for p in pieces}) == len(pieces) > 0, "no piece twice"
 
 
-def test_a_run_concludes_what_evaluating_here_does_and_starts_workers_while_interruptions_wait(
-    fake, tmp_path, monkeypatch
-):
+def test_a_run_concludes_what_evaluating_does_and_starts_workers_while_interruptions_wait(fake, tmp_path, monkeypatch):
     """A worker that has not yet begun would die of Control-C with a traceback."""
     submit, waiting = runner.ProcessPoolExecutor.submit, []
 
