@@ -431,7 +431,8 @@ class TestWhatMayBeSent:
         with pytest.raises(WorkerFailed, match="a worker has another class of functions than this process"):
             engine.ask(Query.observe((), 1_000, purpose="x", phase="x"))
 
-    def test_one_that_is_not_declared_stays_and_says_so_once(self, threads, caplog):
+    def test_one_that_is_not_declared_stays_and_says_so_once(self, threads, caplog, monkeypatch):
+        monkeypatch.setattr("richobs.engines.stream.CHUNK_LEVELS", 8)  # two chunks must not be played at once
         one, two, four = (richobs.learn(Undeclared(), FUNCTIONS, **ASKED, workers=n) for n in (1, threads, 4))
         assert one.trace == two.trace == four.trace
         assert threads.tasks == 0
