@@ -14,13 +14,7 @@ from richobs.core.events import ChartKind, Progress
 from richobs.core.settings import Settings
 from richobs.learners import learner
 from richobs.learners.base import Measured, measured, read_measured, write_measured
-from richobs.learners.betting.events import (
-    AgreementTested,
-    AverageRefuted,
-    BatchPlayed,
-    CandidateDrawn,
-    ClaimClosed,
-)
+from richobs.learners.betting.events import AgreementTested, AverageRefuted, BatchPlayed, CandidateDrawn, ClaimClosed
 from richobs.show import page, write_report
 from richobs.show.chart import log_chart, log_ticks, series
 from richobs.show.page import RunView

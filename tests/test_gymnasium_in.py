@@ -17,13 +17,8 @@ from richobs.core.randomness import keyed_generator
 from richobs.engines import Calls
 from richobs.runs.store import StoredRun
 from richobs.show import write_report
-from richobs.worlds.gymnasium_in import (
-    GymnasiumSpec,
-    environment_from_spec,
-    from_gymnasium,
-    looks_deterministic,
-    problem_from_spec,
-)
+from richobs.worlds import gymnasium_in
+from richobs.worlds.gymnasium_in import GymnasiumSpec, environment_from_spec, from_gymnasium, looks_deterministic
 from richobs_lab.worlds import frozen_lake
 
 TAXI = "Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3"
@@ -469,7 +464,7 @@ class TestOwning:
             on_the_line("Line-v0", vector="native")
         assert vector.closed
         with pytest.raises(TypeError, match="not JSON serializable"):
-            problem_from_spec(GymnasiumSpec("Line-v0", 5, (0, 1), functions="json:dumps"))
+            gymnasium_in.problem_from_spec(GymnasiumSpec("Line-v0", 5, (0, 1), functions="json:dumps"))
         assert counted.open == 0
 
     def test_a_callable_makes_a_new_environment_each_time(self):
@@ -573,7 +568,7 @@ class TestIdentity:
         short = GymnasiumSpec("gym:FrozenLake-v1", 8, [0, 1], functions="mine:lakes_for", kwargs={"is_slippery": False})
         dry = from_gymnasium("FrozenLake-v1", **DRY)
         assert environment_from_spec(short).declared.identity == dry.declared.identity
-        problem = problem_from_spec(short)
+        problem = gymnasium_in.problem_from_spec(short)
         assert (problem.horizon, problem.functions.level_size(0), problem.id) == (8, 20, None)
 
     @pytest.mark.parametrize(
@@ -588,7 +583,7 @@ class TestIdentity:
         with pytest.raises(InvalidInput, match=sentence):
             environment_from_spec(GymnasiumSpec("FrozenLake-v1", **spec))
         with pytest.raises(InvalidInput, match="a problem needs `functions`"):
-            problem_from_spec(GymnasiumSpec("FrozenLake-v1", **spec))
+            gymnasium_in.problem_from_spec(GymnasiumSpec("FrozenLake-v1", **spec))
 
     @pytest.mark.parametrize(
         ("spec", "sentence"),
