@@ -733,10 +733,8 @@ class TestRuns:
         content = Certificate.of(run(problem, settings), problem).content
         findings = {f.what: f.agrees for f in Betting().recheck(content, problem, settings)}
         assert findings == {"delta": True, "bounds": True, "agreement": True}
-        fewer = {
-            **content,
-            "constants": {**content["constants"], "agreement": {**content["constants"]["agreement"], "n": 20}},
-        }
+        agreement = {**content["constants"]["agreement"], "n": 20}
+        fewer = {**content, "constants": {**content["constants"], "agreement": agreement}}
         findings = {f.what: f.agrees for f in Betting().recheck(fewer, problem, settings)}
         assert findings == {"delta": True, "bounds": True, "agreement": False}
         claims = [[kind, path, n, 2 * share, value] for kind, path, n, share, value in content["claims"]]

@@ -10,10 +10,10 @@ import pytest
 
 import richobs
 import richobs_lab.assumptions
+from own import Arms
 from richobs.classes import Callables, Layered, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.cli import main
-from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidFile, InvalidInput, StoreError
 from richobs.core.files import read_json
 from richobs.core.ledger import Spent
@@ -31,6 +31,7 @@ from richobs.runs.verify import Work, claim_findings, device_finding, verify, wi
 from richobs_lab.certified import Certified
 
 world = functools.cache(richobs.make)
+NONE = dict.fromkeys(NUMBERS)
 
 
 @functools.cache
@@ -313,7 +314,10 @@ def test_files_that_are_no_certificates(text, words, tmp_path):
         *((("ledger",), rows) for rows in ([[1]], [["a", "b", [0], 1, "2"]])),
         (("result",), {}),
         *((("result", name), value) for name, value in (("episodes", "a"), ("remarks", [1]))),
-        (("units",), {"shift": 0.0, "scale": 1.0, "result": dict.fromkeys(NUMBERS), "claims": [], "words": 7}),
+        *(
+            (("units",), {"shift": 0.0, "scale": 1.0, "result": NONE, "claims": [], **words})
+            for words in ({}, {"words": 7})
+        ),
     ],
 )
 def test_damaged_parts_are_refused(part, value, tmp_path):
@@ -503,17 +507,6 @@ class TestPlan:
 # Runs on a device, whose numbers may differ from those of a repeat; nothing here needs one.
 
 
-class Coin:
-    """One level, two actions, rewards of 10 or 30."""
-
-    horizon, n_actions, reward_range, declared = 1, 2, (10.0, 30.0), richobs.Declared(identity="coin")
-
-    def play(self, policy, n, rng, levels=None):
-        x = np.zeros(n, dtype=np.int64)
-        a = policy.actions(0, x, rng)
-        return Episodes((x,), (a,), (np.where(rng.random(n) < np.array([0.55, 0.3])[a], 30.0, 10.0),))
-
-
 def on_device(problem, epsilon):
     """Returns the content of a certificate of a run that is said to have been on a device, and its outcome."""
     outcome = run(problem, Settings(learner="certified", epsilon=epsilon))
@@ -591,7 +584,7 @@ def test_the_claim_in_words_is_that_of_the_numbers_beside_it(lock_on_device):
 
 def test_numbers_in_other_units_may_differ_by_shares_of_their_range():
     functions = richobs.Tables([[[[21.0, 16.0]], [[24.0, 16.0]], [[18.0, 28.0]]]], value_range=(10.0, 30.0))
-    given = on_device(Problem(Coin(), functions), 6.0)
+    given = on_device(Problem(Arms(0.55, 0.3, pays=(10.0, 30.0)), functions), 6.0)
     assert given[1].in_units is not None
     assert difference_after(given, "result", "lower", 0.9e-9 * 20) is None
     assert difference_after(given, "result", "lower", 1.1e-9 * 20) is not None

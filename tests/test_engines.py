@@ -44,14 +44,8 @@ class TestCounts:
     @pytest.mark.parametrize(
         ("n", "p"),
         [
-            (10**4, 0.3),
-            (2**31 + 1, 0.5),
-            (10**11, 0.02),
-            (10**13, 1e-7),
-            (10**15, 0.999),
-            (10**18, 0.25),
-            (10**21, 1 / 3),
-            (10**24, 1e-12),
+            *((10**4, 0.3), (2**31 + 1, 0.5), (10**11, 0.02), (10**13, 1e-7)),
+            *((10**15, 0.999), (10**18, 0.25), (10**21, 1 / 3), (10**24, 1e-12)),
         ],
     )
     def test_binomial_counts_have_the_right_law(self, n, p):
@@ -218,12 +212,8 @@ class TestAgreement:
         problem = richobs.make(id)
         process, K = problem.process, problem.n_actions
         greedy = Greedy(problem.functions.member((1,) * process.horizon))
-        policy = {
-            "greedy": greedy,
-            "uniform": Uniform(K),
-            "explore": Explore(greedy, 0.3, K),
-            "switch": Switch(OpenLoop((1,)), 1, Uniform(K)),
-        }[kind]
+        others = {"explore": Explore(greedy, 0.3, K), "switch": Switch(OpenLoop((1,)), 1, Uniform(K))}
+        policy = {"greedy": greedy, "uniform": Uniform(K), **others}[kind]
         n = 40_000
         counted = CountedEngine(process, problem.functions, seed=1, ledger=Ledger())
         stream = StreamEngine(problem.env, problem.functions, seed=1, ledger=Ledger(), process=process, chunk=7_000)
@@ -252,10 +242,8 @@ class TestWhatIsWanted:
     def test_answers_survive_the_record(self):
         problem = richobs.make("mdp/3")
         engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), process=problem.process)
-        wanted = {
-            "moments": (LevelMoments(0, np.array([0, 2])), LevelMoments(2, rewards=False)),
-            "steps": (LevelSteps(1), LevelSteps(2, moves=False)),
-        }
+        moments = (LevelMoments(0, np.array([0, 2])), LevelMoments(2, rewards=False))
+        wanted = {"moments": moments, "steps": (LevelSteps(1), LevelSteps(2, moves=False))}
         query = Query(Uniform(3), 30, "look", returns=True, paths=4, tally=True, episodes=True, **wanted)
         answer = engine.ask(query)
         again = unpack_answer(pack_answer(answer))
@@ -275,10 +263,7 @@ class TestWhatIsWanted:
     @pytest.mark.parametrize(
         ("query", "sentence"),
         [
-            (
-                Query(Explore(OpenLoop(()), 0.5, 4), 5, "x", moments=(LevelMoments(0),)),
-                "where actions do not depend on x",
-            ),
+            (Query(Explore(OpenLoop(()), 0.5, 4), 5, "x", moments=(LevelMoments(0),)), "actions do not depend on x"),
             (Query(Uniform(4), 5, "x", returns=True, steps=(LevelSteps(0),)), "in a query of their own"),
         ],
     )

@@ -514,10 +514,8 @@ class TestWhatMayBeSent:
         np.testing.assert_array_equal(told.value.actions, expected.actions)
 
     def test_no_call_plays_more_at_once_than_is_declared(self, threads):
-        one, two = (
-            Calls(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
-            for workers in (Workers(), Workers(1, threads))
-        )
+        pools = Workers(), Workers(1, threads)
+        one, two = (Calls(OneAtATime(), workers=w).play(Uniform(2), 20, np.random.default_rng(0)) for w in pools)
         np.testing.assert_array_equal(one.observations, two.observations)
         assert threads.tasks == 19
 

@@ -10,6 +10,7 @@ import pytest
 
 import richobs
 import richobs_lab.assumptions
+from own import Arms
 from richobs.cli.learn import default_folder
 from richobs.cli.main import COMMANDS, in_order
 from richobs.core.errors import InvalidInput
@@ -211,22 +212,9 @@ class TestCommands:
         assert re.fullmatch(r"gym-A-B-v0-[A-Za-z0-9._=-]{1,60}", folder.name)
 
 
-class Plain:
-    """Pays 1 for the action 1, always."""
-
-    horizon, n_actions, reward_range = 1, 2, (0, 1)
-    played = 0
-
-    def play(self, policy, n, rng, levels=None):
-        x = np.zeros(n, dtype=np.int64)
-        a = policy.actions(0, x, rng)
-        self.played += n
-        return richobs.Episodes([x], [a], [a.astype(float)])
-
-
-class Named(Plain):
-    def __init__(self, identity):
-        self.declared = richobs.Declared(identity=identity)
+def named(identity):
+    """An environment that says who it is, and always pays 1 for the action 1."""
+    return Arms(0.0, 1.0, identity=identity)
 
 
 TWO = richobs.Tables([np.array([[[0.0, 1.0]], [[1.0, 0.0]]])])
@@ -234,20 +222,20 @@ TWO = richobs.Tables([np.array([[[0.0, 1.0]], [[1.0, 0.0]]])])
 
 class TestIdentity:
     def test_a_stored_run_goes_on_with_the_same_environment_alone(self):
-        richobs.learn(Named("robot 7"), TWO, out="run")
+        richobs.learn(named("robot 7"), TWO, out="run")
         assert json.loads(pathlib.Path("run/config.json").read_text())["environment"]["identity"] == "robot 7"
-        richobs.learn(Named("robot 7"), TWO, out="run")
-        other = Named("robot 8")
+        richobs.learn(named("robot 7"), TWO, out="run")
+        other = named("robot 8")
         with pytest.raises(InvalidInput, match="its environment has identity = 'robot 7', and 'robot 8' is asked for"):
             richobs.learn(other, TWO, out="run")
         assert other.played == 0
 
     def test_a_certificate_is_verified_with_the_same_environment_alone(self):
-        richobs.learn(Named("robot 7"), TWO, out="run")
+        richobs.learn(named("robot 7"), TWO, out="run")
         certificate = richobs.Certificate.load("run/certificate.json")
         assert certificate.content["environment"]["identity"] == "robot 7"
-        assert richobs.verify(certificate, Named("robot 7"), TWO).agrees
-        other = Named("robot 8")
+        assert richobs.verify(certificate, named("robot 7"), TWO).agrees
+        other = named("robot 8")
         found = richobs.verify(certificate, other, TWO).findings[-1]
         assert (found.what, found.agrees, other.played) == ("identity", False, 0)
         assert "nothing was played: 'robot 7', not 'robot 8'" in found.detail

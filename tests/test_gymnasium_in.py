@@ -253,12 +253,8 @@ class TestObservations:
     )
     def test_spaces_become_rows(self, space, show, expected, marker):
         rewards = (0.0, 0.25)
-        ends = fresh(
-            "Ends",
-            observation_space=space,
-            show=lambda self: show,
-            step=lambda self, a: (show, rewards[int(a)], bool(a), False, {}),
-        )
+        shown = {"observation_space": space, "show": lambda self: show}
+        ends = fresh("Ends", step=lambda self, a: (show, rewards[int(a)], bool(a), False, {}), **shown)
         with on_the_line(ends) as env:
             played = play(env, OpenLoop((0, 1)), 2, levels=3)
         assert [x[1].tolist() for x in played.observations] == [expected, expected, marker]

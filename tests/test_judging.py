@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import richobs
+from own import Arms as Coins
 from richobs.cli import main
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, InvalidFile, InvalidInput, Overspent, RewardOutOfRange, StoreError
@@ -29,22 +30,6 @@ from richobs.sb3 import SelectCallback, checkpoints
 from richobs.stats.bets import death, mixed
 from richobs.stats.sequences import ConfidenceSequence, WeightedSequence, shifts_for
 from richobs.stats.shares import Share, Supposed
-
-
-class Coins:
-    """One level: action k earns 1 with probability chances[k], decided by one uniform number that `rng` gives."""
-
-    horizon, reward_range = 1, (0.0, 1.0)
-
-    def __init__(self, *chances):
-        self.chances, self.n_actions, self.played = np.array(chances), len(chances), 0
-        self.declared = richobs.Declared(identity=f"Coins {chances}")
-
-    def play(self, policy, n, rng, levels=None):
-        self.played += n
-        u, x = rng.random(n), np.zeros((n, 1))
-        actions = policy.actions(0, x, rng)
-        return Episodes([x], [actions], [(u < self.chances[actions]).astype(float)])
 
 
 def arm(k):
@@ -718,10 +703,8 @@ class TestLogs:
         assert report.verdict is Verdict.AT_LEAST
         assert report.lower <= 0.8 <= report.upper
         assert 0.3 * report.episodes < report.effective < 0.85 * report.episodes
-        assert (
-            "provided that the log's propensities are the probabilities with which its actions were drawn"
-            in report.claim
-        )
+        words = "provided that the log's propensities are the probabilities with which its actions were drawn"
+        assert words in report.claim
         assert "above 0 wherever the policy acts" in report.claim
 
     def test_one_weight_by_hand(self):
@@ -797,10 +780,7 @@ class TestLogs:
             ({"propensities": [np.array([0.5, 0.5, 1.5])]}, "episode 2 of the log, step 0, has propensity 1.5"),
             ({"rewards": [np.array([0.5, 0.5, 1.5])]}, r"episode 2 of the log earned 1.5; the declared range"),
             ({"rewards": [np.array([0.5, -0.5, 0.5])]}, "episode 1 of the log earned -0.5"),
-            (
-                {"ended": [np.ones(3, bool)], "rewards": [np.array([0, 0, 0.5])]},
-                "episode 2 .* at step 0, after its end",
-            ),
+            ({"ended": [np.ones(3, bool)], "rewards": [np.array([0, 0, 1])]}, "episode 2 .* at step 0, after its end"),
             ({"actions": [np.array([0, -1, 1])]}, "episode 1 of the log, step 0, has action -1"),
             ({"actions": [np.array([0, 1, 0.7])]}, "episode 2 of the log, step 0, has action 0.7"),
             ({"actions": [np.array([[0], [1], [0]])]}, r"step 0 of the log has actions of shape \(3, 1\)"),
@@ -816,12 +796,7 @@ class TestLogs:
         [
             (None, Mixed(0.5), [0, 2, 1], "the log has action 2 at step 0; the policy knows 2 actions"),
             (Coins(0.5, 0.5), ONES, [0, 2, 1], "has action 2; actions are whole numbers from 0 to 1"),
-            (
-                None,
-                Returns(actions=np.ones((3, 1), dtype=int)),
-                [0, 1, 1],
-                r"chose actions of shape \(3, 1\) for 3 obs",
-            ),
+            (None, Returns(actions=np.ones((3, 1), int)), [0, 1, 1], r"chose actions of shape \(3, 1\) for 3 obs"),
             (None, Returns(actions=0, probabilities=np.full((3, 2), 0.8)), [0, 1, 1], "are not a law for each obs"),
             (None, Returns(actions=0, probabilities=np.tile([1.5, -0.5], (3, 1))), [0, 1, 1], "are not a law for each"),
         ],

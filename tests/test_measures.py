@@ -190,11 +190,7 @@ class TestClaims:
     @pytest.mark.parametrize(
         ("given", "error", "words"),
         [
-            (
-                {"measure": TWO, "reward_range": (0, 1)},
-                RewardOutOfRange,
-                r"says of an episode 2; .* measure is \[0, 1\]",
-            ),
+            ({"measure": TWO, "reward_range": (0, 1)}, RewardOutOfRange, r"episode 2; the .* measure is \[0, 1\]"),
             ({"measure": lambda e: 0.5}, InvalidInput, "returns 0.5, .* give reward_range=.smallest, largest"),
             ({"measure": lambda e: not e.terminated, "env": LEVELS}, InvalidInput, "reads `terminated`"),
             ({"measure": lambda e: math.nan}, InvalidInput, "returns nan; a finite number is needed"),

@@ -398,11 +398,8 @@ DAMAGE = [  # what is changed, what is said, and who notices it: everybody, or a
     (config(version=1, made_with={"richobs": "0.1.0"}), r"has format 1, written by richobs 0\.1\.0; richobs .* reads"),
     (config(made_with={"richobs": "0.0.1"}), r"made with richobs 0\.0\.1", GO_ON),
     (config(made_with={"numpy": "0.0.1"}), r"made with numpy 0\.0\.1", GO_ON),
-    *(
-        (config(environment={name: value}), "its environment is")
-        for name in ("horizon", "n_actions")
-        for value in (10**9, 0, True, 2.0, None)
-    ),
+    *((config(environment={"horizon": value}), "its environment is") for value in (10**9, 0, True, 2.0, None)),
+    *((config(environment={"n_actions": value}), "its environment is") for value in (10**9, 0, True, 2.0, None)),
     (file("config.json", " " * (2**20 + 1)), "more than 1,048,576 bytes"),
     # settings have defaults, so one that is missing would read as another run's
     *((config(missing=name), "a setting is missing") for name in ("learner", "epsilon", "seed")),

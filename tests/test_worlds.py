@@ -310,8 +310,10 @@ class TestTheOthers:
             values = truth.values(3, observed(problem, path, 200, keyed_generator(1)))
             np.testing.assert_array_equal(values, np.tile(values[:1], (200, 1)))  # one state, one row of Q*
 
-    def test_mdp_shows_its_states_and_bandit_has_one_level_and_one_state(self):
+    def test_mdp_shows_its_states(self):
         assert all((e == np.eye(len(e))).all() for e in make("mdp").process.emissions)
+
+    def test_bandit_has_one_level_and_one_state(self):
         problem = make("bandit", n_contexts=3)
         assert (problem.horizon, problem.n_states) == (1, 1)
         assert problem.process.emissions[0].shape == (1, 3)
