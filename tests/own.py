@@ -1,4 +1,4 @@
-"""Somebody's environment, which richobs does not simulate, and the problem that it makes."""
+"""Somebody's environments, which richobs does not simulate, and the problem that one of them makes."""
 
 import numpy as np
 
@@ -21,6 +21,24 @@ class Own:
         paid = (then == 1) & (last == 1) & (rng.random(n) < 0.9)
         columns = [x, then], [first, last], [np.zeros(n), paid.astype(float)]
         return richobs.Episodes(*(column[:levels] for column in columns))
+
+
+class Arms:
+    """One level, one observation: action a pays the larger of two rewards with chance [a]; one number of `rng` decides."""
+
+    horizon = 1
+
+    def __init__(self, *chances, pays=(0.0, 1.0), **declared):
+        self.chances, self.n_actions, self.reward_range, self.played = np.array(chances), len(chances), pays, 0
+        self.declared = richobs.Declared(**{"identity": f"arms {chances}", **declared})
+
+    def play(self, policy, n, rng, levels=None):
+        """Plays n episodes."""
+        self.played += n
+        u, x = rng.random(n), np.zeros(n, dtype=np.int64)
+        actions = policy.actions(0, x, rng)
+        low, high = self.reward_range
+        return richobs.Episodes([x], [actions], [np.where(u < self.chances[actions], high, low)])
 
 
 ROOTS = [[[0.72, 0.18], [0.18, 0.72]], [[0.82, 0.1], [0.2, 0.8]], [[0.18, 0.8], [0.6, 0.7]]]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import tempfile
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -10,6 +11,7 @@ from richobs.core.events import Progress
 from richobs.core.ledger import Ledger
 from richobs.core.randomness import keyed_generator
 from richobs.core.settings import Settings
+from richobs.learners import learner
 from richobs.runs.certificate import Certificate
 from richobs.runs.session import run as learn
 from richobs.runs.store import StoredRun, keep_verification
@@ -27,6 +29,14 @@ def stored(world="lock/5", *, verify=False, **settings) -> StoredRun:
             keep_verification(folder, verify_certificate(Certificate.of(outcome, problem), problem))
         run = StoredRun.read(folder)
     return dataclasses.replace(run, folder=Path("runs") / world.replace("/", "-"))
+
+
+def faults(outcome, problem, change=lambda content: None) -> list[str]:
+    """Returns what the learner of a run finds wrong in its certificate, after a change of the certificate's content."""
+    content = json.loads(Certificate.of(outcome, problem).to_json())
+    change(content)
+    findings = learner(outcome.learner).recheck(content, problem, outcome.settings)
+    return [f"{finding.what}: {finding.detail}" for finding in findings if not finding.agrees]
 
 
 def cut_short(run: StoredRun, n: int, state="unfinished", message="") -> StoredRun:

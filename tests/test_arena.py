@@ -17,26 +17,10 @@ from richobs.core.settings import Settings
 from richobs.learners import learner
 from richobs.runs import session
 from richobs.worlds.registry import make
+from richobs_lab.arena import aggregates
 from richobs_lab.arena import contest as arenas
-from richobs_lab.arena.aggregates import (
-    bootstrap,
-    growth_exponent,
-    interquartile_estimate,
-    interquartile_mean,
-    profile,
-    profile_band,
-)
-from richobs_lab.arena.contest import (
-    Arena,
-    ArenaRun,
-    Judge,
-    contestant,
-    contestants,
-    plan_arena,
-    read_runs,
-    run_arena,
-    run_contest,
-)
+from richobs_lab.arena.aggregates import bootstrap, growth_exponent, interquartile_estimate, interquartile_mean
+from richobs_lab.arena.contest import Arena, ArenaRun, Judge, contestant, plan_arena, run_contest
 from richobs_lab.arena.figures import spread
 from richobs_lab.arena.page import ArenaView, Meeting, arena_plain, arena_table, write_arena
 from richobs_lab.rivals.rival_events import RoundPlayed
@@ -50,7 +34,7 @@ class TestAggregates:
         assert interquartile_mean(np.array([100.0, 1.0, 2.0, 3.0])) == 2.5
         assert interquartile_mean(np.array([7.0, 1.0, 3.0])) == pytest.approx(
             11 / 3
-        )  # a quarter of 3, rounded down, is 0
+        )  # a quarter of 3 is 0, rounded down
         assert interquartile_mean(np.array([9.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 50.0])) == 3.5  # of 2, 3, 4 and 5
         assert interquartile_mean(np.array([1.0, 2.0, 4.0, math.inf])) == 3.0  # a run that never got there is infinite
         assert interquartile_mean(np.array([1.0, 2.0, math.inf, math.inf])) == math.inf
@@ -78,8 +62,10 @@ class TestAggregates:
 
     def test_a_profile_weighs_tasks_equally(self):
         strata = [np.array([10.0, 30.0]), np.array([20.0, 20.0, 20.0, math.inf])]
-        np.testing.assert_allclose(profile(strata, np.array([5.0, 10.0, 20.0, 30.0])), [0.0, 0.25, 0.625, 0.875])
-        low, high = profile_band(strata, np.array([5.0, 20.0]), np.random.default_rng(0), resamples=200)
+        np.testing.assert_allclose(
+            aggregates.profile(strata, np.array([5.0, 10.0, 20.0, 30.0])), [0.0, 0.25, 0.625, 0.875]
+        )
+        low, high = aggregates.profile_band(strata, np.array([5.0, 20.0]), np.random.default_rng(0), resamples=200)
         assert (low[0], high[0]) == (0.0, 0.0)
         assert low[1] < 0.625 < high[1]
 
@@ -94,10 +80,8 @@ class TestAggregates:
 class TestPlan:
     def test_who_cannot_play_is_absent_with_the_reason(self):
         contest = plan_arena(["lock/3"], ["betting", "rmax"], seeds=range(2), budget=500)
-        assert [cell.run for cell in contest.cells] == [
-            "world=lock,horizon=3,learner=betting,seed=0",
-            "world=lock,horizon=3,learner=betting,seed=1",
-        ]
+        runs = [f"world=lock,horizon=3,learner=betting,seed={seed}" for seed in (0, 1)]
+        assert [cell.run for cell in contest.cells] == runs
         assert [cell.world for cell in contest.cells] == ["lock/3", "lock/3,seed=1"]  # another secret
         assert {cell.settings.max_episodes for cell in contest.cells} == {500}
         ((family, horizon, name, why),) = contest.arena.absent
@@ -119,7 +103,7 @@ class TestPlan:
         assert tuned.tuning(make("lock/2"), 9) == ("samples=40", "least=2")
         assert tuned.given()[-1] == "tuned: samples=40, least=2"
         assert contestant("pcid-small").tuning(make("lock/5"), 9) == ("samples=40",)
-        assert {"betting", "pcid", "pcid-small"} <= set(contestants())
+        assert {"betting", "pcid", "pcid-small"} <= set(arenas.contestants())
         with pytest.raises(InvalidInput, match="no learner"):
             contestant("nobody")
 
@@ -189,9 +173,7 @@ class TestJudge:
             ("betting", "ggg", arenas.LATE, None),  # it has no answer
         ],
     )
-    def test_where_the_time_is_up_the_last_policy_counts_if_there_is_no_stopping_rule(
-        self, name, policies, fate, solved
-    ):
+    def test_where_the_time_is_up_the_last_policy_counts_without_a_stopping_rule(self, name, policies, fate, solved):
         judge = Judge(self.problem, 0.1, self.clock)
         for i, policy in enumerate(policies):
             judge.look(told(10 * (i + 1), self.good if policy == "g" else self.bad))
@@ -215,7 +197,7 @@ def test_learners_tell_the_policy_they_would_answer_with():
 def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("arena") / "small"
     contest = plan_arena(["lock/2", "lock/3"], ["betting", "pcid"], seeds=range(3), budget=5_000)
-    done = run_arena(contest, folder, executor=Here())
+    done = arenas.run_arena(contest, folder, executor=Here())
     return contest, folder, done
 
 
@@ -250,10 +232,8 @@ class TestRuns:
         ("of_a_run", "change"),
         [
             *((True, c) for c in ({"horizon": "x"}, {"fate": "x"}, {"gap": math.nan}, {"seed": None}, {"more": 1})),
-            *(
-                (False, c)
-                for c in ({"runs": [3]}, {"epsilon": "x"}, {"budget": 1e400}, {"given": []}, {"absent": [[]]})
-            ),
+            *((False, c) for c in ({"runs": [3]}, {"epsilon": "x"}, {"budget": 1e400})),
+            *((False, c) for c in ({"given": []}, {"absent": [[]]})),
         ],
     )
     def test_a_damaged_file_is_said(self, small, tmp_path, of_a_run, change):
@@ -262,7 +242,7 @@ class TestRuns:
         file = tmp_path / "copy" / (contest.cells[0].run if of_a_run else ".") / "arena.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
         with pytest.raises(InvalidFile, match="is damaged"):
-            read_runs(contest, tmp_path / "copy") if of_a_run else Arena.read(file)
+            arenas.read_runs(contest, tmp_path / "copy") if of_a_run else Arena.read(file)
 
     @pytest.mark.parametrize("seconds", ["nan", "0"])
     def test_seconds_in_which_nothing_can_run_are_refused(self, tmp_path, capsys, seconds):

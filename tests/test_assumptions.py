@@ -53,9 +53,8 @@ def test_without_a_class_realizability_is_not_judged():
 NO_LEARNER = "so the assumptions of no learner are met."
 NOT_REACTIVE = f"Not reactive: Q* is not a function of the observation, {NO_LEARNER}"
 EVERY_LEARNER = "Reactive and deterministic: the assumptions of betting, olive, certified and lsvee are met."
-STOCHASTIC = (
-    "Reactive but stochastic: the assumptions of betting and olive are met; those of certified and lsvee are not."
-)
+STOCHASTIC = "Reactive but stochastic: the assumptions of betting and olive are met; those of certified and lsvee "
+STOCHASTIC += "are not."
 
 
 @pytest.mark.parametrize(

@@ -59,10 +59,10 @@ def scratch(tmp_path_factory):
 
 def test_two_processes_at_once(scratch):
     """Three pairs: two that begin the same run, a reader beside a writer, and one that begins anew beside another."""
+    again = "learn --overwrite"
     for first, second, before in (
         ("learn", "learn", "nothing"),
-        ("learn --overwrite", "show", "a finished run"),
-        ("learn --overwrite", "learn", "a finished run"),
+        *((again, s, "a finished run") for s in ("show", "learn")),
     ):
         found = pairs.tried(pairs.Pair(first, second, before, 0.0), *scratch)
         assert found[0] != pairs.TROUBLE, found

@@ -32,28 +32,24 @@ def test_a_traceback_is_found_out():
 
 
 class TestArguments:
-    def test_whole_numbers(self):
-        assert whole_number("n", np.int64(3)) == 3
-        for value in (None, 1.5, "3", -1, []):
-            with pytest.raises(InvalidInput, match="n must be a whole number, at least 0"):
-                whole_number("n", value)
-        with pytest.raises(InvalidInput, match="at most 5; got 6"):
-            whole_number("n", 6, most=5)
-        assert whole_number("seed", -7, least=None) == -7
+    @pytest.mark.parametrize(
+        ("check", "values", "words"),
+        [
+            (lambda v: whole_number("n", v), (None, 1.5, "3", -1, []), "n must be a whole number, at least 0"),
+            (lambda v: whole_number("n", v, most=5), (6,), "at most 5; got 6"),
+            (lambda v: real_number("x", v), (None, "0.5", 1j, []), "x must be a number; got"),
+            (lambda v: real_number("x", v), (10**400,), "that a float holds"),
+            (file_path, (None, 3, b"x", "a\0b", "\ud800"), "a file is given as text or a path"),
+        ],
+    )
+    def test_what_is_no_number_and_no_file(self, check, values, words):
+        for value in values:
+            with pytest.raises(InvalidInput, match=words):
+                check(value)
 
-    def test_real_numbers(self):
-        assert real_number("x", np.float32(0.5)) == 0.5
-        for value in (None, "0.5", 1j, []):
-            with pytest.raises(InvalidInput, match="x must be a number; got"):
-                real_number("x", value)
-        with pytest.raises(InvalidInput, match="that a float holds"):
-            real_number("x", 10**400)
-
-    def test_files(self):
-        assert file_path("a/b") == pathlib.Path("a/b")
-        for value in (None, 3, b"x", "a\0b", "\ud800"):
-            with pytest.raises(InvalidInput, match="a file is given as text or a path"):
-                file_path(value)
+    def test_numbers_and_files(self):
+        assert (whole_number("n", np.int64(3)), whole_number("seed", -7, least=None)) == (3, -7)
+        assert (real_number("x", np.float32(0.5)), file_path("a/b")) == (0.5, pathlib.Path("a/b"))
 
     def test_a_call_that_does_not_fit_stays_a_type_error(self):
         @refuse_unusable

@@ -178,11 +178,8 @@ def writes(folder, what):
 @pytest.mark.parametrize(
     ("what", "fate"),
     [
-        ("writes", Fate.IDENTICAL),
-        ("differs", Fate.DIFFERENT),
-        ("refuses", Fate.UNUSABLE),
-        ("leaves", Fate.LEFTOVERS),
-        ("plays", Fate.PLAYED_TWICE),
+        *(("writes", Fate.IDENTICAL), ("differs", Fate.DIFFERENT), ("refuses", Fate.UNUSABLE)),
+        *(("leaves", Fate.LEFTOVERS), ("plays", Fate.PLAYED_TWICE)),
     ],
 )
 def test_what_becomes_of_a_run_is_told(what, fate, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 import richobs
 import richobs.learners
-from richobs.classes import Decoders, Layered, Listed, TableLevel
+from richobs.classes import Layered, Listed, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, EpisodeLimit
@@ -25,18 +25,10 @@ from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
 from richobs.learners import learner
 from richobs.learners.betting import Betting, Tuning
-from richobs.learners.betting.candidate import (
-    AGREED,
-    Accounts,
-    Candidate,
-    Followed,
-    IdleExploration,
-    followed,
-    lost_sums,
-)
+from richobs.learners.betting.candidate import Accounts, Candidate, Followed, IdleExploration, followed, lost_sums
 from richobs.learners.betting.certify import SHARES, Roots, best_interval, closed
 from richobs.learners.betting.certify import outcome as outcome_of
-from richobs.learners.betting.learner import least_by_agreement
+from richobs.learners.betting.learner import AGREED, least_by_agreement
 from richobs.learners.betting.search import BettingSearch, _choose, _play
 from richobs.learners.betting.search import run as run_search
 from richobs.learners.betting.survivors_listed import ListedSurvivors
@@ -196,23 +188,6 @@ class TestBoundsOnMeans:
 def some_space(levels: list[TableLevel], share: float, is_product: bool) -> ProductSurvivors | ListedSurvivors:
     kind, functions = (ProductSurvivors, Layered(levels)) if is_product else (ListedSurvivors, Listed(levels))
     return of_plain(kind, functions, Share(share))
-
-
-def small_decoders() -> Layered:
-    return Layered([Decoders(4, [[0.5, 0.0], [0.0, 0.5]])] * 3)
-
-
-def bits(rng: np.random.Generator, n: int) -> np.ndarray:
-    return rng.integers(2, size=(n, 4)).astype(np.int8)
-
-
-def some_steps(rng: np.random.Generator, n: int, horizon: int = 3) -> list[Samples]:
-    played = Episodes(
-        [bits(rng, n) for _ in range(horizon)],
-        [rng.integers(2, size=n) for _ in range(horizon)],
-        [np.zeros(n)] * (horizon - 1) + [rng.integers(2, size=n) * 0.5],
-    )
-    return samples_of(played)
 
 
 class TestReading:
@@ -582,27 +557,16 @@ def searched(
 
 def coin_problem(chances: list[float], tables: list[list[float]]) -> Problem:
     """One level and one observation: actions pay 1 with the given chances; the class lists tables."""
-    process = TabularProcess(
-        start=np.ones(1),
-        transitions=(),
-        emissions=(np.ones((1, 1)),),
-        rewards=(Rewards.bernoulli(np.array(chances)[None, None]),),
-    )
-    levels = [np.array([tables[i] for i in range(len(tables))])[:, None]]
-    return table_problem(process, levels, (tables.index(chances),))
+    rewards = (Rewards.bernoulli(np.array(chances)[None, None]),)
+    process = TabularProcess(start=np.ones(1), transitions=(), emissions=(np.ones((1, 1)),), rewards=rewards)
+    return table_problem(process, [np.array(tables)[:, None]], (tables.index(chances),))
+
+
+MOST = {"lock/5,noise_bits=5": 250, "lock/3,swap=0.5,fail=0.1": 250, "random/4": 450, "mdp": 500, "disjoint": 500}
 
 
 class TestRuns:
-    @pytest.mark.parametrize(
-        ("world", "most"),
-        [
-            ("lock/5,noise_bits=5", 250),
-            ("lock/3,swap=0.5,fail=0.1", 250),
-            ("random/4", 450),
-            ("mdp", 500),
-            ("disjoint", 500),
-        ],
-    )
+    @pytest.mark.parametrize(("world", "most"), MOST.items())
     def test_it_certifies_an_optimal_policy_in_a_few_hundred_episodes(self, world: str, most: int) -> None:
         doubted = 0  # random/4 with seed 1: bets against Q* stand just below their limit
         for seed in range(2):
@@ -652,14 +616,8 @@ class TestRuns:
             assert search.next_size(candidate) == size
 
     def test_delta_is_split_as_the_page_says(self) -> None:
-        assert SHARES == {
-            "bets": 0.345,
-            "averages": 0.05,
-            "interval": 0.12,
-            "agreement": 0.35,
-            "root": 0.125,
-            "reserve": 0.01,
-        }
+        first, second = {"bets": 0.345, "averages": 0.05, "interval": 0.12}, {"agreement": 0.35, "root": 0.125}
+        assert {**first, **second, "reserve": 0.01} == SHARES
         assert sum(SHARES.values()) <= 1 + 1e-12
         search = searched(richobs.make("lock/3"), delta=0.1)
         assert search.refutations.amount == pytest.approx(0.0345)
@@ -775,10 +733,8 @@ class TestRuns:
         content = Certificate.of(run(problem, settings), problem).content
         findings = {f.what: f.agrees for f in Betting().recheck(content, problem, settings)}
         assert findings == {"delta": True, "bounds": True, "agreement": True}
-        fewer = {
-            **content,
-            "constants": {**content["constants"], "agreement": {**content["constants"]["agreement"], "n": 20}},
-        }
+        agreement = {**content["constants"]["agreement"], "n": 20}
+        fewer = {**content, "constants": {**content["constants"], "agreement": agreement}}
         findings = {f.what: f.agrees for f in Betting().recheck(fewer, problem, settings)}
         assert findings == {"delta": True, "bounds": True, "agreement": False}
         claims = [[kind, path, n, 2 * share, value] for kind, path, n, share, value in content["claims"]]
@@ -790,7 +746,6 @@ class TestRuns:
         outcome = learn(richobs.make("lock/5,swap=0.5,fail=0.1"), seed=10)
         tests = [(i, e) for i, e in enumerate(outcome.trace) if e.kind == "agreement"]
         assert len(tests) >= 2
-        opened: list[int] = []  # candidates with accounts, in their order
         for i, e in tests:
             before = [b for b in outcome.trace[:i] if b.kind == "batch"]
             drawn = before[-1].drawn
@@ -799,10 +754,8 @@ class TestRuns:
             assert (e.n, e.agreed) == (0, e.log_wealth >= e.needed)
             assert 0 <= e.at < 5
             assert e.said().level == e.at
-            opened = list(
-                dict.fromkeys(b.drawn for k, b in enumerate(before) if b.drawn in {c.drawn for c in before[:k]})
-            )
-            j = opened.index(drawn) + 1
+            seconds = (b.drawn for k, b in enumerate(before) if b.drawn in {c.drawn for c in before[:k]})
+            j = list(dict.fromkeys(seconds)).index(drawn) + 1
             assert e.needed == pytest.approx(math.log(SQUARES * (j + 0.5) ** 2 / (0.35 * 0.05)), abs=1e-5)
             assert e.said().verdict in e.sentence
         assert [e.agreed for _, e in tests] == [False] * (len(tests) - 1) + [True]

@@ -14,13 +14,7 @@ from richobs.core.events import ChartKind, Progress
 from richobs.core.settings import Settings
 from richobs.learners import learner
 from richobs.learners.base import Measured, measured, read_measured, write_measured
-from richobs.learners.betting.events import (
-    AgreementTested,
-    AverageRefuted,
-    BatchPlayed,
-    CandidateDrawn,
-    ClaimClosed,
-)
+from richobs.learners.betting.events import AgreementTested, AverageRefuted, BatchPlayed, CandidateDrawn, ClaimClosed
 from richobs.show import page, write_report
 from richobs.show.chart import log_chart, log_ticks, series
 from richobs.show.page import RunView
@@ -41,17 +35,8 @@ def drawn(behind=None):
 
 
 def batch(number, wealth, n=4, earned=0.25, living=(8, 4)):
-    return BatchPlayed(
-        **PHASE,
-        n=n,
-        refuted=1,
-        earned=earned,
-        promised=0.5,
-        drawn=number,
-        living=living,
-        wealth=wealth,
-        limit=math.log(100),
-    )
+    told = {"drawn": number, "living": living, "wealth": wealth, "limit": math.log(100)}
+    return BatchPlayed(**PHASE, n=n, refuted=1, earned=earned, promised=0.5, **told)
 
 
 def agreement(log_wealth):
@@ -138,8 +123,7 @@ class TestCharts:
     @pytest.mark.parametrize(
         ("low", "high", "said"),
         [
-            (-1.9, 2.9, [-1, 0, 1, 2]),
-            (-40.0, 3.0, [-40, -30, -20, -10, 0]),
+            *((-1.9, 2.9, [-1, 0, 1, 2]), (-40.0, 3.0, [-40, -30, -20, -10, 0])),
             (0.0, 1.1, [0, math.log10(2), math.log10(5), 1]),
         ],
     )
@@ -148,22 +132,11 @@ class TestCharts:
 
     def test_the_wealth_of_candidates(self):
         chart = log_chart(series(HISTORY)[1], 32.0)
-        assert [(b.left, b.width, b.label) for b in chart.bands] == [
-            (0, 12.5, "1"),
-            (12.5, 37.5, "2"),
-            (50, 12.5, "3"),
-            (62.5, 37.5, "1"),
-        ]
+        bands = [(0, 12.5, "1"), (12.5, 37.5, "2"), (50, 12.5, "3"), (62.5, 37.5, "1")]
+        assert [(b.left, b.width, b.label) for b in chart.bands] == bands
         assert [(x.x, round(x.y)) for x in chart.crosses] == [(50, 95)]
-        assert [line.style for line in chart.lines] == [
-            "level",
-            "level",
-            "largest",
-            "dots level",
-            "dots level",
-            "dots largest",
-            "limit at-right below",
-        ]
+        styles = ["level", "level", "largest", "dots level", "dots level", "dots largest", "limit at-right below"]
+        assert [line.style for line in chart.lines] == styles
         assert chart.lines[-1].name == "refuted at 100"
         assert [line.mix for line in chart.lines[:3]] == [0, 100, None]
         assert chart.lines[0].path.count("M") == 1  # three candidates have one number each: dots, no line
@@ -195,11 +168,8 @@ class TestPage:
         assert [c.title for c in view.drawn(by_candidate=True)][:1] == [
             "Wealth of bets on the candidate's errors by level"
         ]
-        assert [c.title for c in view.charts] == [
-            "Surviving functions (log10)",
-            "Living functions by level",
-            "The two bounds",
-        ]
+        titles = ["Surviving functions (log10)", "Living functions by level", "The two bounds"]
+        assert [c.title for c in view.charts] == titles
         data = json.loads(re.search(r'id="run-1-data">(.*?)</script>', html, re.DOTALL).group(1))
         assert sum(row[2] for row in data["candidates"]) == run.ledger.total
         assert [row[1] for row in data["candidates"]].count("certified") == 1

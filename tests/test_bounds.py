@@ -7,13 +7,8 @@ import pytest
 
 from richobs.stats.bets import kl_upper
 from richobs.stats.shares import Share, Supposed
-from richobs_lab.certified.bounds import (
-    elimination_slack,
-    mean_upper_bound,
-    residual_radius,
-    return_lower_bound,
-    value_radius,
-)
+from richobs_lab.certified import bounds
+from richobs_lab.certified.bounds import elimination_slack, residual_radius, return_lower_bound, value_radius
 
 TRIALS = 20_000
 
@@ -89,7 +84,7 @@ def test_bounds_on_returns_and_root_values_hold(p):
         every, place = np.unique(means, return_inverse=True)
         lower = np.array([return_lower_bound(m, n, Supposed(0.2)) for m in every])[place]
         assert not may_exceed(int((lower > p + 1e-12).sum()), 3000, 0.2)
-        upper = mean_upper_bound(means, n, np.zeros(3000), np.ones(3000), Supposed(0.2))
+        upper = bounds.mean_upper_bound(means, n, np.zeros(3000), np.ones(3000), Supposed(0.2))
         assert not may_exceed(int((upper < p - 1e-12).sum()), 3000, 0.2)
 
 
@@ -152,7 +147,7 @@ class TestLiterals:
     def test_bounds_on_means(self):
         """All returns 1: W = d^(1/n). All values at the bottom of [0.2, 0.6]: U = 0.2 + 0.4 (1 - d^(1/n))."""
         assert return_lower_bound(1.0, 50, Supposed(0.01)) == pytest.approx(0.01 ** (1 / 50), rel=1e-9)
-        upper = mean_upper_bound(np.array([0.2]), 50, np.array([0.2]), np.array([0.6]), Supposed(0.01))[0]
+        upper = bounds.mean_upper_bound(np.array([0.2]), 50, np.array([0.2]), np.array([0.6]), Supposed(0.01))[0]
         assert upper == pytest.approx(0.2 + 0.4 * (1 - 0.01 ** (1 / 50)), rel=1e-9)
 
 
@@ -163,7 +158,7 @@ class TestLiterals:
         lambda share: elimination_slack(np.zeros(1), 10, share),
         lambda share: residual_radius(10, 1.0, share),
         lambda share: return_lower_bound(0.5, 10, share),
-        lambda share: mean_upper_bound(np.array([0.5]), 10, np.zeros(1), np.ones(1), share),
+        lambda share: bounds.mean_upper_bound(np.array([0.5]), 10, np.zeros(1), np.ones(1), share),
     ],
 )
 def test_a_bound_spends_its_share_whole_and_once(bound):

@@ -81,8 +81,7 @@ def test_claims_hold_over_random_worlds_with_tiny_batches(seed):
 
 
 def test_the_episodes_may_run_out_and_the_answer_is_still_honest():
-    problem = richobs.make("lock/5")
-    outcome = learn(problem, max_episodes=1000)
+    outcome = learn(richobs.make("lock/5"), max_episodes=1000)
     assert outcome.reason is StopReason.EPISODES_SPENT
     assert outcome.episodes <= 1000
     assert outcome.epsilon == outcome.upper - outcome.lower > 0.1
@@ -91,9 +90,8 @@ def test_the_episodes_may_run_out_and_the_answer_is_still_honest():
 
 def test_values_that_vary_at_the_root_do_not_keep_the_search_from_ending():
     """U starts at the largest value of a function; what a policy earns must be compared with its mean instead."""
-    process = TabularProcess(
-        np.ones(1), (), (np.full((1, 2), 0.5),), (Rewards.deterministic([[[1.0, 0.0], [0.0, 0.0]]]),)
-    )
+    rewards = Rewards.deterministic([[[1.0, 0.0], [0.0, 0.0]]])
+    process = TabularProcess(np.ones(1), (), (np.full((1, 2), 0.5),), (rewards,))
     functions = Layered([TableLevel([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]])])
     for epsilon, most in ((0.1, 20_000), (0.05, 80_000)):
         outcome = learn(with_process(process, functions), epsilon=epsilon, max_episodes=most)
@@ -148,9 +146,8 @@ class TestWiring:
     def test_eliminations_spend_the_series_four_fifths_on_the_relative_test(self):
         """Each test gets its own term of the series: delta' / (2.1098 (j+1) log(j+1)^2), delta' = 0.99 delta / 2."""
         outcome, calls, _ = self.run()
-        radii, slacks, reaches = (
-            self.spent(calls, name) for name in ("value_radius", "elimination_slack", "residual_radius")
-        )
+        names = "value_radius", "elimination_slack", "residual_radius"
+        radii, slacks, reaches = (self.spent(calls, name) for name in names)
         terms = [0.99 * 0.05 / 2 / (SERIES * (j + 1) * math.log(j + 1) ** 2) for j in range(1, 10_000)]
         used = sorted([a for a, _, _ in radii] + [a / 0.8 for a, _, _ in slacks], reverse=True)
         np.testing.assert_allclose(used, terms[: len(used)], rtol=1e-9)
@@ -275,10 +272,10 @@ class TestWiring:
         at = 0
         for path, n, answer in batches:
             judged = []
-            while (
-                at < len(tests) and tests[at].path == path[: len(tests[at].path)] and len(tests[at].path) not in judged
-            ):
-                judged.append(len(tests[at].path))
+            for test in tests[at:]:
+                if test.path != path[: len(test.path)] or len(test.path) in judged:
+                    break
+                judged.append(len(test.path))
                 at += 1
             assert judged == sorted(judged, reverse=True)  # the last level first
             assert [m.actions[a] for m, a in zip(answer.moments, path, strict=True)] == [n] * len(path)
@@ -318,12 +315,8 @@ def test_tests_use_the_largest_value_and_the_range_of_every_level():
         emissions=(np.ones((1, 1)), np.full((1, 2), 0.5)),
         rewards=(Rewards.deterministic(0.0), Rewards.deterministic([[[0.25, 0.0], [0.25, 0.0]]])),
     )
-    functions = Layered(
-        [
-            TableLevel([[[0.25, 0.25]], [[0.85, 0.85]]]),
-            TableLevel([[[0.25, 0.0], [0.25, 0.0]], [[0.9, 0.9], [0.1, 0.1]]]),
-        ]
-    )
+    last = TableLevel([[[0.25, 0.0], [0.25, 0.0]], [[0.9, 0.9], [0.1, 0.1]]])
+    functions = Layered([TableLevel([[[0.25, 0.25]], [[0.85, 0.85]]]), last])
     largest, ranges = set(), set()
 
     def radius(mean, variance, n, low, high, share, rounding):
@@ -385,10 +378,8 @@ def test_the_fallback_gets_its_part_of_epsilon_and_delta():
     """The paper's numbers at 0.79 epsilon and delta/100, with as many states as paths, 4^2; it waits for what one costs."""
     problem = richobs.make("lock/3")
     constants = Certified().fallback_constants(problem, richobs.Settings(epsilon=0.1, delta=0.05))
-    assert (
-        constants
-        == Lsvee().plan(problem, richobs.Settings(n_states=16, epsilon=0.79 * 0.1, delta=0.01 * 0.05)).constants
-    )
+    smaller = richobs.Settings(n_states=16, epsilon=0.79 * 0.1, delta=0.01 * 0.05)
+    assert constants == Lsvee().plan(problem, smaller).constants
     assert constants.one_path == 3 * (constants.search.n_train + 4 * constants.search.n_test)
     assert constants.max_episodes(3) < constants.max_episodes() == SamplePlan(constants).max_episodes
     ahead = Certified().plan(problem, richobs.Settings())
@@ -422,9 +413,8 @@ class TestEasyProblems:
 
     def test_a_path_that_is_rarely_taken_is_played_too(self):
         """Two functions that differ in one action at an observation of probability 0.2, the only time it is taken."""
-        process = TabularProcess(
-            np.ones(1), (), (np.array([[0.8, 0.2]]),), (Rewards.deterministic([[[0.5, 0.0], [0.5, 0.0]]]),)
-        )
+        rewards = Rewards.deterministic([[[0.5, 0.0], [0.5, 0.0]]])
+        process = TabularProcess(np.ones(1), (), (np.array([[0.8, 0.2]]),), (rewards,))
         functions = Layered([TableLevel([[[0.5, 0.0], [0.5, 0.0]], [[0.5, 0.0], [0.5, 1.0]]])])
         for seed in range(8):
             outcome = learn(with_process(process, functions), seed=seed, max_episodes=20_000)

@@ -274,10 +274,7 @@ def test_a_function_that_returns_something_else_is_named(f, words):
     [
         *((lambda r=r: TableLevel([[[0.5]]], value_range=r), "value_range must be") for r in NO_RANGES),
         (lambda: TableLevel([[[-3.0, 8.0]]], value_range=(-2.0, 8.0)), r"has value -3.0 .* must lie in \[-2, 8\]"),
-        (
-            lambda: Tables([[[[100.1]]]], value_range=(0.0, 101.0), single_precision=True),
-            "single precision changes a value .* by 1.5e-06, more than 1e-07",
-        ),
+        (lambda: Tables([[[[100.1]]]], value_range=(0.0, 101.0), single_precision=True), "by 1.5e-06, more than 1e-07"),
         (lambda: Huge().value_bounds(), "a Huge of 1,000,000,000,000 functions needs a `value_bounds` of its own"),
         (lambda: TableLevel([[[0.1, 1.2]]]), "function 0 has value 1.2 at observation 0, action 1"),
         (lambda: TableLevel([[[math.nan]]]), "function 0 has value nan"),
@@ -351,10 +348,7 @@ def test_values_of_a_class_of_ones_own_are_checked(change, sentence):
             return change(every if members is None else every[members])
 
     functions, x = Listed([Own()]), np.arange(3)
-    for ask in (
-        lambda: functions.values(0, x),
-        lambda: functions.moments(0, Batch.of_observations(x, 2)),
-    ):
+    for ask in (lambda: functions.values(0, x), lambda: functions.moments(0, Batch.of_observations(x, 2))):
         with pytest.raises(InvalidInput, match=sentence):
             ask()
 

@@ -86,9 +86,8 @@ def networks(torch, *layers):
     modules = []
     for seed in range(6):
         torch.manual_seed(seed)
-        modules.append(
-            torch.nn.Sequential(torch.nn.Linear(6, 16), *(make() for make in layers), torch.nn.Linear(16, 3))
-        )
+        between = [make() for make in layers]
+        modules.append(torch.nn.Sequential(torch.nn.Linear(6, 16), *between, torch.nn.Linear(16, 3)))
     return Networks(modules, 1, 3)
 
 
@@ -262,11 +261,18 @@ class TestRounding:
         part = Moments(10, (0, 0), none, wide, np.zeros((2, 2)), np.zeros((2, 2)), 1e-300)
         assert (part + part).rounding >= 20 * 2.0**-53 * 1e6
 
-    def test_moments_that_are_too_rough_for_epsilon_are_refused(self):
-        check_answers(0.0, 1e-9)
-        check_answers(1e-5, 0.065)
-        with pytest.raises(PrecisionError, match="narrower `value_range`"):
-            check_answers(1e-5, 0.063)
+    @pytest.mark.parametrize(
+        ("check", "fine", "rough", "words"),
+        [
+            (check_answers, [(0.0, 1e-9), (1e-5, 0.065)], (1e-5, 0.063), "narrower `value_range`"),
+            (check_rounding, [(0.0, 0.0), (1e-6, 1e-4)], (1.1e-6, 1e-4), "learner='betting'"),
+        ],
+    )
+    def test_what_is_too_rough_for_epsilon_or_a_learner_is_refused(self, check, fine, rough, words):
+        for given in fine:
+            check(*given)
+        with pytest.raises(PrecisionError, match=words):
+            check(*rough)
 
     def test_a_run_refuses_them_when_they_come(self):
         query = Query.along((0,), 10, [np.arange(3)], purpose="p")
@@ -313,16 +319,11 @@ class TestRounding:
         assert wide[0] > plain[0] + 2e-3
         same = value_radius(mean, variance, 1000, low, high, Share(0.05), rounding=0.0)
         assert same[0] == plain[0]
-
-    def test_a_variance_in_a_radius_allows_for_it(self):
-        mean, low, high = np.array([0.5]), np.array([0.0]), np.array([1.0])
-        plain = value_radius(mean, np.array([1e-4]), 10_000, low, high, Share(0.05))
-        wide = value_radius(mean, np.array([0.0]), 10_000, low, high, Share(0.05), rounding=1e-4)
+        half = mean + 0.5  # the variance may be off too, and a value that cannot vary still rounds
+        plain = value_radius(half, np.array([1e-4]), 10_000, low, high, Share(0.05))
+        wide = value_radius(half, variance, 10_000, low, high, Share(0.05), rounding=1e-4)
         assert wide[0] == pytest.approx(plain[0] + 1e-4)
-
-    def test_a_value_that_cannot_vary_still_rounds(self):
-        half = np.array([0.5])
-        assert value_radius(half, half * 0, 100, half, half, Share(0.05), rounding=1e-6)[0] == 1e-6
+        assert value_radius(half, variance, 100, half, half, Share(0.05), rounding=1e-6)[0] == 1e-6
 
     def test_consensus_allows_for_it(self):
         agree = self.moments(0.0, 0.0)
@@ -331,12 +332,6 @@ class TestRounding:
         assert not consensus(values, alive, eps_test=0.1).agree
         assert not consensus(dataclasses.replace(values, rounding=0.02), alive, eps_test=0.1).agree
         assert consensus(dataclasses.replace(values, rounding=0.03), alive, eps_test=0.1).agree
-
-    def test_learners_without_room_for_it_refuse_it(self):
-        check_rounding(0.0, 0.0)
-        check_rounding(1e-6, 1e-4)
-        with pytest.raises(PrecisionError, match="learner='betting'"):
-            check_rounding(1.1e-6, 1e-4)
 
     def test_a_record_keeps_it(self):
         answer = Answer(10, moments=(self.moments(0.5, 1.25e-13), self.moments(0.5, 0.0)))
@@ -369,16 +364,13 @@ class TestGoingOn:
         self.listen(tmp_path, "cuda", spread=0.1 + 1e-12)
         assert len(StoredRun.read(tmp_path).steps) == 1
 
-    @pytest.mark.parametrize("change", [{"agree": False}, {"n": 6}, {"path": (0,)}, {"spread": 0.1001}])
-    def test_decisions_may_not(self, tmp_path, change):
-        self.listen(tmp_path, "cuda")
-        with pytest.raises(InvalidFile, match="decision 0 of the run"):
-            self.listen(tmp_path, "cuda", **change)
+    OTHERS = (*(("cuda", c) for c in ({"agree": False}, {"n": 6}, {"path": (0,)}, {"spread": 0.1001})),)
 
-    def test_without_a_device_every_bit_counts(self, tmp_path):
-        self.listen(tmp_path, None)
+    @pytest.mark.parametrize(("device", "change"), [*OTHERS, (None, {"spread": 0.1 + 1e-15})])
+    def test_decisions_may_not_and_without_a_device_every_bit_counts(self, tmp_path, device, change):
+        self.listen(tmp_path, device)
         with pytest.raises(InvalidFile, match="decision 0 of the run"):
-            self.listen(tmp_path, None, spread=0.1 + 1e-15)
+            self.listen(tmp_path, device, **change)
 
     def test_a_search_goes_on_where_sums_have_another_order(self, torch, tmp_path, monkeypatch):
         """The blocks of rows are smaller there, so the numbers of its decisions differ in their last digits."""

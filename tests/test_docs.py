@@ -14,10 +14,8 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [ROOT / "README.md", *(file for file in sorted(ROOT.glob("docs/**/*.md")) if "_build" not in file.parts)]
 
-EACH_ALONE = (
-    "README.md",
-    *(f"docs/{page}.md" for page in ("laboratory", "linear", "paper-notes", "reference/problems")),
-)
+ALONE = ("laboratory", "linear", "paper-notes", "reference/problems")
+EACH_ALONE = ("README.md", *(f"docs/{page}.md" for page in ALONE))
 GUIDES = {  # one program from the first example to the last -> how many lines it promises to print, at least
     "docs/index.md": 1,
     "docs/your-own-problem.md": 6,
@@ -60,9 +58,8 @@ def test_guides_run_from_their_first_example_to_the_last(guide, promised, tmp_pa
 
 def test_the_corridor_is_short():
     """Three facts and one method."""
-    (corridor,) = re.findall(
-        r"^class Corridor:\n((?:    .*\n|\n)*)", "\n".join(python_of("docs/your-own-problem.md")), re.M
-    )
+    code = "\n".join(python_of("docs/your-own-problem.md"))
+    (corridor,) = re.findall(r"^class Corridor:\n((?:    .*\n|\n)*)", code, re.M)
     assert re.findall(r"    def (\w+)", corridor) == ["play"]
     assert len(corridor.strip().splitlines()) < 20
 

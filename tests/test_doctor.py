@@ -43,16 +43,15 @@ def described(monkeypatch):
     monkeypatch.setattr(metadata, "metadata", lambda name: told)
 
 
-def asked(capsys, *args):
-    status = main(["doctor", *args])
-    return status, capsys.readouterr().out
+def asked(capsys, *args, status=0):
+    assert main(["doctor", *args]) == status
+    return capsys.readouterr().out
 
 
 def test_versions_machine_and_runs(capsys, tmp_path, no_torch):
     assert main(["learn", "bandit", "--quiet", "--out", "runs/one"]) == 0
     capsys.readouterr()
-    status, printed = asked(capsys)
-    assert status == 0
+    printed = asked(capsys)
     lines = [line.split() for line in printed.splitlines()]
     assert ["SQLite", sqlite3.sqlite_version] in lines
     assert ["numpy", np.__version__] in lines
@@ -63,8 +62,7 @@ def test_versions_machine_and_runs(capsys, tmp_path, no_torch):
 
 def test_json_holds_the_same(capsys, tmp_path, no_torch, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
-    status, printed = asked(capsys, "elsewhere", "--json")
-    assert status == 0
+    printed = asked(capsys, "elsewhere", "--json")
     found = json.loads(printed)
     assert found["richobs"]["version"] == richobs.__version__
     assert found["packages"]["numpy"] == {"version": np.__version__, "problem": None}
@@ -74,11 +72,8 @@ def test_json_holds_the_same(capsys, tmp_path, no_torch, monkeypatch):
 
 
 def test_extras_are_installed_or_say_how_to_install_them(capsys, described, no_torch):
-    status, printed = asked(capsys)
-    assert status == 0
-    assert [
-        " ".join(line.split()) for line in printed.partition("extras\n")[2].partition("machine\n")[0].splitlines()
-    ] == [
+    extras = asked(capsys).partition("extras\n")[2].partition("machine\n")[0]
+    assert [" ".join(line.split()) for line in extras.splitlines()] == [
         "dev missing pip install 'richobs[dev]' (ray is not installed)",
         "fast missing pip install 'richobs[fast]' (richobs-nothing is not installed)",
         f"future missing pip install 'richobs[future]' (numpy {np.__version__} is installed, >=999 is needed)",
@@ -88,8 +83,7 @@ def test_extras_are_installed_or_say_how_to_install_them(capsys, described, no_t
 
 def test_what_is_always_needed_and_too_old_is_a_problem(capsys, described, no_torch, monkeypatch):
     monkeypatch.setattr(metadata, "requires", lambda name: ["numpy>=999"] if name == "richobs" else [])
-    status, printed = asked(capsys)
-    assert status == 1
+    printed = asked(capsys, status=1)
     assert f"problem numpy {np.__version__} is installed, >=999 is needed" in " ".join(printed.split())
 
 
@@ -100,8 +94,7 @@ def test_it_works_where_richobs_was_not_installed(capsys, monkeypatch, no_torch)
     for name in ("requires", "version", "metadata"):
         monkeypatch.setattr(metadata, name, missing)
     monkeypatch.setattr("tempfile.gettempdir", lambda: "nowhere")
-    status, printed = asked(capsys)
-    assert status == 0
+    printed = asked(capsys)
     assert "not known: richobs is imported from a folder" in printed
     assert "nowhere" in printed.partition("temporary space")[2]
 
@@ -136,8 +129,7 @@ def test_pytorch_is_asked_in_a_process_that_may_take_its_time(capsys, tmp_path, 
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"))
     if "while" in torch:
         monkeypatch.setattr(doctor, "devices", lambda ask=doctor.devices: ask(patience=0.5))
-    status, printed = asked(capsys)
-    assert status == 0
+    printed = asked(capsys)
     assert found in [" ".join(line.split()) for line in printed.splitlines()]
 
 

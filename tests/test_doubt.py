@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import richobs
+from own import Arms as Coin
 from richobs.classes import Listed, TableLevel
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
@@ -18,20 +19,6 @@ from richobs.learners.betting.certify import Closed, doubted
 from richobs.learners.betting.search import BettingSearch, Tuning, run
 from richobs.learners.betting.values import Ranges
 from richobs.learners.stopping import Doubt, is_surprising, of_returns
-
-
-class Coin:
-    """One level, one observation: action a pays 1 with chance [a]."""
-
-    horizon, n_actions, reward_range = 1, 2, (0.0, 1.0)
-
-    def __init__(self, *chances: float):
-        self.chances = np.array(chances)
-
-    def play(self, policy: Any, n: int, rng: np.random.Generator, levels: int | None = None) -> Episodes:
-        x = np.zeros(n, dtype=np.int64)
-        actions = policy.actions(0, x, rng)
-        return Episodes([x], [actions], [(rng.random(n) < self.chances[actions]).astype(float)])
 
 
 def learned(chances: tuple[float, float], *tables: tuple[float, float], **asked: Any) -> richobs.Outcome:

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -43,14 +44,8 @@ class TestCounts:
     @pytest.mark.parametrize(
         ("n", "p"),
         [
-            (10**4, 0.3),
-            (2**31 + 1, 0.5),
-            (10**11, 0.02),
-            (10**13, 1e-7),
-            (10**15, 0.999),
-            (10**18, 0.25),
-            (10**21, 1 / 3),
-            (10**24, 1e-12),
+            *((10**4, 0.3), (2**31 + 1, 0.5), (10**11, 0.02), (10**13, 1e-7)),
+            *((10**15, 0.999), (10**18, 0.25), (10**21, 1 / 3), (10**24, 1e-12)),
         ],
     )
     def test_binomial_counts_have_the_right_law(self, n, p):
@@ -217,12 +212,8 @@ class TestAgreement:
         problem = richobs.make(id)
         process, K = problem.process, problem.n_actions
         greedy = Greedy(problem.functions.member((1,) * process.horizon))
-        policy = {
-            "greedy": greedy,
-            "uniform": Uniform(K),
-            "explore": Explore(greedy, 0.3, K),
-            "switch": Switch(OpenLoop((1,)), 1, Uniform(K)),
-        }[kind]
+        others = {"explore": Explore(greedy, 0.3, K), "switch": Switch(OpenLoop((1,)), 1, Uniform(K))}
+        policy = {"greedy": greedy, "uniform": Uniform(K), **others}[kind]
         n = 40_000
         counted = CountedEngine(process, problem.functions, seed=1, ledger=Ledger())
         stream = StreamEngine(problem.env, problem.functions, seed=1, ledger=Ledger(), process=process, chunk=7_000)
@@ -251,43 +242,29 @@ class TestWhatIsWanted:
     def test_answers_survive_the_record(self):
         problem = richobs.make("mdp/3")
         engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(), process=problem.process)
-        wanted = {
-            "moments": (LevelMoments(0, np.array([0, 2])), LevelMoments(2, rewards=False)),
-            "steps": (LevelSteps(1), LevelSteps(2, moves=False)),
-        }
+        moments = (LevelMoments(0, np.array([0, 2])), LevelMoments(2, rewards=False))
+        wanted = {"moments": moments, "steps": (LevelSteps(1), LevelSteps(2, moves=False))}
         query = Query(Uniform(3), 30, "look", returns=True, paths=4, tally=True, episodes=True, **wanted)
         answer = engine.ask(query)
         again = unpack_answer(pack_answer(answer))
         assert (again.n, again.returns) == (answer.n, answer.returns)
         np.testing.assert_array_equal(again.paths, answer.paths)
         for names, pairs in (
-            (("actions", "u_mean", "v_var"), zip(answer.moments, again.moments, strict=True)),
+            (("actions", "u_mean", "u_var", "v_mean", "v_var"), zip(answer.moments, again.moments, strict=True)),
             (("n", *STEPS), zip(answer.steps, again.steps, strict=True)),
             (("visits", "rewards", "moves"), [(answer.tally, again.tally)]),
             (("observations", "actions", "rewards"), [(answer.episodes, again.episodes)]),
         ):
             for one, other in pairs:
                 for name in names:
-                    both = getattr(one, name), getattr(other, name)
-                    np.testing.assert_equal(*both)
-
-    def test_recorded_variances_are_those_that_were_drawn(self):
-        problem = richobs.make("random/3,seed=3")
-        engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger())
-        answer = engine.ask(Query.step((), 50, 2, purpose="x"))
-        (drawn,), (again,) = answer.moments, unpack_answer(pack_answer(answer)).moments
-        for name in ("v_mean", "v_var", "u_mean", "u_var"):
-            np.testing.assert_array_equal(getattr(again, name), getattr(drawn, name))
-        assert drawn.u_var.max() > 0
+                    np.testing.assert_equal(getattr(one, name), getattr(other, name))
+        assert answer.moments[0].u_var.max() > 0
 
     @pytest.mark.parametrize(
         ("query", "sentence"),
         [
-            (
-                Query(Explore(OpenLoop(()), 0.5, 4), 5, "look", moments=(LevelMoments(0),)),
-                "where actions do not depend on x",
-            ),
-            (Query(Uniform(4), 5, "look", returns=True, steps=(LevelSteps(0),)), "in a query of their own"),
+            (Query(Explore(OpenLoop(()), 0.5, 4), 5, "x", moments=(LevelMoments(0),)), "actions do not depend on x"),
+            (Query(Uniform(4), 5, "x", returns=True, steps=(LevelSteps(0),)), "in a query of their own"),
         ],
     )
     def test_what_counts_cannot_tell_is_refused(self, query, sentence):
@@ -299,10 +276,7 @@ class TestWhatIsWanted:
 
     @pytest.mark.parametrize(
         ("n", "options", "sentence"),
-        [
-            (0, {}, "at least one episode"),
-            (5, {"steps": (LevelSteps(1), LevelSteps(0))}, "once each, in order"),
-        ],
+        [(0, {}, "at least one episode"), (5, {"steps": (LevelSteps(1), LevelSteps(0))}, "once each, in order")],
     )
     def test_what_is_no_query(self, n, options, sentence):
         with pytest.raises(InvalidInput, match=sentence):
@@ -469,10 +443,6 @@ class TestEpisodesAreChecked:
         with pytest.raises(Rejected, match=sentence):
             self.check(self.given(**changes))
 
-    def test_nothing_but_episodes_is_an_answer(self):
-        with pytest.raises(Rejected, match=r"Env\.play must return richobs\.Episodes; it returned tuple"):
-            self.check(([np.arange(4)], [np.ones(4)], [np.zeros(4)]))
-
     def test_totals_are_kept_even_where_an_episode_is_cut_short(self):
         """Rewards that are never negative cannot make up later for a total above the range; at the end both sides count."""
         with pytest.raises(RewardOutOfRange, match=r"level 1 paid 0\.8, which makes 1\.6 in total"):
@@ -629,29 +599,15 @@ class TestSteps:
         assert engine.ledger.total == 0
 
 
-class Kept:
-    """A record that only counts its draws."""
-
-    def __init__(self):
-        self.rows = []
-
-    def draw(self, k):
-        return None
-
-    def keep_draw(self, k, words, body):
-        self.rows.append((k, words))
-
-
 def test_a_learner_may_ask_for_less_after_the_limit():
     """A query that the ledger refused is no draw: the record goes on without a gap."""
-    problem = richobs.make("lock/2")
-
+    problem, kept = richobs.make("lock/2"), []
     inside = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(100))
-    inside.log = kept = Kept()
+    inside.log = SimpleNamespace(draw=lambda k: None, keep_draw=lambda k, words, body: kept.append(k))
     for n, purpose in ((60, "first"), (60, "too many"), (10, "fewer")):
         with contextlib.suppress(EpisodeLimit):
             inside.ask(Query(OpenLoop((0, 0)), n, purpose))
-    assert [k for k, _ in kept.rows] == [0, 1]
+    assert kept == [0, 1]
 
 
 def test_a_stop_iteration_of_a_policy_does_not_end_a_batch_in_silence():

@@ -35,10 +35,6 @@ class Own(own.Own):
     declared = richobs.Declared(replayable=True)
 
 
-class Undeclared(Own):
-    declared = richobs.Declared()
-
-
 class InThreads(Own):
     """Says that it releases the interpreter lock, and notes who plays it, and how many episodes."""
 
@@ -64,6 +60,10 @@ class Busy(Own):
         played = super().play(policy, n, rng, levels)
         self.busy = False
         return played
+
+
+class Undeclared(Busy):
+    declared = richobs.Declared()
 
 
 class OwnGenerator(Own):
@@ -352,9 +352,7 @@ class TestWhatMayBeSent:
     def test_an_environment_that_hides_randomness_is_refused(self, kind, threads):
         """Copies in several workers would all play the same episodes, and a claim would count them as independent."""
         with pytest.raises(Rejected, match="copies of it do not play the same episodes with the same generator"):
-            Calls(kind(), workers=Workers(1, threads)).play(
-                Uniform(2), 32, np.random.default_rng(0)
-            )  # the first request
+            Calls(kind(), workers=Workers(1, threads)).play(Uniform(2), 32, np.random.default_rng(0))
 
     @pytest.mark.parametrize("kind", [Unseeded, SharedByAll, EachDifferent])
     def test_a_gymnasium_environment_that_ignores_seeds_is_played_by_one_copy(self, kind, threads, caplog):
@@ -379,10 +377,7 @@ class TestWhatMayBeSent:
         for policy, shared in ((OpenLoop((1, 1)), True), (OpenLoop((0, 0)), False)):  # the second always earns 0
             before = threads.tasks
             for draw in range(20):
-                generators = (np.random.default_rng(draw) for _ in range(2))
-                here, there = (
-                    player.play(policy, 32, rng) for player, rng in zip((one, paced), generators, strict=True)
-                )
+                here, there = (player.play(policy, 32, np.random.default_rng(draw)) for player in (one, paced))
                 np.testing.assert_array_equal(here.rewards, there.rewards)
             assert (threads.tasks - before > 16) is shared
         assert 0 < ledger.checks <= 2 * 20 * 32 / 10
@@ -436,14 +431,14 @@ class TestWhatMayBeSent:
         with pytest.raises(WorkerFailed, match="a worker has another class of functions than this process"):
             engine.ask(Query.observe((), 1_000, purpose="x", phase="x"))
 
-    def test_one_that_is_not_declared_stays_and_says_so_once(self, threads, caplog):
-        one = richobs.learn(Undeclared(), FUNCTIONS, **ASKED)
-        two = richobs.learn(Undeclared(), FUNCTIONS, **ASKED, workers=threads)
-        assert one.trace == two.trace
+    def test_one_that_is_not_declared_stays_and_says_so_once(self, threads, caplog, monkeypatch):
+        monkeypatch.setattr("richobs.engines.stream.CHUNK_LEVELS", 8)  # two chunks must not be played at once
+        one, two, four = (richobs.learn(Undeclared(), FUNCTIONS, **ASKED, workers=n) for n in (1, threads, 4))
+        assert one.trace == two.trace == four.trace
         assert threads.tasks == 0
         assert [r.message for r in caplog.records] == [
             "Undeclared does not declare `replayable`, so it is played in this process, by one thread. See docs/scale.md."
-        ]
+        ] * 2
 
     def test_one_that_answers_from_memory_stays(self, threads, caplog):
         env = Own()
@@ -519,10 +514,8 @@ class TestWhatMayBeSent:
         np.testing.assert_array_equal(told.value.actions, expected.actions)
 
     def test_no_call_plays_more_at_once_than_is_declared(self, threads):
-        one, two = (
-            Calls(OneAtATime(), workers=workers).play(Uniform(2), 20, np.random.default_rng(0))
-            for workers in (Workers(), Workers(1, threads))
-        )
+        pools = Workers(), Workers(1, threads)
+        one, two = (Calls(OneAtATime(), workers=w).play(Uniform(2), 20, np.random.default_rng(0)) for w in pools)
         np.testing.assert_array_equal(one.observations, two.observations)
         assert threads.tasks == 19
 
@@ -596,10 +589,8 @@ class TestWorkers:
 
     @pytest.mark.parametrize("kind", [RepeatsItself, AnswersNothing])
     def test_an_answer_to_another_task_is_refused(self, kind):
-        with (
-            kind(2) as pool,
-            pytest.raises(WorkerFailed, match="a worker answered something else than it was asked"),
-        ):
+        refused = pytest.raises(WorkerFailed, match="a worker answered something else than it was asked")
+        with kind(2) as pool, refused:
             list(Workers(1, pool).send(self.spec, self.spec.task(squared, 1), range(4)))
 
     def test_an_executor_that_is_shut_down(self, threads):

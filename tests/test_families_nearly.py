@@ -11,7 +11,6 @@ import richobs
 from richobs import Certificate, Family, InvalidInput, Problem, Simulators
 from richobs.classes.dynamics import Model
 from richobs.classes.taylor import Taylor
-from richobs.learners import learner
 from richobs.learners.families import cells, steps
 from richobs.learners.families.cells import Tables
 from richobs.learners.families.evidence import Nodes, Seen
@@ -19,6 +18,7 @@ from richobs.learners.families.steps import LAST, MOVED, Batch, StepBets, Within
 from richobs.learners.models.living import robust_growth
 from richobs.stats.shares import Share
 from richobs_lab.worlds.model_environment import model_problem
+from runs import faults
 
 ALPHA = 0.03
 
@@ -251,9 +251,8 @@ def within_a_tolerance():
 
 def test_a_run_within_a_tolerance_claims_what_is_true_and_says_what_it_assumes():
     problem, outcome = within_a_tolerance()
-    assert (
-        "are within 0.02 of the given simulator's in total variation, on the same outcomes, for some x" in outcome.claim
-    )
+    words = "are within 0.02 of the given simulator's in total variation, on the same outcomes, for some x"
+    assert words in outcome.claim
     assert outcome.guaranteed
     assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon
     assert problem.optimal_value <= outcome.upper
@@ -273,9 +272,8 @@ def test_a_run_too_short_for_a_wider_claim_says_how_many_episodes_one_needs():
     problem = near_problem(0.6, 0.0)
     outcome = richobs.learn(problem, epsilon=0.05, tolerance=0.05, seed=1, max_episodes=40)
     assert not outcome.guaranteed
-    assert (
-        "wider than epsilon is made after 64 episodes at the earliest, and 16 of its policy: allow 80" in outcome.claim
-    )
+    words = "wider than epsilon is made after 64 episodes at the earliest, and 16 of its policy: allow 80"
+    assert words in outcome.claim
     plan = richobs.plan(problem, epsilon=0.05, tolerance=0.05)
     assert [row.value for row in plan.rows() if row.name == "before a wider claim"] == [80]
 
@@ -294,8 +292,7 @@ def test_what_another_policy_earned_is_not_stated(seed):
     outcome = richobs.learn(problem, epsilon=0.13, delta=0.5, tolerance=0.05, seed=seed, max_episodes=70)
     assert (outcome.guaranteed, outcome.reason.name, outcome.constants.looked) == (True, "TOLERANCE", 1)
     assert outcome.constants.earns == [0.0, 1.0]
-    content = Certificate.of(outcome, problem).content
-    assert all(finding.agrees for finding in learner("families").recheck(content, problem, outcome.settings))
+    assert faults(outcome, problem) == []
 
 
 def test_a_run_says_before_it_plays_what_a_tolerance_leaves():
@@ -322,13 +319,10 @@ def test_a_run_says_before_it_plays_what_a_tolerance_leaves():
 )
 def test_a_changed_certificate_of_a_run_within_a_tolerance_is_noticed(change, words):
     problem, outcome = within_a_tolerance()
-    content = Certificate.of(outcome, problem).content
-    chosen, settings = learner("families"), outcome.settings
-    assert all(finding.agrees for finding in chosen.recheck(content, problem, settings))
-    change(content["constants"])
-    wrong = next(finding for finding in chosen.recheck(content, problem, settings) if not finding.agrees)
-    assert wrong.what == "cells"
-    assert words in wrong.detail
+    assert faults(outcome, problem) == []
+    wrong = faults(outcome, problem, lambda content: change(content["constants"]))[0]
+    assert wrong.startswith("cells: ")
+    assert words in wrong
 
 
 def test_a_run_within_a_tolerance_is_verified():

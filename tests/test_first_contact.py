@@ -21,24 +21,19 @@ from richobs.cli.main import main
 from richobs.core.process import Codebook
 from richobs.show import terminal
 
+LAKE, CART, LOCK = gymnasium.make("FrozenLake-v1"), gymnasium.make("CartPole-v1"), richobs.make("lock/3")
 CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
 
 
 @pytest.mark.parametrize(
     ("mistake", "hint"),
     [
-        (
-            lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), CLASS),
-            r"from_gymnasium\(env, horizon=3, reward_range=\(smallest",
-        ),
+        (lambda: richobs.learn(LAKE, CLASS), r"from_gymnasium\(env, horizon=3, reward_range=\(smallest"),
         (lambda: richobs.learn("FrozenLake-v1"), "without a function class: give learn"),
         (lambda: richobs.learn("FrozenLake", CLASS), r"richobs.from_gymnasium\(id, ...\) a Gymnasium one"),
-        (lambda: richobs.learn(gymnasium.make("FrozenLake-v1"), 3), "a function class is needed; a int arrived"),
-        (
-            lambda: richobs.learn(richobs.make("lock/3").env, [gymnasium.make("FrozenLake-v1")]),
-            r"a list arrived. richobs.Simulators makes one of a list of models.*docs/classes.md",
-        ),
-        (lambda: richobs.Simulators([gymnasium.make("CartPole-v1")], 5), r"Model.of_lists, .*Model.by_replay"),
+        (lambda: richobs.learn(LAKE, 3), "a function class is needed; a int arrived"),
+        (lambda: richobs.learn(LOCK.env, [LAKE]), r"a list arrived. richobs.Simulators makes one .*docs/classes.md"),
+        (lambda: richobs.Simulators([CART], 5), r"Model.of_lists, .*Model.by_replay"),
         (
             lambda: richobs.Family(lambda theta: theta["slip"], theta={"wind": (0, 1)}, horizon=3),
             r"make asks for theta\['slip'\], and theta names wind. Give its ends, theta=\{'slip': \(low",
@@ -47,28 +42,16 @@ CLASS = richobs.Tables([np.zeros((2, 16, 4))] * 3)
             lambda: richobs.Family.of_gymnasium("FrozenLake-v1", horizon=3, desc=["SG"], success_rate=(0, 1)),
             r"Unknown: desc=\(low, high\). Known: fixed=\{'desc': ...\}",
         ),
-        (
-            lambda: richobs.certify_policy("CartPole-v1", max, threshold=9),
-            r"gymnasium.make\(id\) or richobs.make\(id\)",
-        ),
-        (
-            lambda: richobs.certify_policy(gymnasium.make("CartPole-v1"), max, threshold=9),
-            "CartPole-v1 does not declare what an episode's .*give reward_range",
-        ),
-        (
-            lambda: richobs.certify_policy(gymnasium.make("CartPole-v1"), max, measure=len, threshold=9),
-            r"with measure=, its values\) lie in \[0, 1\].*the range that is right as reward_range=",
-        ),
-        (
-            lambda: richobs.Problem(gymnasium.make("FrozenLake-v1"), CLASS),
-            r"from_gymnasium\(env, horizon=100, reward_r",
-        ),
+        (lambda: richobs.certify_policy("CartPole-v1", max, threshold=9), r"gymnasium.make\(id\) or richobs.make\(id"),
+        (lambda: richobs.certify_policy(CART, max, threshold=9), "v1 does not declare what an .*give reward_range"),
+        (lambda: richobs.certify_policy(CART, max, measure=len, threshold=9), r"lie in \[0, 1\].* as reward_range="),
+        (lambda: richobs.Problem(LAKE, CLASS), r"from_gymnasium\(env, horizon=100, reward_r"),
         (lambda: Codebook(np.array([[0.5], [1.5]])).encode(np.array([[1.0]])), "2 that are known. Models .*: add it"),
         (lambda: richobs.make("CartPole-v1"), "write gym:CartPole-v1, or use richobs.from_gymnasium"),
         (lambda: richobs.make("lokc"), "Did you mean 'lock'?"),
         (lambda: richobs.make("lock/5", noise_bit=3), "Did you mean 'noise_bits'?"),
-        (lambda: richobs.learn(richobs.make("lock/3"), learner="beting"), "Did you mean 'betting'?"),
-        (lambda: richobs.learn(richobs.make("lock/3"), treshold=0.2), "Did you mean 'threshold'?"),
+        (lambda: richobs.learn(LOCK, learner="beting"), "Did you mean 'betting'?"),
+        (lambda: richobs.learn(LOCK, treshold=0.2), "Did you mean 'threshold'?"),
     ],
 )
 def test_a_mistake_gets_the_hint_that_it_needs(mistake, hint):
@@ -197,10 +180,8 @@ def test_who_waits_is_told_how_far_it_is(monkeypatch):
     problem = richobs.make("lock/3")
     certificate = richobs.Certificate.of(richobs.learn(problem, progress=False), problem)
     assert richobs.verify(certificate, problem).agrees
-    assert (
-        said[-1]
-        == f"verifying, episodes: {certificate.content['result']['episodes']} of {certificate.content['result']['episodes']}"
-    )
+    n = certificate.content["result"]["episodes"]
+    assert said[-1] == f"verifying, episodes: {n} of {n}"
     assert functions.n_models == 1
     assert terminal.WAITING == []
 

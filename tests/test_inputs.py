@@ -92,9 +92,8 @@ class TestSettings:
     @pytest.mark.parametrize("learner", LEARNERS)
     @pytest.mark.parametrize("n_states", [0, -1])
     def test_impossible_numbers_of_states_are_refused_before_anything_is_played(self, problem, learner, n_states):
-        with pytest.raises(
-            InvalidInput, match=f"n_states must be a whole number, at least 1, at most .*; got {n_states}"
-        ):
+        words = f"n_states must be a whole number, at least 1, at most .*; got {n_states}"
+        with pytest.raises(InvalidInput, match=words):
             prepare(problem, Settings(learner=learner, n_states=n_states))
 
     @pytest.mark.parametrize(

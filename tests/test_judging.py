@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import richobs
+from own import Arms as Coins
 from richobs.cli import main
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, InvalidFile, InvalidInput, Overspent, RewardOutOfRange, StoreError
@@ -29,22 +30,6 @@ from richobs.sb3 import SelectCallback, checkpoints
 from richobs.stats.bets import death, mixed
 from richobs.stats.sequences import ConfidenceSequence, WeightedSequence, shifts_for
 from richobs.stats.shares import Share, Supposed
-
-
-class Coins:
-    """One level: action k earns 1 with probability chances[k], decided by one uniform number that `rng` gives."""
-
-    horizon, reward_range = 1, (0.0, 1.0)
-
-    def __init__(self, *chances):
-        self.chances, self.n_actions, self.played = np.array(chances), len(chances), 0
-        self.declared = richobs.Declared(identity=f"Coins {chances}")
-
-    def play(self, policy, n, rng, levels=None):
-        self.played += n
-        u, x = rng.random(n), np.zeros((n, 1))
-        actions = policy.actions(0, x, rng)
-        return Episodes([x], [actions], [(u < self.chances[actions]).astype(float)])
 
 
 def arm(k):
@@ -68,8 +53,15 @@ class Steps(gymnasium.Env):
         return np.array([self.left], dtype=np.float32), reward, self.left == 0, False, {}
 
 
+class Endless(Steps):
+    """Never ends."""
+
+    def step(self, action):
+        return np.zeros(1, dtype=np.float32), 0.0, False, False, {}
+
+
 class Mixed:
-    """Takes action 1 with a probability that depends on the observation; knows its law."""
+    """Takes action 1 with a given probability; knows its law."""
 
     def __init__(self, chance):
         self.chance = chance
@@ -121,6 +113,8 @@ class Wrapped(gymnasium.Wrapper):
 
 
 LAKE, LAKE_ON_ICE = (gymnasium.make("FrozenLake-v1", is_slippery=slippery) for slippery in (False, True))
+IDLE = gymnasium.wrappers.TransformReward(LAKE, lambda r: r)
+SHORT = richobs.LearnedPolicy.open_loop((0, 0), 4)
 
 
 class TestCompare:
@@ -232,31 +226,26 @@ class TestCompare:
         with pytest.raises((InvalidInput, RewardOutOfRange), match=words):
             compare_returns(a, b, 0, 1, **options)
 
-    def test_what_cannot_be_played_is_refused(self):
-        with pytest.raises(InvalidInput, match="for 2 levels and 4 actions; the environment has 3 and 4"):
-            compare(richobs.make("lock/3"), arm(0), richobs.LearnedPolicy.open_loop((0, 0), 4))
-        with pytest.raises(InvalidInput, match="a int arrived"):
-            compare(Coins(0.5), arm(0), 3)
-        with pytest.raises(InvalidInput, match="a str arrived"):
-            compare("lock/3", arm(0), arm(1), reward_range=(0, 1))
-        with pytest.raises(InvalidInput, match="max_episodes is 1, and one round takes 2 episodes"):
-            compare(Coins(0.5, 0.5), arm(0), arm(1), max_episodes=1)
+    @pytest.mark.parametrize(
+        ("env", "b", "options", "words"),
+        [
+            (richobs.make("lock/3"), SHORT, {}, "for 2 levels and 4 actions; the environment has 3 and 4"),
+            (Coins(0.5), 3, {}, "a int arrived"),
+            ("lock/3", arm(1), {"reward_range": (0, 1)}, "a str arrived"),
+            (Coins(0.5, 0.5), arm(1), {"max_episodes": 1}, "max_episodes is 1, and one round takes 2 episodes"),
+            (Endless(), arm(1), {"reward_range": (0, 1)}, r"has not ended after 50 steps.*TimeLimit"),
+        ],
+    )
+    def test_what_cannot_be_played_is_refused(self, env, b, options, words, monkeypatch):
+        monkeypatch.setattr("richobs.judging.players.MOST_STEPS", 50)
+        with pytest.raises(InvalidInput, match=words):
+            compare(env, arm(0), b, **options)
 
     def test_gymnasium_gives_both_the_same_seeds(self):
         """Action 1 earns exactly 1 more with every seed: one round in eight would be enough to see the difference."""
         report = compare(Steps(), lambda x: 1, lambda x: 0, reward_range=(0, 9), max_episodes=60)
         assert report.mean == pytest.approx(1.0)
         assert report.paired
-
-    def test_an_episode_without_an_end_is_refused(self, monkeypatch):
-        monkeypatch.setattr("richobs.judging.players.MOST_STEPS", 50)
-
-        class Endless(Steps):
-            def step(self, action):
-                return np.zeros(1, dtype=np.float32), 0.0, False, False, {}
-
-        with pytest.raises(InvalidInput, match=r"has not ended after 50 steps.*TimeLimit"):
-            compare(Endless(), lambda x: 0, lambda x: 1, reward_range=(0, 1))
 
     def test_rounds_of_a_world_are_played_one_by_one(self):
         """Several episodes of one call may share random numbers across rounds, and rounds would depend on each other."""
@@ -339,36 +328,25 @@ class TestFolder:
         for name in ("certificate.json", "report.html", "judgement.json"):
             assert (tmp_path / "j" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
-    def test_another_question_is_refused(self, ask):
-        ask()
-        with pytest.raises(StoreError, match=r"its delta is 0\.05, and 0\.1 is asked now"):
-            ask(delta=0.1)
-
     @pytest.mark.parametrize(
         ("first", "then", "words"),
         [
             ((certify_policy, Coins(0.9, 0.1), arm(0)), (certify_policy, Coins(0.9, 0.1), arm(1)), "its policies is"),
             ((certify_policy, Coins(0.9), arm(0)), (certify_policy, Coins(0.1), arm(0)), "its environment is"),
             ((compare, Coins(0.9, 0.1), arm(0), arm(1)), (compare, Coins(0.9, 0.1), arm(1), arm(0)), "its policies is"),
-            (
-                *((certify_policy, Coins(0.9), richobs.Uniform(k)) for k in (1, 2)),
-                "policies",
-            ),
-            (
-                (select, Coins(0.9, 0.1), {"x": arm(0), "y": arm(1)}),
-                (select, Coins(0.9, 0.1), {"x": arm(1), "y": arm(0)}),
-                "its policies is",
-            ),
+            (*((certify_policy, Coins(0.9), richobs.Uniform(k)) for k in (1, 2)), "policies"),
+            (*((select, Coins(0.9, 0.1), {"x": arm(k), "y": arm(1 - k)}) for k in (0, 1)), "its policies is"),
             ((certify_policy, LAKE, arm(0)), (certify_policy, LAKE_ON_ICE, arm(0)), "its environment_digest is"),
+            (*[(certify_policy, Coins(0.9), arm(0))] * 2, r"its delta is 0\.05, and 0\.1 is asked now"),
         ],
     )
-    def test_a_folder_of_another_policy_or_environment_is_refused(self, first, then, words, tmp_path):
+    def test_a_folder_of_another_policy_environment_or_question_is_refused(self, first, then, words, tmp_path):
         how = {"epsilon": 0.9, "max_episodes": 64, "reward_range": (0, 1), "out": tmp_path}
         for call, *given in (first, first):
             call(*given, **how)
         call, *given = then
         with pytest.raises(StoreError, match=words):
-            call(*given, **how)
+            call(*given, **how, delta=0.1 if first == then else 0.05)
 
     @pytest.mark.parametrize(
         ("call", "given", "more", "words"),
@@ -377,21 +355,10 @@ class TestFolder:
             (certify_policy, (Coins(0.5), Mixed(0.0)), {}, r"the policy \(Mixed\)"),
             (certify_policy, (Coins(0.5), Predicts(0)), {}, r"the policy \(Predicts\)"),
             (compare, (Coins(0.5, 0.5), arm(0), Mixed(0.0)), {}, r"the policy \(Mixed\)"),
-            (certify_policy, (Plain(), arm(0)), {}, r"the environment \(Plain\)"),
-            (certify_policy, (Steps(), arm(0)), {"reward_range": (0, 9)}, r"the environment \(Steps\)"),
-            (
-                certify_policy,
-                (gymnasium.vector.SyncVectorEnv([Steps] * 2), arm(0)),
-                {"reward_range": (0, 9)},
-                r"the environment \(SyncVectorEnv\)",
+            *(
+                (certify_policy, (env, arm(0)), {"reward_range": (0, 9)}, rf"the environment \({type(env).__name__}\)")
+                for env in (Plain(), Steps(), gymnasium.vector.SyncVectorEnv([Steps] * 2), IDLE, Wrapped(LAKE))
             ),
-            (
-                certify_policy,
-                (gymnasium.wrappers.TransformReward(LAKE, lambda r: r), arm(0)),
-                {"reward_range": (0, 1)},
-                r"the environment \(TransformReward\)",
-            ),
-            (certify_policy, (Wrapped(LAKE), arm(0)), {"reward_range": (0, 1)}, r"the environment \(Wrapped\)"),
             (select, (Coins(0.5, 0.5), [arm(0), arm(1)]), {"more": lambda report: None}, r"whoever joins"),
         ],
     )
@@ -471,9 +438,7 @@ class TestSelect:
         race.join(3)
         race.add(np.arange(3), np.tile([1.0, 0.0, 0.0], (5, 1)))
         won = np.mean((1 + BETS) ** 5)
-        assert np.exp(race.account(np.arange(3))) == pytest.approx(
-            [np.mean((1 - BETS) ** 5), (won + 1) / 2, (won + 1) / 2]
-        )
+        assert np.exp(race.account(np.arange(3))) == pytest.approx([np.mean((1 - BETS) ** 5), *[(won + 1) / 2] * 2])
         assert race.alive.all()
         assert (won + 1) / 2 < 1 / 0.05 < np.mean((1 + BETS) ** 8) / 2
         race.add(np.arange(3), np.tile([1.0, 0.0, 0.0], (3, 1)))
@@ -738,10 +703,8 @@ class TestLogs:
         assert report.verdict is Verdict.AT_LEAST
         assert report.lower <= 0.8 <= report.upper
         assert 0.3 * report.episodes < report.effective < 0.85 * report.episodes
-        assert (
-            "provided that the log's propensities are the probabilities with which its actions were drawn"
-            in report.claim
-        )
+        words = "provided that the log's propensities are the probabilities with which its actions were drawn"
+        assert words in report.claim
         assert "above 0 wherever the policy acts" in report.claim
 
     def test_one_weight_by_hand(self):
@@ -817,10 +780,7 @@ class TestLogs:
             ({"propensities": [np.array([0.5, 0.5, 1.5])]}, "episode 2 of the log, step 0, has propensity 1.5"),
             ({"rewards": [np.array([0.5, 0.5, 1.5])]}, r"episode 2 of the log earned 1.5; the declared range"),
             ({"rewards": [np.array([0.5, -0.5, 0.5])]}, "episode 1 of the log earned -0.5"),
-            (
-                {"ended": [np.ones(3, dtype=bool)], "rewards": [np.array([0, 0, 0.5])]},
-                "episode 2 of the log pays .* at step 0, after its end",
-            ),
+            ({"ended": [np.ones(3, bool)], "rewards": [np.array([0, 0, 1])]}, "episode 2 .* at step 0, after its end"),
             ({"actions": [np.array([0, -1, 1])]}, "episode 1 of the log, step 0, has action -1"),
             ({"actions": [np.array([0, 1, 0.7])]}, "episode 2 of the log, step 0, has action 0.7"),
             ({"actions": [np.array([[0], [1], [0]])]}, r"step 0 of the log has actions of shape \(3, 1\)"),
@@ -836,12 +796,7 @@ class TestLogs:
         [
             (None, Mixed(0.5), [0, 2, 1], "the log has action 2 at step 0; the policy knows 2 actions"),
             (Coins(0.5, 0.5), ONES, [0, 2, 1], "has action 2; actions are whole numbers from 0 to 1"),
-            (
-                None,
-                Returns(actions=np.ones((3, 1), dtype=int)),
-                [0, 1, 1],
-                r"chose actions of shape \(3, 1\) for 3 obs",
-            ),
+            (None, Returns(actions=np.ones((3, 1), int)), [0, 1, 1], r"chose actions of shape \(3, 1\) for 3 obs"),
             (None, Returns(actions=0, probabilities=np.full((3, 2), 0.8)), [0, 1, 1], "are not a law for each obs"),
             (None, Returns(actions=0, probabilities=np.tile([1.5, -0.5], (3, 1))), [0, 1, 1], "are not a law for each"),
         ],
@@ -851,28 +806,29 @@ class TestLogs:
         with pytest.raises(InvalidInput, match=words):
             certify_policy(env, policy, log=log, reward_range=(0, 1))
 
-    def test_two_policies_where_one_is_asked_for_are_refused(self, tmp_path):
-        """A column `target` answers for a policy, so none may be given; a comparison has two."""
-        file = tmp_path / "x.csv"
-        file.write_text("episode,x,action,reward,propensity,target\n1,0,1,1,.5,1")
-        with pytest.raises(InvalidInput, match=r"column `target`.* and a policy is given too"):
-            certify_policy(None, ONES, log=file, reward_range=(0, 1))
-        with pytest.raises(InvalidInput, match="column `target`"):
-            compare(None, ONES, arm(0), log=file, reward_range=(0, 1))
-        for pair in ((ONES, None), (None, ONES)):
-            with pytest.raises(InvalidInput, match="compare needs two policies"):
-                compare(None, *pair, log=logged(3, np.random.default_rng(0)), reward_range=(0, 1))
-
-    def test_what_is_no_log_is_refused(self, tmp_path):
-        for log, words in ((3, "a int arrived"), (tmp_path / "x.csv", "damaged or cannot be read")):
-            with pytest.raises((InvalidInput, InvalidFile), match=words):
-                certify_policy(None, ONES, log=log, reward_range=(0, 1))
-        with pytest.raises(InvalidInput, match="a log does not declare"):
-            certify_policy(None, ONES, log=logged(3, np.random.default_rng(0)))
-        with pytest.raises(InvalidInput, match="a log is a record already"):
-            certify_policy(None, ONES, log=logged(3, np.random.default_rng(0)), reward_range=(0, 1), out=tmp_path)
-        with pytest.raises(InvalidInput, match="needs a policy, or a column `target`"):
-            certify_policy(None, None, log=logged(3, np.random.default_rng(0)), reward_range=(0, 1))
+    @pytest.mark.parametrize(
+        ("judge", "policies", "changes", "words"),
+        [
+            (certify_policy, [ONES], {"log": 3}, "a int arrived"),
+            (certify_policy, [ONES], {"log": "no such file.csv"}, "damaged or cannot be read"),
+            (certify_policy, [ONES], {"reward_range": None}, "a log does not declare"),
+            (certify_policy, [ONES], {"out": "x"}, "a log is a record already"),
+            (certify_policy, [None], {}, "needs a policy, or a column `target`"),
+            # a column `target` answers for a policy, so none may be given; a comparison has two
+            (certify_policy, [ONES], {"log": "x.csv"}, r"column `target`.* and a policy is given too"),
+            (compare, [ONES, arm(0)], {"log": "x.csv"}, "column `target`"),
+            (compare, [ONES, None], {}, "compare needs two policies"),
+            (compare, [None, ONES], {}, "compare needs two policies"),
+        ],
+    )
+    def test_logs_and_policies_that_do_not_fit_are_refused(
+        self, judge, policies, changes, words, tmp_path, monkeypatch
+    ):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "x.csv").write_text("episode,x,action,reward,propensity,target\n1,0,1,1,.5,1")
+        given = {"log": logged(3, np.random.default_rng(0)), "reward_range": (0, 1), **changes}
+        with pytest.raises((InvalidInput, InvalidFile), match=words):
+            judge(None, *policies, **given)
 
     def test_files(self, tmp_path):
         log = logged(50, np.random.default_rng(6), levels=2)
@@ -944,9 +900,13 @@ class TestVectorEnvironments:
 
     def test_no_mode_biases_a_return(self, vector):
         """Short episodes pay less and end sooner: counting what ends first, or what a reset pays, shifts the mean of 4.5."""
-        totals = [seeded for seed in range(3) for seeded in _alone(vector, 7, seed)]
-        expected = [_total(s) for seed in range(3) for s in keyed(seed, 7)]
-        assert totals == expected
+        rngs = [np.random.default_rng(seed) for seed in range(3)]
+        totals = np.concatenate([player(vector, lambda x: 0).alone(7, rng, 0)[0] for rng in rngs])
+        env, expected = Steps(), []
+        for seed in np.concatenate([np.random.default_rng(seed).integers(2**31, size=7) for seed in range(3)]):
+            env.reset(seed=int(seed))
+            expected.append(env.length)
+        assert totals.tolist() == expected
         assert len(set(expected)) > 4
 
     def test_certify_and_compare_and_from_gymnasium(self, vector):
@@ -981,21 +941,6 @@ class TestVectorEnvironments:
         a, b = (one.rounds(rngs, np.random.default_rng(0)) for one, rngs in zip(players, shared, strict=True))
         np.testing.assert_allclose(b - a, 1.0)
         assert len(set(a)) > 2
-
-
-def keyed(seed, n):
-    return [int(s) for s in np.random.default_rng(seed).integers(2**31, size=n)]
-
-
-def _total(seed):
-    env = Steps()
-    env.reset(seed=seed)
-    return float(env.length)
-
-
-def _alone(vector, n, seed):
-    (totals,) = player(vector, lambda x: 0).alone(n, np.random.default_rng(seed), 0)
-    return totals.tolist()
 
 
 class DummyVecEnv:
@@ -1083,15 +1028,25 @@ class Arm:
         return np.full(len(x), self.k)
 
 
+@pytest.fixture
+def sb3(monkeypatch):
+    """Stable-Baselines3 with one module below `common`, which has what is given."""
+
+    def install(module, **contents):
+        for name in ("stable_baselines3", "stable_baselines3.common", f"stable_baselines3.common.{module}"):
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        vars(sys.modules[f"stable_baselines3.common.{module}"]).update(contents)
+
+    return install
+
+
 class TestStableBaselines:
-    def test_the_best_checkpoint_of_a_training(self, monkeypatch, capsys):
+    def test_the_best_checkpoint_of_a_training(self, sb3, capsys):
         class BaseCallback:
             def __init__(self, verbose=0):
                 self.num_timesteps = 0
 
-        for name in ("stable_baselines3", "stable_baselines3.common", "stable_baselines3.common.callbacks"):
-            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-        sys.modules["stable_baselines3.common.callbacks"].BaseCallback = BaseCallback
+        sb3("callbacks", BaseCallback=BaseCallback)
         callback = SelectCallback(Coins(0.2, 0.9, 0.5), 2, epsilon=0.1, verbose=1, seed=3)
         assert isinstance(callback, BaseCallback)
         assert callback.best is None
@@ -1106,21 +1061,16 @@ class TestStableBaselines:
         assert callback.best is callback.checkpoints["4 steps"]
         assert "4 steps is within 0.1 of the best of 3 policies" in capsys.readouterr().out
 
-    def test_totals_in_the_order_in_which_episodes_ended_are_shuffled(self, monkeypatch):
+    def test_totals_in_the_order_in_which_episodes_ended_are_shuffled(self, sb3):
         """Else the k-th short episode of one policy would be compared with the k-th short one of the other."""
-        for name in ("stable_baselines3", "stable_baselines3.common", "stable_baselines3.common.evaluation"):
-            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-        module = sys.modules["stable_baselines3.common.evaluation"]
-        module.evaluate_policy = lambda model, env, n, **options: (list(range(n)), [])
+        sb3("evaluation", evaluate_policy=lambda model, env, n, **options: (list(range(n)), []))
         (totals,) = player(VecEnv(), Predicts(0)).alone(50, np.random.default_rng(0), 0)
         assert sorted(totals) == list(range(50)) != totals.tolist()
 
-    def test_episodes_that_end_with_a_life_are_refused(self, monkeypatch):
+    def test_episodes_that_end_with_a_life_are_refused(self, sb3):
         class EpisodicLifeEnv(gymnasium.Wrapper): ...
 
-        for name in ("stable_baselines3", "stable_baselines3.common", "stable_baselines3.common.atari_wrappers"):
-            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-        sys.modules["stable_baselines3.common.atari_wrappers"].EpisodicLifeEnv = EpisodicLifeEnv
+        sb3("atari_wrappers", EpisodicLifeEnv=EpisodicLifeEnv)
         env = VecEnv()
         env.env_is_wrapped = lambda wrapper: [False, wrapper is EpisodicLifeEnv]
         for given in (env, Wrapped(EpisodicLifeEnv(Steps()))):

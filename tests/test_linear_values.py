@@ -7,26 +7,17 @@ import numpy as np
 import pytest
 
 import richobs
+from own import Arms
 from richobs.core.environment import Declared, Episodes
 from richobs.core.errors import BrokenPromise, InvalidInput
 from richobs.learners import learner
+from richobs.learners.linear import fits as estimates
+from richobs.learners.linear import search as searching
 from richobs.learners.linear.data import Data, Features, Level, joined, orthonormal, surprise
-from richobs.learners.linear.fits import (
-    Ball,
-    Fit,
-    Frozen,
-    Mean,
-    Simplex,
-    certified,
-    fitted,
-    fitted_mean,
-    growth,
-    inverse_gram,
-    reaches,
-    sample_weights,
-)
+from richobs.learners.linear.fits import Ball, Fit, Frozen, Mean, Simplex, certified, fitted, fitted_mean
 from richobs.learners.linear.search import AGAIN, FINAL, WIDER, LinearSearch, Tuning, assumptions
 from richobs_lab.worlds.linear_mdp import linear_problem
+from runs import faults
 
 ONE = np.ones((1, 1, 1))  # one context, one action, one feature
 NO_END = "no episode ends before the last level"
@@ -34,14 +25,8 @@ EVERYWHERE = (-math.inf, math.inf)
 
 
 def level_of(phi, x, a, r=None, after=None):
-    n = len(x)
-    return Level(
-        np.asarray(phi, dtype=float),
-        np.asarray(x),
-        np.asarray(a),
-        np.zeros(n) if r is None else np.asarray(r, dtype=float),
-        np.full(n, -1) if after is None else np.asarray(after),
-    )
+    r, after = np.zeros(len(x)) if r is None else r, np.full(len(x), -1) if after is None else after
+    return Level(np.asarray(phi, dtype=float), *map(np.asarray, (x, a)), np.asarray(r, dtype=float), np.asarray(after))
 
 
 # The inequalities, by hand.
@@ -49,11 +34,10 @@ def level_of(phi, x, a, r=None, after=None):
 
 def test_growth_is_that_of_the_logarithm():
     # 2 (-log(1 - u) - u) / u^2 at u = 1/2: 8 (log 2 - 1/2)
-    np.testing.assert_allclose(
-        growth(np.array([0.0, 0.5, 0.9])), [1.0, 8 * (math.log(2) - 0.5), 2 * (math.log(10) - 0.9) / 0.81], rtol=1e-6
-    )
+    expected = [1.0, 8 * (math.log(2) - 0.5), 2 * (math.log(10) - 0.9) / 0.81]
+    np.testing.assert_allclose(estimates.growth(np.array([0.0, 0.5, 0.9])), expected, rtol=1e-6)
     u = np.linspace(0, 0.99, 400)
-    assert (np.diff(growth(u)) > 0).all()
+    assert (np.diff(estimates.growth(u)) > 0).all()
 
 
 @pytest.mark.parametrize("p", [0.01, 0.2, 0.5, 0.97])
@@ -63,19 +47,19 @@ def test_growth_is_that_of_the_logarithm():
 def test_a_sample_of_its_weight_is_no_gain_on_average(p, bet, guess, variance):
     """E exp(b (E y - y) - b^2/2 weight) <= 1, exactly, for y that is 1 with probability p."""
     y = np.array([0.0, 1.0])
-    weights = sample_weights(np.full(2, abs(bet)), y, np.full(2, guess), (0.0, 1.0), 1.0, variance)
+    weights = estimates.sample_weights(np.full(2, abs(bet)), y, np.full(2, guess), (0.0, 1.0), 1.0, variance)
     law = np.array([1 - p, p])
     assert law @ np.exp(bet * (p - y) - bet**2 / 2 * weights) <= 1 + 1e-12
 
 
 def test_a_weight_is_chosen_before_the_answer_is_known():
     y = np.array([0.0, 0.5, 1.0])
-    large = sample_weights(np.full(3, 2.0), y, np.full(3, 0.5), (0.0, 1.0), 1.0)
+    large = estimates.sample_weights(np.full(3, 2.0), y, np.full(3, 0.5), (0.0, 1.0), 1.0)
     np.testing.assert_array_equal(large, 0.25)  # the range's: width^2 / 4
-    small = sample_weights(np.full(3, 0.2), y, np.full(3, 0.25), (0.0, 1.0), 1.0)
-    g = float(growth(np.array([0.15]))[0])  # 0.2 times the largest distance from the guess
+    small = estimates.sample_weights(np.full(3, 0.2), y, np.full(3, 0.25), (0.0, 1.0), 1.0)
+    g = float(estimates.growth(np.array([0.15]))[0])  # 0.2 times the largest distance from the guess
     np.testing.assert_allclose(small, [0.0625 * g, 0.0625 * g, 0.5625 * g])
-    guessed = sample_weights(np.full(3, 0.2), y, np.full(3, 0.25), (0.0, 1.0), 1.0, variance=0.24)
+    guessed = estimates.sample_weights(np.full(3, 0.2), y, np.full(3, 0.25), (0.0, 1.0), 1.0, variance=0.24)
     np.testing.assert_array_equal(guessed, 0.25)  # 0.24 g would be more, whatever comes
 
 
@@ -85,7 +69,7 @@ def test_least_squares_by_hand():
     fit = fitted(level_of(phi, [0, 0, 1], [0, 0, 0]), np.array([0.0, 1.0, 0.5]), np.zeros(2), (0.0, 1.0), 0.01, phi)
     theta, noise = fit.solved()
     np.testing.assert_allclose(theta, [0.5, 0.5])
-    g = growth(np.array([0.005, 0.01]))  # lambda times reach times 1
+    g = estimates.growth(np.array([0.005, 0.01]))  # lambda times reach times 1
     np.testing.assert_allclose(np.diag(noise), [g[0] * 1.0 / 4, g[1] * 0.25])
 
 
@@ -93,8 +77,8 @@ def test_a_direction_that_was_not_seen_gives_no_bound():
     phi = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
     fit = fitted(level_of(phi, [0, 0], [0, 0]), np.zeros(2), np.zeros(2), (0.0, 1.0), 1.0, phi)
     assert fit.solved() is None
-    assert inverse_gram(np.diag([1.0, 1e-8])) is None
-    assert inverse_gram(np.array([[1e-320]])) is None  # float64 keeps three digits of it
+    assert estimates.inverse_gram(np.diag([1.0, 1e-8])) is None
+    assert estimates.inverse_gram(np.array([[1e-320]])) is None  # float64 keeps three digits of it
     whole = Fit(np.eye(2), np.zeros(2), np.eye(2))
     frozen = Frozen([np.zeros(2)], [EVERYWHERE], 1.0, (whole,), (np.zeros(2),), (np.zeros((2, 2)),))
     assert frozen.excess(0, fit, phi) == math.inf
@@ -145,8 +129,8 @@ def test_without_contexts_the_bound_is_that_of_the_worst_features(seed, region):
     assert low <= frozen.left_over(0, phi).min() <= frozen.left_over(0, phi).max() <= high
     low, high = frozen.value_ends(0, region)
     assert low <= frozen.value(0, phi).min() <= frozen.value(0, phi).max() <= high
-    rows, inverse = phi[:50, 0], inverse_gram(fits[0].gram)
-    listed, every = reaches(rows, inverse, phi), reaches(rows, inverse, region)
+    rows, inverse = phi[:50, 0], estimates.inverse_gram(fits[0].gram)
+    listed, every = estimates.reaches(rows, inverse, phi), estimates.reaches(rows, inverse, region)
     assert (listed <= every + 1e-12).all()
     if isinstance(region, Simplex):  # its corners are among the features
         np.testing.assert_allclose(listed, every)
@@ -243,9 +227,8 @@ def test_the_bound_with_a_tolerance_by_hand():
     assert [frozen.left_over(h, ONE)[0] for h in (0, 1)] == pytest.approx([0.04, 0.04])
     means = Mean(0.0, 0.0, 9), Mean(0.0, 0.0, 9)
     for contexts in ([ONE, ONE], Ball(1.0)):
-        exact, wider = (
-            certified(frozen, (fit,) * 2, *means, contexts, math.exp(-1), 1.0, zeta) for zeta in (None, [0.03, 0.03])
-        )
+        given = frozen, (fit,) * 2, *means, contexts, math.exp(-1), 1.0
+        exact, wider = (certified(*given, zeta) for zeta in (None, [0.03, 0.03]))
         assert exact.excess == pytest.approx((0.0, 0.0))  # F allows for it
         assert wider.excess == pytest.approx((0.03 * 4 - 0.04, 0.03 * 2 - 0.04))
         assert frozen.left_over_ends(0, contexts)[1] == pytest.approx(0.04)
@@ -282,9 +265,8 @@ def test_the_basis_of_the_features_does_not_matter(seed):
         fit = fitted(level_of(new, x, a), y, guess, (0.0, 1.0), 0.4, new)
         bonus = back @ root @ root.T @ back.T
         frozen = Frozen([guess] * 2, [(0, 1)] * 2, 0.4, (fit,) * 2, (back @ f,) * 2, (bonus,) * 2, (0.1, 0.1))
-        found.append(
-            [frozen.bracket(0, new), frozen.planned(0, new), frozen.excess(0, fit, new, 0.2), fit.leverage(new)]
-        )
+        found.append([frozen.bracket(0, new), frozen.planned(0, new), frozen.excess(0, fit, new, 0.2)])
+        found[-1].append(fit.leverage(new))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
 
@@ -321,35 +303,23 @@ def test_a_tolerance_is_claimed_and_checked_and_its_curve_grows():
     assert curve.rows[-1].upper == 1
 
 
+ONE_HOT = linear_problem("one-hot", horizon=1, n_contexts=2, n_actions=2).env
+NEVER_ALL = richobs.Linear(np.eye(6).reshape(3, 2, 6), horizon=1)  # the third context never comes
+PHI = np.eye(4).reshape(2, 2, 4)
+FAR = richobs.Linear(lambda level, x: 1e3 + PHI[x], horizon=1, dim=4, n_actions=2, norm=2002.0)
+NO_BOUND = (
+    r"\d+ attempts with [\d,]+ episodes gave no bound, because .* at level 0. Leave out contexts that cannot occur"
+)
+LARGE = "List the contexts, or centre and scale the features: norm=2002 is large"
+
+
 @pytest.mark.parametrize(
     ("problem", "tolerance", "reason", "words"),
     [
         (linear_problem(horizon=2, dim=3, n_contexts=6, n_actions=2), 0.05, "TOLERANCE", "within 0.05 of a linear"),
-        (
-            richobs.Problem(
-                linear_problem("one-hot", horizon=1, n_contexts=2, n_actions=2).env,
-                richobs.Linear(np.eye(6).reshape(3, 2, 6), horizon=1),  # the third context never comes
-            ),
-            0.0,
-            "STALLED",
-            r"\d+ attempts with [\d,]+ episodes gave no bound, because .* at level 0. Leave out contexts that cannot occur",
-        ),
+        (richobs.Problem(ONE_HOT, NEVER_ALL), 0.0, "STALLED", NO_BOUND),
         (linear_problem(horizon=1, dim=2, n_contexts=4, n_actions=2), 0.9, "TOLERANCE", "the tolerance alone may hide"),
-        (
-            richobs.Problem(
-                linear_problem("one-hot", horizon=1, n_contexts=2, n_actions=2).env,
-                richobs.Linear(
-                    lambda level, x: 1e3 + np.eye(4).reshape(2, 2, 4)[x],
-                    horizon=1,
-                    dim=4,
-                    n_actions=2,
-                    norm=2002.0,
-                ),
-            ),
-            0.0,
-            "STALLED",
-            "List the contexts, or centre and scale the features: norm=2002 is large",
-        ),
+        (richobs.Problem(ONE_HOT, FAR), 0.0, "STALLED", LARGE),
     ],
 )
 def test_a_run_that_cannot_reach_epsilon_ends_with_a_sentence(problem, tolerance, reason, words):
@@ -372,38 +342,20 @@ def test_levels_that_no_episode_reaches_are_no_error(listed):
             none, over = np.zeros(n, dtype=int), np.ones(n, dtype=bool)
             return Episodes([x, none], [a, none], [(x == a).astype(float), np.zeros(n)], [~over, over])
 
-    phi = np.eye(4).reshape(2, 2, 4)
-    functions = richobs.Linear(
-        lambda level, x: phi[x],
-        horizon=2,
-        dim=4,
-        n_actions=2,
-        may_end=True,
-        **({"contexts": np.arange(2)} if listed else {"norm": 1.0}),
-    )
+    known = {"contexts": np.arange(2)} if listed else {"norm": 1.0}
+    functions = richobs.Linear(lambda level, x: PHI[x], horizon=2, dim=4, n_actions=2, may_end=True, **known)
     outcome = richobs.learn(Short(), functions, epsilon=0.2, seed=1, max_episodes=5_000)
     assert not outcome.guaranteed
     assert outcome.claim.startswith("No guarantee")
 
 
 def test_rewards_that_have_not_come_yet_do_not_ask_for_millions_of_episodes():
-    class Rare:
-        horizon, n_actions, reward_range, declared = 1, 2, (0.0, 1.0), Declared(at_once=1_000)
-
-        def play(self, policy, n, rng, levels=None):
-            x = np.zeros(n, dtype=int)
-            return Episodes([x], [policy.actions(0, x, rng)], [(rng.random(n) < 0.002).astype(float)])
-
-    outcome = richobs.learn(
-        Rare(), richobs.Linear(np.eye(2)[None], horizon=1), epsilon=0.2, seed=1, max_episodes=20_000
-    )
-    assert outcome.reason.name == "CERTIFIED"
+    rare, functions = Arms(0.002, 0.002, at_once=1_000), richobs.Linear(np.eye(2)[None], horizon=1)
+    assert richobs.learn(rare, functions, epsilon=0.2, seed=1, max_episodes=20_000).reason.name == "CERTIFIED"
 
 
 def test_a_bound_below_0_is_false_and_not_claimed(monkeypatch):
     """A policy cannot lose less than nothing: such a bound belongs to the event that delta allows for."""
-    from richobs.learners.linear import search as searching
-
     exact = searching.certified
     monkeypatch.setattr(searching, "certified", lambda *given: exact(*given)._replace(total=-0.01))
     outcome = richobs.learn(linear_problem(horizon=1, dim=2, n_contexts=4), epsilon=0.3, seed=1, max_episodes=3_000)
@@ -439,10 +391,8 @@ def test_ended_episodes_have_no_features_and_nothing_after_them():
 
 
 def test_phases_are_joined_with_their_own_contexts():
-    one = Data(
-        (level_of([[[1.0]], [[2.0]]], [0, 1], [0, 0], after=[1, -1]), level_of([[[3.0]], [[4.0]]], [1], [0])),
-        np.ones(2),
-    )
+    first = level_of([[[1.0]], [[2.0]]], [0, 1], [0, 0], after=[1, -1])
+    one = Data((first, level_of([[[3.0]], [[4.0]]], [1], [0])), np.ones(2))
     both = joined([one, one], known=False)
     assert both.levels[0].rows.ravel().tolist() == [1, 2, 1, 2]
     assert both.levels[0].next.tolist() == [1, -1, 3, -1]
@@ -579,8 +529,6 @@ def test_episodes_that_run_out_leave_the_honest_wider_bound():
 
 def test_sizes_do_not_depend_on_how_often_they_were_predicted(monkeypatch):
     """Without half steps the number of episodes goes to and fro here, and one more round asks for 8 times as many."""
-    from richobs.learners.linear import search as searching
-
     sized, most = searching._sized, [1.0]
 
     def twice(search):
@@ -593,9 +541,8 @@ def test_sizes_do_not_depend_on_how_often_they_were_predicted(monkeypatch):
         return plan, sizes
 
     monkeypatch.setattr(searching, "_sized", twice)
-    richobs.learn(
-        linear_problem("one-hot", horizon=3, n_contexts=3, seed=2, dim=9), epsilon=0.15, seed=1, max_episodes=8_000
-    )
+    problem = linear_problem("one-hot", horizon=3, n_contexts=3, seed=2, dim=9)
+    richobs.learn(problem, epsilon=0.15, seed=1, max_episodes=8_000)
     assert 1 < max(most) < 2
 
 
@@ -605,16 +552,11 @@ def test_whatever_the_limit_is_a_run_ends_with_what_it_knows(most, played, asked
     problem = linear_problem(horizon=2, known=known)
     outcome = richobs.learn(problem, seed=1, max_episodes=most)
     assert (outcome.guaranteed, outcome.epsilon, outcome.episodes) == (False, 1.0, played)
-    assert (
-        f"the episodes allowed, {most}, did not suffice for a bound; what it asked for next was {asked}"
-        in outcome.claim
-    )
+    words = f"the episodes allowed, {most}, did not suffice for a bound; what it asked for next was {asked}"
+    assert words in outcome.claim
     assert problem.value(outcome.policy) <= problem.optimal_value
-    rows = richobs.plan(problem).lines
-    assert [(row.section, row.value) for row in rows if row.unit == "episodes"] == [
-        ("exploration", 64),
-        ("attempt", 64),
-    ]
+    planned = [(row.section, row.value) for row in richobs.plan(problem).lines if row.unit == "episodes"]
+    assert planned == [("exploration", 64), ("attempt", 64)]
 
 
 @pytest.mark.parametrize(
@@ -636,10 +578,7 @@ def test_contexts_need_not_be_known(known, assumed, supremum):
     assert assumed in outcome.claim
     assert outcome.constants.contexts == supremum
     assert problem.optimal_value - problem.value(outcome.policy) <= outcome.epsilon < 1
-    assert [
-        f.agrees
-        for f in learner("linear").recheck(richobs.Certificate.of(outcome, problem).content, problem, outcome.settings)
-    ] == [True, True]
+    assert faults(outcome, problem) == []
 
 
 def test_a_mean_that_is_not_linear_stops_the_run():
@@ -659,45 +598,38 @@ def test_the_test_of_linearity_by_hand():
     assert (which, far) == (2, pytest.approx(100 / 3 / (0.5 * math.sqrt(200 / 3))))
     assert surprise(level, bent, np.ones((3, 1)), 1.0, 1e-3) is None  # the feature explains it
     # |c|_1 = 100 2/3 + 200/3 = 400/3
-    assert surprise(level, bent, one_hot, 1.0, 1e-3, zeta=0.1)[1] == pytest.approx(
-        (100 / 3 - 0.1 * 400 / 3) / (0.5 * math.sqrt(200 / 3))
-    )
+    far = (100 / 3 - 0.1 * 400 / 3) / (0.5 * math.sqrt(200 / 3))
+    assert surprise(level, bent, one_hot, 1.0, 1e-3, zeta=0.1)[1] == pytest.approx(far)
     assert surprise(level, bent, one_hot, 1.0, 1e-3, zeta=0.25) is None
+
+
+def affine(horizon=1, **known):
+    return richobs.Linear("affine", horizon=horizon, dim=2, n_actions=2, **known)
+
+
+def learned(horizon=1, **asked):
+    return richobs.learn(linear_problem(horizon=horizon), **asked)
+
+
+SUMS = "probabilities=True was declared, and features at level 0 are 0 at the least and add up to 1 within 0.5"
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda: richobs.Linear("affine", horizon=2, dim=3), "needs `dim` and `n_actions`"),
-        (lambda: richobs.Linear("affine", horizon=2, dim=3, n_actions=2), "give `contexts`.* or `norm`"),
-        (lambda: richobs.Linear("affine", horizon=2, dim=3, n_actions=2, norm=-1), "norm=-1"),
+        (lambda: affine(2), "give `contexts`.* or `norm`"),
+        (lambda: affine(2, norm=-1), "norm=-1"),
         (lambda: richobs.Linear(np.ones((2, 3)), horizon=2), r"\[X, K, d\]"),
         (lambda: richobs.Linear([np.ones((2, 3, 1)), np.ones((2, 2, 1))]), "the same at all levels"),
-        (
-            lambda: richobs.Linear("affine", horizon=2, dim=2, n_actions=2, contexts=[np.ones((1, 1))]),
-            "one for each of 2 levels; got 1",
-        ),
-        (
-            lambda: richobs.Linear("affine", horizon=1, dim=2, n_actions=2, norm=1.0).phi(0, np.array([[2.0]])),
-            "level 0 has length 2.23607; norm=1 was declared",
-        ),
-        (
-            lambda: richobs.Linear("affine", horizon=1, dim=2, n_actions=2, probabilities=True).phi(
-                0, np.array([[0.5]])
-            ),
-            "probabilities=True was declared, and features at level 0 are 0 at the least and add up to 1 within 0.5",
-        ),
-        (
-            lambda: richobs.Linear("affine", horizon=1, dim=2, n_actions=2, probabilities=True, norm=1.0),
-            "`probabilities=True`, if .* or `norm`",
-        ),
-        (
-            lambda: richobs.learn(linear_problem(horizon=1), learner="betting"),
-            "'betting' needs a class whose functions are listed; a Linear",
-        ),
-        (lambda: richobs.learn(linear_problem(horizon=1), engine="counted"), "engine|counted"),
-        (lambda: richobs.learn(linear_problem(horizon=3), tolerance=(0.1, 0.1)), "one for each of 3 levels; got 2"),
-        (lambda: richobs.learn(linear_problem(horizon=3), tolerance=9.0), "or it says nothing; got 9"),
+        (lambda: affine(2, contexts=[np.ones((1, 1))]), "one for each of 2 levels; got 1"),
+        (lambda: affine(norm=1.0).phi(0, np.array([[2.0]])), "level 0 has length 2.23607; norm=1 was declared"),
+        (lambda: affine(probabilities=True).phi(0, np.array([[0.5]])), SUMS),
+        (lambda: affine(probabilities=True, norm=1.0), "`probabilities=True`, if .* or `norm`"),
+        (lambda: learned(learner="betting"), "'betting' needs a class whose functions are listed; a Linear"),
+        (lambda: learned(engine="counted"), "engine|counted"),
+        (lambda: learned(3, tolerance=(0.1, 0.1)), "one for each of 3 levels; got 2"),
+        (lambda: learned(3, tolerance=9.0), "or it says nothing; got 9"),
     ],
 )
 def test_what_is_refused(call, words):
@@ -708,9 +640,8 @@ def test_what_is_refused(call, words):
 def test_a_context_that_was_not_listed_is_named():
     problem = linear_problem(horizon=1, n_contexts=5)
     some = richobs.Linear([phi[:3] for phi in problem.functions.levels[0].features.tables])
-    with pytest.raises(
-        InvalidInput, match=r"level 0 of Linear: contexts were given, and observation [34] is not known"
-    ):
+    words = r"level 0 of Linear: contexts were given, and observation [34] is not known"
+    with pytest.raises(InvalidInput, match=words):
         richobs.learn(richobs.Problem(problem.env, some), seed=0)
 
 
@@ -725,8 +656,7 @@ def test_features_known_by_name_give_a_policy_that_can_be_saved(tmp_path):
             a = policy.actions(0, x, rng)
             return Episodes([x], [a], [(rng.random(n) < np.where(a == 1, x[:, 0], 0.5)).astype(float)])
 
-    functions = richobs.Linear("affine", horizon=1, dim=2, n_actions=2, norm=math.sqrt(2))
-    outcome = richobs.learn(Line(), functions, epsilon=0.4, seed=3, max_episodes=40_000)
+    outcome = richobs.learn(Line(), affine(norm=math.sqrt(2)), epsilon=0.4, seed=3, max_episodes=40_000)
     assert outcome.guaranteed
     outcome.policy.save(tmp_path / "policy.npz")
     loaded = richobs.LearnedPolicy.load(tmp_path / "policy.npz")

@@ -15,15 +15,15 @@ import pytest
 
 import richobs
 from richobs import certify_policy
-from richobs.core.errors import InvalidInput, RewardOutOfRange
+from richobs.core.errors import InvalidInput, RewardOutOfRange, StoreError
 from richobs.judging import stored
-from richobs.judging.measures import Episode, Measure
+from richobs.judging.measures import Measure
 from richobs.judging.stored import verify_judgement
 from richobs.stats import sequences
 from richobs.stats.sequences import QuantileSequence
 from richobs.stats.shares import Share
 
-LIMIT, NUMBERS = 3, itertools.count()
+LIMIT, NUMBERS, TWO = 3, itertools.count(), lambda e: 2.0
 
 
 def made(p, delta=0.2, limit=256):
@@ -124,9 +124,7 @@ class TestEpisodes:
         assert report.episodes == 32
         assert {e.length for e in seen} == {2, 3, 4}
         for e in seen:
-            assert [float(x[0]) for x in e.observations] == list(
-                range(e.length)
-            )  # copies, not the array of the environment
+            assert [float(x[0]) for x in e.observations] == [*range(e.length)]  # copies, not the environment's array
             assert (e.rewards.tolist(), e.total) == (list(range(1, e.length + 1)), e.length * (e.length + 1) / 2)
             assert float(e.last[0]) == e.length
             assert e.actions == (1,) * e.length
@@ -192,11 +190,7 @@ class TestClaims:
     @pytest.mark.parametrize(
         ("given", "error", "words"),
         [
-            (
-                {"measure": lambda e: 2.0, "reward_range": (0, 1)},
-                RewardOutOfRange,
-                r"'lambda' says of an episode 2; the .* measure is \[0, 1\]",
-            ),
+            ({"measure": TWO, "reward_range": (0, 1)}, RewardOutOfRange, r"episode 2; the .* measure is \[0, 1\]"),
             ({"measure": lambda e: 0.5}, InvalidInput, "returns 0.5, .* give reward_range=.smallest, largest"),
             ({"measure": lambda e: not e.terminated, "env": LEVELS}, InvalidInput, "reads `terminated`"),
             ({"measure": lambda e: math.nan}, InvalidInput, "returns nan; a finite number is needed"),
@@ -222,13 +216,11 @@ class TestClaims:
         assert (report.lower, report.upper) == pytest.approx((6e304, 6e304))
 
 
-@pytest.mark.parametrize(
-    ("judge", "policies"), [(richobs.compare, (right, right)), (richobs.select, ([right, right],))]
-)
 @pytest.mark.parametrize("asked", ["measure", "quantile"])
-def test_comparisons_say_that_they_judge_by_totals(judge, policies, asked):
-    with pytest.raises(InvalidInput, match=f"{judge.__name__} has neither measure= nor quantile="):
-        judge(Walk(), *policies, epsilon=0.1, reward_range=(0, 10), **{asked: 0.5})
+def test_comparisons_say_that_they_judge_by_totals(asked):
+    for judge, *policies in ((richobs.compare, right, right), (richobs.select, [right, right])):
+        with pytest.raises(InvalidInput, match=f"{judge.__name__} has neither measure= nor quantile="):
+            judge(Walk(), *policies, epsilon=0.1, reward_range=(0, 10), **{asked: 0.5})
 
 
 def over(limit):
@@ -383,25 +375,22 @@ class TestKept:
         problem = richobs.make("lock/3")
         policy = richobs.LearnedPolicy.open_loop((0, 0, 0), 4)
         certify_policy(problem, policy, measure=success, max_episodes=64, out=tmp_path)
-        found = verify_judgement(tmp_path, richobs.make)
-        assert [(f.what, f.agrees) for f in found.findings] == [("numbers", True)]
-        found = verify_judgement(tmp_path, richobs.make, success)
-        assert [(f.what, f.agrees) for f in found.findings] == [
-            (what, True) for what in ("numbers", "measure", "episodes")
-        ]
-        found = verify_judgement(tmp_path, richobs.make, over(5))
-        assert [(f.what, f.agrees) for f in found.findings] == [("numbers", True), ("measure", False)]
+        for measure, agrees in (
+            ((), {"numbers": True}),
+            ((success,), {"numbers": True, "measure": True, "episodes": True}),
+            ((over(5),), {"numbers": True, "measure": False}),
+        ):
+            findings = verify_judgement(tmp_path, richobs.make, *measure).findings
+            assert {f.what: f.agrees for f in findings} == agrees
         assert stored.facts(tmp_path / "certificate.json").metric == "mean_success"
         again = certify_policy(problem, policy, measure=success, max_episodes=64, out=tmp_path)
         assert again.episodes == 64
         certify_policy(problem, policy, measure=importless, max_episodes=64, out=tmp_path / "os")
-        with pytest.raises(
-            richobs.errors.StoreError, match=r"the measure \(it reads os\) cannot be told from another one"
-        ):
+        with pytest.raises(StoreError, match=r"the measure \(it reads os\) cannot be told from another one"):
             certify_policy(problem, policy, measure=importless, max_episodes=64, out=tmp_path / "os")
         found = verify_judgement(tmp_path / "os", richobs.make, importless)
         assert found.findings[1].detail.endswith("it does not tell os")
-        with pytest.raises(richobs.errors.StoreError, match="its measure is 'success', and 'lambda' is asked now"):
+        with pytest.raises(StoreError, match="its measure is 'success', and 'lambda' is asked now"):
             certify_policy(problem, policy, measure=over(5), max_episodes=64, out=tmp_path)
         changed = json.loads((tmp_path / "certificate.json").read_text())
         (tmp_path / "certificate.json").write_text(json.dumps({**changed, "measure": "never_below"}))
@@ -422,7 +411,3 @@ class TestKept:
         changed = json.loads((tmp_path / "certificate.json").read_text())
         (tmp_path / "certificate.json").write_text(json.dumps({**changed, "quantile": 0.4}))
         assert not verify_judgement(tmp_path, richobs.make).agrees
-
-
-def test_an_episode_is_public():
-    assert richobs.Episode is Episode

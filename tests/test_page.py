@@ -20,9 +20,7 @@ WIDTHS = (360, 1920)
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed (pip install playwright)"
-    )
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing (pip install playwright)")
     if CHROMIUM is None:
         pytest.skip("no chromium, chromium-browser or google-chrome on the PATH (apt-get install chromium)")
     with playwright.sync_playwright() as tools:
@@ -371,10 +369,8 @@ class TestCandidates:
 @pytest.mark.parametrize(
     ("places", "found"),
     [
-        ([50.0, 50.0], [50.0, 58.0]),
-        ([99.0, 20.0, 98.0], [100.0, 20.0, 92.0]),
-        ([0.0, 1.0, 2.0], [0.0, 8.0, 16.0]),
-        ([], []),
+        *(([50.0, 50.0], [50.0, 58.0]), ([99.0, 20.0, 98.0], [100.0, 20.0, 92.0])),
+        *(([0.0, 1.0, 2.0], [0.0, 8.0, 16.0]), ([], [])),
     ],
 )
 def test_labels_are_apart(places, found):

@@ -28,11 +28,8 @@ def test_switch_rolls_in_and_then_acts():
 @pytest.mark.parametrize(
     ("policy", "prefix"),
     [
-        (OpenLoop((2, 1)), (2, 1)),
-        (Switch(OpenLoop((2, 1)), 1, Copies()), (2,)),
-        (Switch(OpenLoop((2, 1)), 5, Copies()), (2, 1)),
-        (Copies(), ()),
-        (Uniform(3), ()),
+        *((OpenLoop((2, 1)), (2, 1)), (Copies(), ()), (Uniform(3), ())),
+        *((Switch(OpenLoop((2, 1)), 1, Copies()), (2,)), (Switch(OpenLoop((2, 1)), 5, Copies()), (2, 1))),
     ],
 )
 def test_what_is_surely_played_first(policy, prefix):

@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.classes import (
-    Constants,
-    Decoders,
-    Layered,
-    LearnedPolicy,
-    Listed,
-    TableLevel,
-    listed_product,
-)
+from richobs.classes import Decoders, Layered, LearnedPolicy, Listed, TableLevel, listed_product
 from richobs.classes.base import read_parts, write_parts
 from richobs.classes.learned_policy import FORMAT
 from richobs.cli import main
@@ -192,7 +184,7 @@ def coded(rows):
         (Layered([Decoders(2, np.eye(2))]), (1,), np.array([1, 0]), 0),
         (Layered([Prototypes(CENTRES, np.array([0, 0]), np.stack([np.eye(2)] * 2))]), (0,), np.array([0.9, 0.9]), 1),
         (listed_product(Layered([Decoders(2, np.eye(2))])), 1, np.array([0, 1]), 1),
-        (Layered([Constants([[0.1, 0.9]])]), (0,), 5, 1),
+        (Layered([richobs.classes.Constants([[0.1, 0.9]])]), (0,), 5, 1),
     ],
 )
 def test_predict_takes_a_single_observation(functions, member, single, action):

@@ -44,8 +44,6 @@ class TestProblems:
         problem = richobs.make("lock/3")
         with pytest.raises(InvalidInput, match=r"an environment is needed; a int arrived. richobs.make"):
             Problem(3, problem.functions)
-        with pytest.raises(InvalidInput, match=r"a function class is needed; a list arrived. richobs.Simulators"):
-            Problem(problem.env, [])
         with pytest.raises(InvalidInput, match="the class has 4 levels and 4 actions; the environment has 3 and 4"):
             Problem(problem.env, richobs.make("lock/4").functions)
 

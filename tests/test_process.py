@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from richobs.core.errors import (
-    AssumptionViolated,
-    InvalidInput,
-    NotFiniteError,
-    ProbabilityError,
-    RewardRangeError,
-    ShapeError,
-    UnreachableLevelError,
-)
+from richobs.core import errors
+from richobs.core.errors import InvalidInput, ProbabilityError, RewardRangeError, ShapeError
 from richobs.core.policies import Explore, OpenLoop, Switch, Uniform
 from richobs.core.process import Rewards, TableFunction, TabularProcess
 from richobs.core.randomness import keyed_generator
@@ -170,7 +163,7 @@ def test_values_agree_with_simulation(params):
 
 def test_no_reactive_q_where_states_that_look_alike_differ():
     process = two_levels(emissions=(np.array([[0.25, 0.75]]), np.array([[1.0, 0.0], [0.5, 0.5]])))
-    with pytest.raises(AssumptionViolated, match="observation 0 at level 1 is emitted by states 0 and 1"):
+    with pytest.raises(errors.AssumptionViolated, match="observation 0 at level 1 is emitted by states 0 and 1"):
         process.optimal_policy()
 
 
@@ -183,8 +176,12 @@ PAYS, LAW = Rewards.deterministic, np.array([[0.25, 0.75]])
         (ProbabilityError, {"start": np.array([0.9])}, r"level 0: the start distribution.*sum to 0.9"),
         (ProbabilityError, {"transitions": (np.array([[[0.5, 0.4], [0, 1]]]),)}, r"under action 0: prob.* sum to 0.9"),
         (ProbabilityError, {"emissions": (np.array([[1.25, -0.25]]), np.eye(2))}, r"emissions: .* -0.25 is negative"),
-        (NotFiniteError, {"emissions": (LAW, np.array([[1, 0], [np.nan, 1]]))}, r"level 1, state 1.*nan"),
-        (NotFiniteError, {"rewards": (PAYS(np.inf), PAYS(0.0))}, r"level 0, state 0.*action 0 at observation 0: inf"),
+        (errors.NotFiniteError, {"emissions": (LAW, np.array([[1, 0], [np.nan, 1]]))}, r"level 1, state 1.*nan"),
+        (
+            errors.NotFiniteError,
+            {"rewards": (PAYS(np.inf), PAYS(0.0))},
+            r"level 0, state 0.*action 0 at observation 0: inf",
+        ),
         (RewardRangeError, {"rewards": (PAYS(0.0), PAYS([[[0, 0]], [[0, 1.5]]]))}, r"state 1 \('1:1'\).* can be 1.5"),
         (RewardRangeError, {"rewards": (PAYS(0.0), PAYS([[[-0.1, 0]], [[0, 0]]]))}, r"level 1, state 0.*can be -0.1"),
         (
@@ -192,8 +189,12 @@ PAYS, LAW = Rewards.deterministic, np.array([[0.25, 0.75]])
             {"rewards": (PAYS([[[0, 0.7]]]), Rewards.bernoulli([[[0, 0]], [[0.1, 0]]], 0.5))},
             r"the action sequence \(1, 0\) from level 0, state 0 \('0:0'\) can earn 1.2",
         ),
-        (UnreachableLevelError, {"transitions": (np.zeros((1, 2, 2)),)}, r"level 1 is reached by no action sequence"),
-        (UnreachableLevelError, {"emissions": (LAW, np.zeros((0, 2)))}, r"level 1 has 0 states"),
+        (
+            errors.UnreachableLevelError,
+            {"transitions": (np.zeros((1, 2, 2)),)},
+            r"level 1 is reached by no action sequence",
+        ),
+        (errors.UnreachableLevelError, {"emissions": (LAW, np.zeros((0, 2)))}, r"level 1 has 0 states"),
         (ShapeError, {"transitions": (np.array([[0, 2]]),)}, r"level 0, state 0: action 1 leads to state 2"),
         (ShapeError, {"transitions": (np.array([[0.5, 0.5]]),)}, r"level 0: transitions must be"),
         (ShapeError, {"rewards": (np.zeros((1, 1, 2)),) * 2}, "level 0"),

@@ -142,10 +142,8 @@ class TestEnds:
                 ended = [np.zeros(n, dtype=bool), over] if over.any() else ()
                 return Episodes([zero, zero], [first, second], rewards, ended)
 
-        q = [
-            np.array([[[0.25, 0.5]], [[0.9, 0.4]], [[0.1, 0.2]]]),
-            np.array([[[0.25, 0.25]], [[0.9, 0.9]], [[0.1, 0.1]]]),
-        ]
+        first = np.array([[[0.25, 0.5]], [[0.9, 0.4]], [[0.1, 0.2]]])
+        q = [first, np.array([[[0.25, 0.25]], [[0.9, 0.9]], [[0.1, 0.1]]])]
         for seed in range(4):
             outcome = richobs.learn(Sometimes(), Layered([TableLevel(t) for t in q]), delta=0.01, seed=seed)
             assert outcome.policy.actions(0, np.zeros(1, dtype=np.int64)).tolist() == [1]
@@ -168,19 +166,13 @@ class TestScale:
             rng.bit_generator.state = state
             scaled = dataclasses.replace(process, pays=process.pays * factor)
             functions = class_around(process, rng, 6, is_product)
+            ranges = [tuple(v * factor for v in level.value_range) for level in functions.levels]
             levels = [
-                TableLevel(level.tables * factor, value_range=tuple(v * factor for v in level.value_range))
-                for level in functions.levels
+                TableLevel(c.tables * factor, value_range=r) for c, r in zip(functions.levels, ranges, strict=True)
             ]
             epsilon = 0.1 * factor * (process.reward_range[1] - process.reward_range[0])
-            outcomes.append(
-                (
-                    factor,
-                    richobs.learn(
-                        scaled, type(functions)(levels), learner="betting", epsilon=epsilon, max_episodes=3000
-                    ),
-                )
-            )
+            asked = {"learner": "betting", "epsilon": epsilon, "max_episodes": 3000}
+            outcomes.append((factor, richobs.learn(scaled, type(functions)(levels), **asked)))
         (_, first), *others = outcomes
         for factor, other in others:
             assert other.episodes == first.episodes

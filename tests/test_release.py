@@ -42,12 +42,8 @@ def test_changelog_and_citation_name_this_version_and_its_day():
 
 
 def test_the_citation_has_what_the_format_asks_for():
-    for line in (
-        "cff-version: 1.2.0",
-        "type: software",
-        "license: MIT",
-        "title: PAC Reinforcement Learning with Rich Observations",
-    ):
+    title = "title: PAC Reinforcement Learning with Rich Observations"
+    for line in ("cff-version: 1.2.0", "type: software", "license: MIT", title):
         assert re.search(rf"^ *{re.escape(line)}$", CITATION, re.MULTILINE), line
     assert PROJECT["project"]["license"] == "MIT"
     assert (ROOT / "LICENSE").read_text().startswith("MIT License")

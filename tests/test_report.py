@@ -111,14 +111,8 @@ class TestWords:
     @pytest.mark.parametrize(
         ("x", "said"),
         [
-            (0.0, "0"),
-            (0.42818, "0.4282"),
-            (1.23e-32, "1.23·10^-32"),
-            (14792.3, "14790"),
-            (1e6, "10^6"),
-            (math.inf, "∞"),
-            (math.nan, "\u2013"),
-            (0.5, "0.5"),
+            *((0.0, "0"), (0.42818, "0.4282"), (1.23e-32, "1.23·10^-32"), (14792.3, "14790")),
+            *((1e6, "10^6"), (math.inf, "∞"), (math.nan, "\u2013"), (0.5, "0.5")),
         ],
     )
     def test_values(self, x, said):
@@ -147,12 +141,8 @@ class TestTree:
             StageDoubled(batch=512, largest=1024, **sized()),
         ]
         tree = search_tree(events, ledger, horizon=3, n_actions=3)
-        assert [(n.path, n.mark.name, n.through) for n in tree.nodes] == [
-            ((), "policies", 65),
-            ((0,), "agreed", 10),
-            ((1,), "eliminated", 50),
-            ((1, 2), "open", 30),
-        ]
+        first, second = [((), "policies", 65), ((0,), "agreed", 10)], [((1,), "eliminated", 50), ((1, 2), "open", 30)]
+        assert [(n.path, n.mark.name, n.through) for n in tree.nodes] == first + second
         assert [(n.x, n.y) for n in tree.nodes] == [(0, 10.0), (100, 0), (100, 20), (200, 20)]
         assert [n.unvisited for n in tree.nodes] == [(2,), (), (0, 1), ()]
         assert [n.tests for n in tree.nodes] == [(4,), (0,), (1, 3), (2,)]
@@ -173,10 +163,8 @@ class TestTree:
     def test_a_mark_that_nobody_knows_has_a_look_and_its_own_words(self):
         tree = search_tree([Guessed(phase="search", path=(1,))], [], 2, 2)
         assert (tree.nodes[1].look.name, tree.nodes[1].mark.words) == ("other", "somebody guessed here")
-        assert [(mark.name, look.name, n) for mark, look, n in tree.legend] == [
-            ("guessed", "other", 1),
-            ("passed", "passed", 1),
-        ]
+        legend = [(mark.name, look.name, n) for mark, look, n in tree.legend]
+        assert legend == [("guessed", "other", 1), ("passed", "passed", 1)]
 
     def test_looks_differ_by_more_than_colour(self):
         drawn = [(look.shape, look.hollow) for look in (*palette.LOOKS.values(), palette.OTHER)]
@@ -270,24 +258,16 @@ class TestPage:
         row = data_of(html)["tests"][-1]
         assert row[1:9] == ["consensus", "search", "3 3", "disagree", None, 1e308, 100, 10**30]
         assert row[10:12] == [-1e308, "100"]
-        assert data_of(html)["texts"][row[12]] == [
-            "do survivors agree on the value here?",
-            "widest disagreement",
-            "still counts as agreement",
-        ]
+        said = ["do survivors agree on the value here?", "widest disagreement", "still counts as agreement"]
+        assert data_of(html)["texts"][row[12]] == said
 
     def test_hostile_names_stay_text(self, certified):
         nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7*7 }}\u2028"
         shifty = Guessed(phase=nasty, result=nasty)
         content = {**certified.certificate.content, "claim": nasty, "claims": [[nasty, [0], 1, 0.01, 0.5]]}
-        run = dataclasses.replace(
-            certified,
-            world=nasty,
-            folder=Path(nasty),
-            steps=(Progress(shifty, 1, 0.5, 0.0), *certified.steps),
-            certificate=Certificate(content),
-            verification=Verification((Finding(nasty, False, nasty),)),
-        )
+        found = {"certificate": Certificate(content), "verification": Verification((Finding(nasty, False, nasty),))}
+        steps = (Progress(shifty, 1, 0.5, 0.0), *certified.steps)
+        run = dataclasses.replace(certified, world=nasty, folder=Path(nasty), steps=steps, **found)
         for runs in ([run], [run, run]):
             html = page.page(runs)
             taken = Page(html)

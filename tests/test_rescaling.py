@@ -12,6 +12,7 @@ from rich.console import Console
 
 import richobs
 from richobs.classes import Layered, LearnedPolicy, Listed, TableLevel
+from richobs.core import units as rescaling
 from richobs.core.environment import Episodes, check_rewards
 from richobs.core.errors import BrokenPromise, InvalidInput, Rejected, RewardOutOfRange
 from richobs.core.moments import Batch
@@ -19,16 +20,7 @@ from richobs.core.outcome import LOWER, UPPER, Claim, Outcome, StopReason
 from richobs.core.policies import Greedy, OpenLoop, greedy_actions
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.settings import Settings
-from richobs.core.units import (
-    UnitEnvironment,
-    UnitFunctions,
-    Units,
-    UnitsChosen,
-    has_unit_rewards,
-    unit_values,
-    units_missing,
-    units_of,
-)
+from richobs.core.units import UnitEnvironment, UnitFunctions, Units, UnitsChosen, unit_values, units_of
 from richobs.engines import calls
 from richobs.engines.stream import play_checked
 from richobs.learners import learner
@@ -79,6 +71,10 @@ class EndingCorridor(Corridor):
     ends = True
 
 
+class NarrowCorridor(Corridor):
+    reward_range = (-4.0, 5.0)  # which is not true
+
+
 def levels(rescaled_by_hand: bool = False) -> list[TableLevel]:
     """Per level: Q*, one that promises the prize for action 0, one that promises nothing, one far outside of the range."""
     found = []
@@ -95,6 +91,9 @@ def levels(rescaled_by_hand: bool = False) -> list[TableLevel]:
         else:
             found.append(TableLevel(tables, value_range=(-4.0, 30.0)))
     return found
+
+
+WRONG = [TableLevel(c.tables[1:2], value_range=(-4.0, 30.0)) for c in levels()]
 
 
 def own_problem(env: Corridor | None = None) -> richobs.Problem:
@@ -215,9 +214,8 @@ class TestCertified:
         assert own.lower == pytest.approx(10 * by_hand.lower - 4, abs=1e-11)
         assert own.value_hat == pytest.approx(10 * by_hand.value_hat - 4, abs=1e-11)
         assert [type(e) for e in own.trace] == [UnitsChosen, *(type(e) for e in by_hand.trace)]
-        assert [e.said().statistic for e in own.trace[1:]] == pytest.approx(
-            [e.said().statistic for e in by_hand.trace], abs=1e-12
-        )
+        statistics = [e.said().statistic for e in by_hand.trace]
+        assert [e.said().statistic for e in own.trace[1:]] == pytest.approx(statistics, abs=1e-12)
 
     def test_numbers_and_claim_are_in_own_units_and_true(self, own):
         problem = own_problem()
@@ -251,30 +249,23 @@ class TestCertified:
         assert outcome.lower <= 6.0 <= outcome.upper
         assert all("in units where totals lie in [0, 1]" in remark for remark in outcome.remarks)
 
-    def test_a_reward_outside_of_the_declared_range_is_named_in_own_units(self):
-        env = Corridor()
-        env.reward_range = (-4.0, 5.0)
-        with pytest.raises(Rejected, match=r"makes 6 in total; the declared range of an episode's total is \[-4, 5\]"):
-            richobs.learn(own_problem(env), learner="certified", epsilon=1.0, delta=0.1)
-
-    def test_a_broken_promise_says_in_which_units_its_values_are(self):
-        wrong = Layered([TableLevel(c.tables[1:2], value_range=(-4.0, 30.0)) for c in levels()])
-        with pytest.raises(BrokenPromise, match=r"are in units where totals lie in \[0, 1\]: r' = \(r \+ 1.0\) / 10.0"):
-            richobs.learn(Corridor(), wrong, learner="certified", epsilon=1.0, delta=0.1)
-
-    def test_epsilon_is_judged_in_own_units(self):
-        with pytest.raises(InvalidInput, match="must be below 10, and 10 arrived"):
-            richobs.learn(own_problem(), learner="certified", epsilon=10.0)
-        with pytest.raises(InvalidInput, match="epsilon = 2e-09 is 2e-10, and at least 1e-09 is needed"):
-            richobs.learn(own_problem(), learner="certified", epsilon=2e-9)
-
-    def test_early_ends_are_refused_where_rewards_are_shifted(self):
-        with pytest.raises(Rejected, match=r"ended an episode early.*Use learner='betting'"):
-            richobs.learn(own_problem(EndingCorridor()), learner="certified", epsilon=1.0, delta=0.1)
+    @pytest.mark.parametrize(
+        ("env", "functions", "epsilon", "error", "words"),
+        [
+            (NarrowCorridor(), levels(), 1.0, Rejected, r"makes 6 in total; the declared range .* is \[-4, 5\]"),
+            (Corridor(), WRONG, 1.0, BrokenPromise, r"where totals lie in \[0, 1\]: r' = \(r \+ 1.0\) / 10.0"),
+            (Corridor(), levels(), 10.0, InvalidInput, "must be below 10, and 10 arrived"),
+            (Corridor(), levels(), 2e-9, InvalidInput, "epsilon = 2e-09 is 2e-10, and at least 1e-09 is needed"),
+            (EndingCorridor(), levels(), 1.0, Rejected, r"ended an episode early.*Use learner='betting'"),
+        ],
+    )
+    def test_errors_speak_of_own_units_and_early_ends_are_refused(self, env, functions, epsilon, error, words):
+        with pytest.raises(error, match=words):
+            richobs.learn(env, Layered(functions), learner="certified", epsilon=epsilon, delta=0.1)
 
 
 class TestKeeping:
-    def test_a_stored_run_verifies_resumes_and_refuses_forged_numbers(self, tmp_path):
+    def test_a_stored_run_verifies_resumes_is_shown_and_refuses_forged_numbers(self, tmp_path):
         problem = own_problem()
         outcome = richobs.learn(problem, learner="certified", epsilon=1.0, delta=0.1, out=tmp_path)
         stored = StoredRun.read(tmp_path)
@@ -291,7 +282,12 @@ class TestKeeping:
         assert "units" in [f.what for f in found.findings]
         again = richobs.learn(problem, learner="certified", epsilon=1.0, delta=0.1, out=tmp_path)
         assert (again.claim, again.episodes) == (outcome.claim, outcome.episodes)
-
+        html = page([stored])  # bounds in own units, and which units tests have
+        assert f"{outcome.lower:.3f}"[:4] in html
+        assert "(r + 1.0) / 10.0" in unescape(html)
+        console = Console(width=200, record=True, file=io.StringIO())
+        console.print(summary(stored))
+        assert "r' = (r + 1.0) / 10.0" in console.export_text()
         for part, value in (("lower", 5.9), ("upper", 5.9), ("epsilon", 0.5)):
             forged = json.loads(json.dumps(content))
             forged["result"][part] = value
@@ -299,16 +295,6 @@ class TestKeeping:
             assert not next(f for f in wrong.findings if f.what == "units").agrees
         forged = {name: part for name, part in content.items() if name != "units"}
         assert not richobs.verify(richobs.Certificate(forged), problem).agrees
-
-    def test_the_page_shows_bounds_in_own_units_and_says_which_units_tests_have(self, tmp_path):
-        outcome = richobs.learn(own_problem(), learner="certified", epsilon=1.0, delta=0.1, out=tmp_path)
-        stored = StoredRun.read(tmp_path)
-        html = page([stored])
-        assert f"{outcome.lower:.3f}"[:4] in html
-        assert "(r + 1.0) / 10.0" in unescape(html)
-        console = Console(width=200, record=True, file=io.StringIO())
-        console.print(summary(stored))
-        assert "r' = (r + 1.0) / 10.0" in console.export_text()
 
 
 def corridor_process(scale: float = 1.0, shift: float = 0.0) -> TabularProcess:
@@ -330,19 +316,11 @@ class TestOtherLearners:
     def test_counted_runs_are_the_ones_rescaled_by_hand(self, name):
         settings = {"learner": name, "delta": 0.1, "n_states": 2}
         settings["max_episodes"] = 320 if name == "uniform-allocation" else None
-        own = richobs.learn(
-            richobs.Problem(Corridor(), Layered(levels()), corridor_process()),
-            epsilon=2.0,
-            engine="counted",
-            **settings,
-        )
+        problem = richobs.Problem(Corridor(), Layered(levels()), corridor_process())
+        own = richobs.learn(problem, epsilon=2.0, engine="counted", **settings)
         unit = Layered(levels(rescaled_by_hand=True))
-        by_hand = richobs.learn(
-            richobs.Problem(UnitCorridor(), unit, corridor_process(SCALE, -1.0)),
-            epsilon=0.2,
-            engine="counted",
-            **settings,
-        )
+        problem = richobs.Problem(UnitCorridor(), unit, corridor_process(SCALE, -1.0))
+        by_hand = richobs.learn(problem, epsilon=0.2, engine="counted", **settings)
         assert abs(own.episodes - by_hand.episodes) <= 1e-9 * own.episodes  # epsilon is a few ulp smaller
         assert own.epsilon == 2.0
         assert own.guaranteed == by_hand.guaranteed
@@ -361,16 +339,13 @@ class TestOtherLearners:
         epsilon = rescaled.settings.epsilon
         answer = Outcome(policy, "within 0.1", "mine", epsilon, 0.1, StopReason.OWN_RULE, claims=claims)
         own = rescaled.outcome(answer, rescaled.units, ("the dice are fair",))
-        assert own.claim.startswith(
-            "With probability at least 0.9 the policy loses at most 1 to the best policy in expectation."
-        )
+        words = "With probability at least 0.9 the policy loses at most 1 to the best policy in expectation."
+        assert own.claim.startswith(words)
         silent = rescaled.outcome(dataclasses.replace(answer, guaranteed=False), rescaled.units, ())
         assert silent.claim == "within 0.1"
 
     def test_a_process_that_pays_more_than_is_declared_is_refused(self):
-        env = Corridor()
-        env.reward_range = (-4.0, 5.0)
-        problem = richobs.Problem(env, Layered(levels()), corridor_process())
+        problem = richobs.Problem(NarrowCorridor(), Layered(levels()), corridor_process())
         with pytest.raises(InvalidInput, match=r"its process pays rewards that the environment does not declare"):
             richobs.learn(problem, learner="lsvee", n_states=2)
 
@@ -430,6 +405,6 @@ class TestServing:
         env = Corridor()
         env.reward_range, env.declared = (0.0, 1.0), richobs.Declared(step_range=(-1.0, 1.0))
         problem = richobs.Problem(env, Layered([TableLevel([[[0.5, 0.5]]])] * H))
-        assert not has_unit_rewards(problem)
-        assert units_missing(problem) is None
+        assert not rescaling.has_unit_rewards(problem)
+        assert rescaling.units_missing(problem) is None
         assert units_of(env) == Units(4, -1.0, 5.0)

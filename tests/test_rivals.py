@@ -93,12 +93,8 @@ def moves_of(process):
 def two_paths(good, bad):
     """One decision between two states: the first pays `good`, the second `bad`, a number or one for each action."""
     pays = richobs.Rewards.bernoulli(np.stack([np.broadcast_to(good, (2, 2)), np.broadcast_to(bad, (2, 2))]))
-    return TabularProcess(
-        np.ones(1),
-        (np.array([[0, 1]]),),
-        (np.ones((1, 1)), np.eye(2)),
-        (richobs.Rewards.deterministic(np.zeros((1, 1, 2))), pays),
-    )
+    nothing = richobs.Rewards.deterministic(np.zeros((1, 1, 2)))
+    return TabularProcess(np.ones(1), (np.array([[0, 1]]),), (np.ones((1, 1)), np.eye(2)), (nothing, pays))
 
 
 # 4 / (eps/4)^2 log(3 / delta) at (0.4, 0.2), (0.3, 0.1) and (0.225, 0.05), of 5, then 3, then 2 arms
@@ -262,9 +258,8 @@ class TestUndirected:
         for q in tables.q:
             q += rng.random(q.shape)
         for lane, value in enumerate(lanes.values(tables)):
-            policy = LearnedPolicy.from_table(
-                problem.process.codebooks, [q[lane].argmax(axis=1) for q in tables.q], n_actions=4
-            )
+            actions = [q[lane].argmax(axis=1) for q in tables.q]
+            policy = LearnedPolicy.from_table(problem.process.codebooks, actions, n_actions=4)
             assert value == pytest.approx(problem.process.value(policy))
 
     def test_tied_tables_are_worth_what_random_play_is(self):
@@ -425,11 +420,8 @@ class TestTrajectoryTrees:
     def test_weighted_returns_by_hand(self):
         tables = [np.array([[[1.0, 0.0]], [[0.0, 1.0]]])] * 2  # action 0 or 1, whatever is seen
         functions = richobs.Layered([richobs.classes.tables.TableLevel(t) for t in tables])
-        played = Episodes(
-            (np.zeros(3, dtype=int),) * 2,
-            (np.array([0, 1, 0]), np.array([1, 1, 0])),
-            (np.array([0.5, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])),
-        )
+        actions, rewards = ([0, 1, 0], [1, 1, 0]), ([0.5, 0.0, 0.0], [0.0, 1.0, 0.0])
+        played = Episodes((np.zeros(3, dtype=int),) * 2, tuple(map(np.array, actions)), tuple(map(np.array, rewards)))
         assert members_of(functions) == [(0, 0), (0, 1), (1, 0), (1, 1)]
         assert weighted_returns(functions, played, 2).tolist() == [0.0, 2.0, 0.0, 4.0]
         ended = Episodes(*(getattr(played, n) for n in ("observations", "actions", "rewards")))

@@ -53,10 +53,8 @@ class TestClaims:
             share.spend()
         two.claim("second", (0, 1), 20, 0.7)
         one.claim("first", (), 10, 0.3)
-        assert [(c.kind, c.path, c.n, c.share, c.value) for c in whole.claims()] == [
-            ("second", (0, 1), 20, 0.05, 0.7),
-            ("first", (), 10, 0.05, 0.3),
-        ]
+        spent = [("second", (0, 1), 20, 0.05, 0.7), ("first", (), 10, 0.05, 0.3)]
+        assert [(c.kind, c.path, c.n, c.share, c.value) for c in whole.claims()] == spent
 
     def test_nothing_spent_nothing_claimed(self):
         with pytest.raises(Overspent, match="of which nothing was spent"):

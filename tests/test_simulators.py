@@ -56,11 +56,8 @@ def all_episodes(family: ModelArrays, path) -> Episodes:
     """Every combination of observation and reward on a path, ended anywhere, whether possible or not."""
     rewards = np.unique(family.reward)
     seen = range(len(family.codebook))
-    histories = (
-        steps
-        for length in range(1, len(path) + 1)
-        for steps in itertools.product(itertools.product(seen, rewards), repeat=length)
-    )
+    each = list(itertools.product(seen, rewards))
+    histories = (steps for k in range(1, len(path) + 1) for steps in itertools.product(each, repeat=k))
     return Episodes.concatenate([as_episodes(steps, path) for steps in histories])
 
 
@@ -198,12 +195,8 @@ class TestInputs:
         def model(to, **options):
             return Model.of_arrays(np.eye(3)[[to, 1, 2]][:, None], pay, 2, **{"observations": looks, **options})
 
-        others = [
-            model(2),
-            model(1, start=[0.5, 0.5, 0.0]),
-            model(1, observations=np.array([5, 7, 6])),
-            model(1, done=[False, True, False]),
-        ]
+        others = [model(2), model(1, start=[0.5, 0.5, 0.0]), model(1, observations=np.array([5, 7, 6]))]
+        others.append(model(1, done=[False, True, False]))
         assert Simulators([model(1), *others, model(1)]).place.tolist() == [0, 1, 2, 3, 4, 0]
         ways = np.eye(3)[[[1, 2], [1, 1], [2, 2]]]
         swapped = np.eye(3)[[[2, 1], [1, 1], [2, 2]]]

@@ -31,12 +31,8 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(file for file in DOCS.rglob("*.md") if "_build" not in file.parts)
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
-SUBMODULES = {
-    "richobs.ray.RayExecutor",
-    "richobs.ray.WorkerLost",
-    "richobs.sb3.CertifyCallback",
-    "richobs.worlds.World",
-}
+SUBMODULES = {"richobs.ray.RayExecutor", "richobs.ray.WorkerLost", "richobs.sb3.CertifyCallback"}
+SUBMODULES |= {"richobs.worlds.World"}
 FENCE = re.compile(
     r"^(?P<fence>`{3,}|:{3,})(?P<words>[^\n`]*)\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL
 )

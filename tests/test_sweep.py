@@ -55,12 +55,7 @@ def test_a_text_that_names_no_seeds_is_refused(text):
 
 def test_cells_are_every_combination_with_every_seed():
     cells = plan_cells("lock/5", [0, 7], {"epsilon": [0.1, 0.05], "learner": ["certified"], "world_seed": [3]})
-    assert [cell.run for cell in cells] == [
-        "epsilon=0.1,seed=0",
-        "epsilon=0.1,seed=7",
-        "epsilon=0.05,seed=0",
-        "epsilon=0.05,seed=7",
-    ]
+    assert [cell.run for cell in cells] == [f"epsilon={e},seed={seed}" for e in (0.1, 0.05) for seed in (0, 7)]
     assert {cell.world for cell in cells} == {"lock/5,seed=3"}
     assert cells[3].settings == Settings(epsilon=0.05, learner="certified", seed=7)
     assert cells[3].varied == (("epsilon", 0.05),)
@@ -111,9 +106,8 @@ def test_a_run_whose_certificate_is_gone_or_changed_is_run_again(tmp_path):
     done = run_cells(cells, tmp_path, executor=Here())
     (tmp_path / "seed=1" / "certificate.json").unlink()
     second = Here()
-    assert run_cells(cells, tmp_path, executor=second).results["seed=1"].certificate == (
-        done.results["seed=1"].certificate
-    )
+    again = run_cells(cells, tmp_path, executor=second)
+    assert again.results["seed=1"].certificate == done.results["seed=1"].certificate
     assert second.cells == ["seed=1"]
 
 
@@ -134,14 +128,12 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_was(tmp_path):
     assert set(done.results) == {"seed=0", "seed=1", "seed=2"}
 
 
-def test_another_sweep_is_refused_in_the_same_folder(tmp_path):
-    run_cells(plan_cells("lock/2", [0], {"epsilon": [0.3]}), tmp_path / "a", executor=Here())
+def test_another_sweep_is_refused_in_the_same_folder(swept, tmp_path):
     with pytest.raises(InvalidInput, match="holds another sweep"):
-        run_cells(plan_cells("lock/2", [0, 1], {"epsilon": [0.3]}), tmp_path / "a", executor=Here())
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "notes.txt").touch()
+        run_cells(plan_cells("lock/2", [0, 1, 2], {"epsilon": [0.3]}), swept, executor=Here())
+    (tmp_path / "notes.txt").touch()
     with pytest.raises(InvalidInput, match="something else than a sweep"):
-        run_cells(plan_cells("lock/2", [0], {}), tmp_path / "b", executor=Here())
+        run_cells(plan_cells("lock/2", [0], {}), tmp_path, executor=Here())
 
 
 def test_a_run_that_fails_is_a_row_with_its_sentence(tmp_path):
@@ -192,11 +184,7 @@ def test_a_worker_on_another_machine_sends_the_run_home(tmp_path, monkeypatch):
 def test_a_cell_that_takes_its_process_down_fails_alone(tmp_path):
     cells = plan_cells("lock/2", [0, 1, 2], {})
     done = run_cells(cells, tmp_path, workers=2, work=dies_with_seed_1)
-    assert {run: result.state for run, result in done.results.items()} == {
-        "seed=0": "finished",
-        "seed=1": "failed",
-        "seed=2": "finished",
-    }
+    assert [done.results[f"seed={seed}"].state for seed in range(3)] == ["finished", "failed", "finished"]
     assert "process that ran it died" in done.results["seed=1"].message
 
 
@@ -342,15 +330,16 @@ class TestFoldersFromStrangers:
 
 
 def test_one_process_at_a_time_runs_a_sweep(tmp_path):
+    steps = []
+
     def again(progress):
-        with pytest.raises(StoreError, match="another process is running"):
-            small_sweep(tmp_path)
+        steps.append(progress)
+        if len(steps) == 1:
+            with pytest.raises(StoreError, match="another process is running"):
+                small_sweep(tmp_path)
 
     cells = plan_cells("lock/2", range(2), {"epsilon": [0.3]})
-    steps = []
-    run_cells(
-        cells, tmp_path, executor=Here(), watch=lambda progress: (steps.append(1), len(steps) > 1 or again(progress))
-    )
+    run_cells(cells, tmp_path, executor=Here(), watch=again)
     assert len(steps) > 1
 
 
@@ -358,22 +347,14 @@ class TestCounts:
     @pytest.mark.parametrize("seeds", ["0:99999999999", "0:9,5:" + "9" * 30])
     def test_a_sweep_counts_its_runs_before_it_lists_them(self, seeds, tmp_path, capsys):
         assert main(["sweep", "lock", "--horizon", "2,3", "--seeds", seeds, "--out", str(tmp_path / "x")]) == 2
-        assert "2 settings with at least 20,001 seeds are at least 40,002 runs; 20,000 are" in " ".join(
-            capsys.readouterr().err.split()
-        )
+        said = " ".join(capsys.readouterr().err.split())
+        assert "2 settings with at least 20,001 seeds are at least 40,002 runs; 20,000 are" in said
         assert not (tmp_path / "x").exists()
-
-    def test_seeds_without_an_end_and_values_without_an_end_are_counted_too(self, tmp_path):
-        for given in ({"seeds": itertools.count()}, {"seeds": range(10**11)}, {"horizon": range(10**9)}):
-            with pytest.raises(InvalidInput, match="are allowed"):
-                sweeping.sweep("lock/2", out=tmp_path / "x", progress=False, **given)
 
     def test_the_limit_can_be_raised(self):
         assert len(plan_cells("lock/2", range(3), {}, max_runs=3)) == 3
         with pytest.raises(InvalidInput, match="1 setting with at least 3 seeds are at least 3 runs; 2 are"):
             plan_cells("lock/2", range(3), {}, max_runs=2)
-        with pytest.raises(InvalidInput, match="max_runs must be a whole number, at least 1, at most 100,000"):
-            plan_cells("lock/2", range(3), {}, max_runs=10**6)
 
 
 @pytest.mark.parametrize(
@@ -388,6 +369,9 @@ class TestCounts:
         ({"workers": "x"}, "workers must be a whole number"),
         ({"workers": 0}, "workers must be a whole number, at least 1"),
         ({"max_runs": None}, "max_runs must be a whole number"),
+        ({"max_runs": 10**6}, "max_runs must be a whole number, at least 1, at most 100,000"),
+        *(({"seeds": seeds}, "are allowed") for seeds in (itertools.count(), range(10**11))),  # without an end
+        ({"horizon": range(10**9), "world": "lock"}, "are allowed"),
     ],
 )
 def test_what_is_no_sweep_is_refused_in_a_sentence(tmp_path, given, said):
@@ -399,15 +383,13 @@ def test_a_folder_below_a_deleted_one_is_refused_in_a_sentence(tmp_path, monkeyp
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(InvalidInput, match="the folder in which this process works was deleted"):
-        small_sweep("x")
-    with pytest.raises(InvalidInput, match="the folder in which this process works was deleted"):
-        session.run(make("lock/2"), Settings(epsilon=0.3), out="x")
+    for use in (lambda: small_sweep("x"), lambda: session.run(make("lock/2"), Settings(epsilon=0.3), out="x")):
+        with pytest.raises(InvalidInput, match="the folder in which this process works was deleted"):
+            use()
 
 
 def test_python_runs_a_sweep_of_lists_and_arrays(tmp_path):
-    done = sweeping.sweep(
-        "lock/2", out=tmp_path, seeds=np.arange(1), epsilon=np.array([0.3, 0.4]), workers=Here(), progress=False
-    )
+    given = {"seeds": np.arange(1), "epsilon": np.array([0.3, 0.4])}
+    done = sweeping.sweep("lock/2", out=tmp_path, workers=Here(), progress=False, **given)
     assert [cell.run for cell in done.cells] == ["epsilon=0.3,seed=0", "epsilon=0.4,seed=0"]
     assert (tmp_path / "epsilon=0.4,seed=0" / "report.html").exists()

@@ -1,12 +1,13 @@
 """`learn(threshold=v)`: stop once a policy is certified to be worth v, or none can be."""
 
+import dataclasses
+
 import pytest
 
 import richobs
 from richobs.core.errors import InvalidInput
 from richobs.core.outcome import StopReason
-from richobs.core.settings import Settings
-from richobs.learners.betting import Betting
+from runs import faults
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +39,10 @@ def test_a_threshold_that_is_not_decided_before_epsilon_ends_as_usual(problem):
 
 
 def test_a_certificate_of_a_threshold_is_checked(problem):
-    settings = Settings(learner="betting", threshold=0.2, epsilon=0.01, seed=1)
     outcome = richobs.learn(problem, learner="betting", threshold=0.2, epsilon=0.01, seed=1)
-    content = richobs.Certificate.of(outcome, problem).content
-    assert all(f.agrees for f in Betting().recheck(content, problem, settings))
-    higher = Settings(learner="betting", threshold=0.45, epsilon=0.01, seed=1)
-    assert not all(f.agrees for f in Betting().recheck(content, problem, higher))
+    assert faults(outcome, problem) == []
+    higher = dataclasses.replace(outcome.settings, threshold=0.45)
+    assert faults(dataclasses.replace(outcome, settings=higher), problem) != []
 
 
 def test_who_cannot_stop_there_says_so(problem):

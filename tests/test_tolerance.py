@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.test_betting_exact import ALSO_WRONG, MONEY, WRONG, Q, anything, by_q_star, every_run
-from tests.test_doubt import Coin
 
 import richobs
+from own import Arms as Coin
 from richobs.classes import Layered, Listed, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.model_arrays import _most_within
@@ -32,6 +32,7 @@ from richobs.stats import bets
 from richobs.stats.shares import Share, Supposed
 from richobs.worlds.simulator import TabularWorld, WorldEnvironment
 from richobs_lab.worlds.model_environment import ModelEnvironment
+from runs import faults
 
 ETA = 0.15
 NEAR = (np.array(Q[0]) - ETA, np.array(Q[1]) + ETA)  # E[y] - f is 2 eta at level 0 and -eta at level 1
@@ -190,16 +191,8 @@ def test_claims_are_true_with_the_tolerance_and_often_false_without() -> None:
         for seed in range(12):
             env, functions, process = nearly(seed, 0.04, shift=-0.04)
             try:
-                found = richobs.learn(
-                    env,
-                    functions,
-                    epsilon=0.3,
-                    delta=0.1,
-                    seed=seed,
-                    tolerance=told,
-                    progress=False,
-                    max_episodes=2_000,
-                )
+                asked = {"epsilon": 0.3, "delta": 0.1, "tolerance": told, "max_episodes": 2_000}
+                found = richobs.learn(env, functions, seed=seed, progress=False, **asked)
                 wrong[told] += is_false(found, process)
             except BrokenPromise:
                 wrong[told] += 1
@@ -518,10 +511,8 @@ def test_a_claim_by_promises_is_derived_again(part: str, change: Any) -> None:
     problem, asked = STORED["promise"]
     found = richobs.learn(problem, **asked)
     assert found.constants.closed_by == "promise"
-    content = json.loads(richobs.Certificate.of(found, problem).to_json())
-    change(content["constants"]["agreement"])
-    wrong = [finding.what for finding in Betting().recheck(content, problem, found.settings) if not finding.agrees]
-    assert wrong == ([] if part == "nothing" else [part])
+    wrong = faults(found, problem, lambda content: change(content["constants"]["agreement"]))
+    assert [fault.partition(":")[0] for fault in wrong] == ([] if part == "nothing" else [part])
 
 
 class Understated(TableLevel):
@@ -569,7 +560,7 @@ def test_a_claim_by_promises_is_derived_again_where_values_are_negative() -> Non
     problem = richobs.Problem(Losses(), Listed([TableLevel(values, value_range=(-1.0, 0.0))]))
     found = richobs.learn(problem, epsilon=0.05, delta=0.1, tolerance=0.0301, max_episodes=3_000, progress=False)
     assert found.constants.closed_by == "promise"
-    content = json.loads(richobs.Certificate.of(found, problem).to_json())
-    assert all(finding.agrees for finding in Betting().recheck(content, problem, found.settings))
-    content["constants"]["agreement"]["logs"] = [9_999.0] * 5  # too large for exp, and for anything that can be earned
-    assert [f.what for f in Betting().recheck(content, problem, found.settings) if not f.agrees] == ["promise"]
+    assert faults(found, problem) == []
+    large = {"logs": [9_999.0] * 5}  # too large for exp, and for anything that can be earned
+    (wrong,) = faults(found, problem, lambda content: content["constants"]["agreement"].update(large))
+    assert wrong.startswith("promise: ")

@@ -57,6 +57,7 @@ class Example(NamedTuple):
     rounding: float = 0.0  # by how much values may differ between two batches
 
 
+MODELS = Simulators.grid(lambda p: Model.of_arrays([[[p, 1 - p]] * 3] * 2, -WORTH[:2], 3), [0.25, 0.5, 1.0])
 EXAMPLES = {
     "table": Example(TableLevel(TABLES), np.arange(8)),
     "table of bits": Example(TableLevel(TABLES, Codebook(BITS)), BITS),
@@ -82,10 +83,7 @@ EXAMPLES = {
     "chosen decoders": Example(Chosen(Decoders(3, WORTH), np.array([50, 3, 3])), BITS),
     "table in other units": Example(TableLevel(9 * TABLES - 7, value_range=(-7.0, 2.0)), np.arange(8)),
     "table in single precision": Example(TableLevel(TABLES.astype(np.float32)), np.arange(8)),
-    "table of simulators": Example(
-        Simulators.grid(lambda p: Model.of_arrays([[[p, 1 - p]] * 3] * 2, -WORTH[:2], 3), [0.25, 0.5, 1.0]).levels[0],
-        np.arange(2),
-    ),
+    "table of simulators": Example(MODELS.levels[0], np.arange(2)),
     "linear": Example(LinearLevel("affine", SLOPES), POINTS, rounding=1e-14),
     "linear, both cut": Example(
         LinearLevel("identity", SLOPES[:, :, 1:], value_range=(-0.5, 0.25)), POINTS, None, 1e-14

@@ -111,12 +111,8 @@ def asked(name, **more):
 @functools.cache
 def served(name):
     """The first small problem that a learner can serve."""
-    for problem in [
-        *map(richobs.make, SERVED),
-        two_models(),
-        unknown_coin(),
-        linear_problem(horizon=2, dim=2, n_contexts=4, n_actions=2),
-    ]:
+    linear = linear_problem(horizon=2, dim=2, n_contexts=4, n_actions=2)
+    for problem in (*map(richobs.make, SERVED), two_models(), unknown_coin(), linear):
         try:
             prepare(problem, asked(name))
         except InvalidInput:
@@ -189,12 +185,8 @@ def test_events_can_be_stored(name):
 
 def test_what_a_learner_needs_is_named_where_it_is_missing(name):
     chosen = learner(name)
-    for place, need in enumerate(chosen.needs):
-        lacking = [
-            p
-            for p in awkward()
-            if need.missing(p, asked(name)) and not any(n.missing(p, asked(name)) for n in chosen.needs[:place])
-        ]
+    for need in chosen.needs:
+        lacking = [p for p in awkward() if [n for n in chosen.needs if n.missing(p, asked(name))][:1] == [need]]
         assert lacking, f"no problem here lacks {need.words}: add one"
         with pytest.raises(InvalidInput) as refused:
             prepare(lacking[0], asked(name))

@@ -90,11 +90,8 @@ class TestEveryWorld:
         """Rows, levels, types, actions and the reward range, as an engine checks them."""
         problem = make(id)
         env, H, rng = problem.env, problem.horizon, keyed_generator(1)
-        played_policy = {
-            "greedy": first_member(problem),
-            "uniform": Uniform(problem.n_actions),
-            "open loop": OpenLoop(random_path(problem, rng)),
-        }[policy]
+        policies = {"greedy": first_member(problem), "uniform": Uniform(problem.n_actions)}
+        played_policy = {**policies, "open loop": OpenLoop(random_path(problem, rng))}[policy]
         played = env.play(played_policy, 50, rng)
         checked_episodes(played, env, played_policy, 50, H)
         assert (played.n, played.levels) == (50, H)
