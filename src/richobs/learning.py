@@ -253,7 +253,7 @@ def sweep(
             `concurrent.futures.Executor` that does the runs, for instance `richobs.ray.RayExecutor`.
         progress: show how far it is; by default in a terminal or a notebook.
         max_runs: more runs are refused before they are listed; it may be raised to 100,000.
-        **varied: a value, or a list of values, for each setting of a run (`epsilon=[0.1, 0.05]`, `learner="olive"`) and each
+        **varied: a value, or a list of values, for each setting of a run (`epsilon=[0.1, 0.05]`, `learner="lsvee"`) and each
             parameter of the world (`horizon=[5, 10]`); a world's parameter with the name of a setting is `world_seed`.
 
     Raises:

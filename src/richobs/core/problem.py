@@ -129,7 +129,7 @@ class Problem:
     process: TabularProcess | None = field(
         default=None, repr=False
     )  # written down in full: counted draws, exact values
-    n_states: int | None = None  # bound M on the latent states per level, which OLIVE needs
+    n_states: int | None = None  # bound M on the latent states per level, which LSVEE as printed needs
     truth: Truth | None = field(default=None, repr=False)  # enables `optimal_value` and tells `verify` what is true
     id: str | None = None  # `richobs.make(id)` builds the same problem again: the command line can resume and verify
     recorded: Episodes | None = field(
