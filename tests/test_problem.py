@@ -100,8 +100,13 @@ class TestProblems:
         assert later.optimal_value == lock.process.optimum.value
         assert built == ["lock/3"]
         wrong = Problem(lock.env, lock.functions, process=lambda: build("lock/4"))
-        with pytest.raises(InvalidInput, match="the process has 4 levels and 4 actions; the environment has 3 and 4"):
-            _ = wrong.process
+        for _ in range(2):
+            with pytest.raises(
+                InvalidInput, match="the process has 4 levels and 4 actions; the environment has 3 and 4"
+            ):
+                _ = wrong.process
+        with pytest.raises(InvalidInput, match=r"or a function that returns one; it returned 0\."):
+            _ = Problem(lock.env, lock.functions, process=int).process
         assert pickle.loads(pickle.dumps(lock)).process.horizon == 3
         assert Problem(lock.env, lock.functions).process is None
 

@@ -122,16 +122,29 @@ class Truth:
 class WhenAsked(Generic[T]):
     """A field of a problem: a function that was given in its place is called when the field is first read."""
 
+    def __init__(self, kind: type[T]):
+        """Takes the type of the field."""
+        self._kind = kind
+
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
+
+    def __repr__(self) -> str:
+        return "None"  # in the signature of a problem: it is the default
 
     def __get__(self, problem: "Problem | None", owner: object = None) -> T | None:
         if problem is None:
             return None
         given = vars(problem)[self._name]
         if callable(given):
-            given = vars(problem)[self._name] = given()
-            problem.check_shapes()
+            given = given()
+            if not isinstance(given, self._kind):
+                raise InvalidInput(
+                    f"{self._name} of a problem is a richobs.{self._kind.__name__}, or a function that returns one; it "
+                    f"returned {given!r:.80}."
+                )
+            problem.check_shape(self._name, given)
+            vars(problem)[self._name] = given
         return cast("T | None", given)
 
     def __set__(self, problem: "Problem", given: T | Callable[[], T] | None) -> None:
@@ -149,11 +162,11 @@ class Problem:
     env: Environment
     functions: FunctionClass
     process: WhenAsked[TabularProcess] = field(
-        default=WhenAsked(), repr=False
+        default=WhenAsked(TabularProcess), repr=False
     )  # written down in full, or a function that does so when it is first asked for: counted draws, exact values
     n_states: int | None = None  # bound M on the latent states per level, which OLIVE needs
     truth: WhenAsked[Truth] = field(
-        default=WhenAsked(), repr=False
+        default=WhenAsked(Truth), repr=False
     )  # enables `optimal_value` and tells `verify` what is true; or a function that returns it
     id: str | None = None  # `richobs.make(id)` builds the same problem again: the command line can resume and verify
     recorded: Episodes | None = field(
@@ -164,20 +177,21 @@ class Problem:
     def __post_init__(self) -> None:
         check_class(self.functions)
         object.__setattr__(self, "env", checked_environment(self.env))
-        self.check_shapes()
+        self.check_shape("class", self.functions)
+        if not callable(process := vars(self)["process"]):
+            self.check_shape("process", process)
         if self.recorded is not None:
             object.__setattr__(self, "recorded", checked_recorded(joined_episodes(self.recorded), self.env))
 
-    def check_shapes(self) -> None:
+    def check_shape(self, what: str, part: Any) -> None:
         """Raises InvalidInput where class or process has other levels or actions than the environment."""
         env = self.env
-        for what, part in (("class", self.functions), ("process", vars(self)["process"])):
-            has_shape = part is not None and not callable(part)
-            if has_shape and (part.horizon, part.n_actions) != (env.horizon, env.n_actions):
-                raise InvalidInput(
-                    f"the {what} has {part.horizon} levels and {part.n_actions} actions; the environment has {env.horizon} "
-                    f"and {env.n_actions}."
-                )
+        has_shape = part is not None and what != "truth"
+        if has_shape and (part.horizon, part.n_actions) != (env.horizon, env.n_actions):
+            raise InvalidInput(
+                f"the {what} has {part.horizon} levels and {part.n_actions} actions; the environment has {env.horizon} "
+                f"and {env.n_actions}."
+            )
 
     def named(self, id: str) -> Self:
         """Returns the same problem with the id by which `richobs.make` builds it; nothing is checked or built again."""
