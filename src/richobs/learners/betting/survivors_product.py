@@ -46,6 +46,8 @@ from richobs.stats import bets
 from richobs.stats.grouping import numbered
 from richobs.stats.shares import Share
 
+MANY_ROWS = 1 << 11  # of a batch from which on bets are computed for rows with a living pair alone
+FEW_COUNTS = 1 << 18  # rows times rows of a batch up to which forecasts are made of sums over members
 DENSE_COUNTS = 1 << 22  # rows times rows of a batch up to which sums over members are a matrix product
 AT_ONCE_LOSSES = 1 << 14  # values of y whose losses against all constants are computed at once
 LARGE_CLASS = 1 << 21  # members times kinds of the next level above which a level may wait
@@ -104,8 +106,15 @@ class PairsInNumpy:
             needed: computed wealth at which a pair dies.
             tolerance: how far E[y] may be from f without the pair being refuted.
         """
-        change, losses = bets.growth_and_losses(f, earned, expected, spread, tolerance)
-        self.wealth = bets.grown(self.wealth, change, t, f_row)
+        living = np.flatnonzero(self.living_rows()) if len(f) > MANY_ROWS else f_row
+        if 2 * len(living) < len(f_row):  # the others only make forecasts, while a level catches up
+            some, row = numbered(f_row[living], len(f))
+            change = bets.growth_and_losses(f[some], earned, expected, spread, tolerance)[0]
+            self.wealth[living] = bets.grown(self.wealth[living], change, t, row)
+            losses = bets.square_losses(f, earned)
+        else:
+            change, losses = bets.growth_and_losses(f, earned, expected, spread, tolerance)
+            self.wealth = bets.grown(self.wealth, change, t, f_row)
         self.wealth *= self.alive
         self.loss += np.maximum(losses, 0.0).take(f_row, axis=0)
         if not self.wealth.max() >= needed:
@@ -291,7 +300,7 @@ class Pairs:
         rows, old_row, f_row = self.rows.split(f)
         columns, old_column, y_row = self.columns.split(y)
         variance = variances(self.missed, self.seen)  # [P, C]
-        forecast = self._forecast(variance, self._sums(rows.sizes, old_row, f.values, f_row))  # [P, C, n]
+        forecast = self._forecast(variance, rows.sizes, old_row, f.values, f_row)  # [P, C, n]
         self._take_rows(rows, old_row)
         if columns.count != self.columns.count:
             forecast, variance = forecast[:, old_column], variance[:, old_column]
@@ -340,12 +349,15 @@ class Pairs:
         sums[rows] += np.stack([np.bincount(place, weights=sample) for sample in rest.T], axis=1)
         return sums
 
-    def _forecast(self, variance: Floats, sums: Floats) -> Floats:
-        """Returns `[P, C, n]` what every column's y is expected to be, from s^2 `[P, C]` and sums of values `[R, n]`."""
+    def _forecast(self, variance: Floats, sizes: Floats, old_row: Ints, values: Floats, f_row: Ints) -> Floats:
+        """Returns `[P, C, n]` what every column's y is expected to be, from s^2 `[P, C]` and what the rows are split to."""
         if isinstance(self.held, PairsOnDevice):
-            constants = (CONSTANTS, self.constant_loss)
+            constants, sums = (CONSTANTS, self.constant_loss), self._sums(sizes, old_row, values, f_row)
             return self.held.forecast(constants, variance, self.rows.sizes, sums, FARTHEST)
-        return forecasts(self.held.loss, self.constant_loss, variance, self.rows.sizes, sums)
+        known = self.held.loss, self.constant_loss, variance, self.rows.sizes
+        if self.rows.count * len(values) > FEW_COUNTS and variance.size < values.shape[1]:
+            return forecasts(*known, values, (sizes, old_row, f_row))
+        return forecasts(*known, self._sums(sizes, old_row, values, f_row))
 
     def _take_rows(self, rows: Groups, old: Ints) -> None:
         """Takes new groups of the level's members, and the pairs of their old rows."""
@@ -590,7 +602,7 @@ class ProductSurvivors:
         wrong = self.ranges.impossible(earned + samples.before, h)
         group = top.group[pairs.columns.of] if known else top.group  # [m]
         y = (Known if known else Rows)(self.ranges.unit(h, earned), top.group)
-        return _Said(samples, f, y, wrong[group] if wrong.any() else None)
+        return _Said(samples, f, y, wrong[group] if np.count_nonzero(wrong) else None)
 
     def _bet(self, h: int, said: _Said, pairs: Pairs, t: int) -> int:
         """Settles the bets of a level on samples and returns how many pairs died."""
