@@ -117,7 +117,7 @@ def growth_and_losses(
     if len(f) * y.size <= FEW_BETS:
         every = f[:, None]
         logs = log_factors(stakes(forecast, spread, every, tolerance), y, every, tolerance)
-        return logs.sum(axis=2), ((every - y) ** 2).sum(axis=2)
+        return np.add.reduce(logs, axis=2), np.add.reduce((every - y) ** 2, axis=2)
     values = np.unique(f[:: max(1, len(f) // SOME_ROWS)])
     masks = [f == v for v in values] if len(values) <= FEW_VALUES else []
     if sum(map(np.count_nonzero, masks)) < f.size:  # other rows have other values
@@ -140,7 +140,7 @@ def growth_and_losses(
 
 def square_losses(f: Floats, y: Floats) -> Floats:
     """Returns `[R, C]` the sums of (f - y)^2 of rows f `[R, n]` and y `[C, n]`."""
-    return np.maximum((f**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * f @ y.T, 0.0)
+    return np.maximum((f**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - f @ (2 * y).T, 0.0)
 
 
 def _at(value: float, y: Floats, forecast: Floats, spread: Floats, tolerance: float) -> Floats:
@@ -334,7 +334,7 @@ def lower_bound_of_mean(returns: Floats, smallest: float, threshold: float, time
     def refuted(means: Floats) -> Mask:
         allowed = bets <= CAP / means[:, None]  # [k, L]
         stakes = bets * allowed
-        logs = np.log1p(stakes[:, :, None] * (values - means[:, None, None])) @ counts
+        logs: Floats = np.log1p(stakes[:, :, None] * (values - means[:, None, None])) @ counts
         logs[~allowed] = -np.inf
         return mixed(logs) >= needed
 

@@ -38,6 +38,7 @@ from richobs.learners.betting.values import (
     Rows,
     Samples,
     forecasts,
+    least,
     taken_values,
     top_values,
     variances,
@@ -106,7 +107,7 @@ class PairsInNumpy:
             needed: computed wealth at which a pair dies.
             tolerance: how far E[y] may be from f without the pair being refuted.
         """
-        living = np.flatnonzero(self.living_rows()) if len(f) > MANY_ROWS else f_row
+        living = self.living_rows().nonzero()[0] if len(f) > MANY_ROWS else f_row
         if 2 * len(living) < len(f_row):  # the others only make forecasts, while a level catches up
             some, row = numbered(f_row[living], len(f))
             change = bets.growth_and_losses(f[some], earned, expected, spread, tolerance)[0]
@@ -117,12 +118,12 @@ class PairsInNumpy:
             self.wealth = bets.grown(self.wealth, change, t, f_row)
         self.wealth *= self.alive
         self.loss += np.maximum(losses, 0.0).take(f_row, axis=0)
-        if not self.wealth.max() >= needed:
-            return 0
         dying = self.wealth >= needed
-        self.alive &= ~dying
-        self.wealth[dying] = 0.0
-        return int(np.count_nonzero(dying))
+        died = int(np.count_nonzero(dying))
+        if died:
+            self.alive &= ~dying
+            self.wealth[dying] = 0.0
+        return died
 
     def weights(self, counts: Floats, spread: Floats) -> "WeightsInNumpy":
         """Returns how well pairs fit.
@@ -131,7 +132,7 @@ class PairsInNumpy:
             counts: `[R]` how many members each row has.
             spread: `[C]` s^2 of each column.
         """
-        logs = np.minimum.reduce(self.loss) - self.loss
+        logs = least(self.loss) - self.loss
         logs *= 0.5 / spread
         some = np.maximum(logs, -700.0)
         logs -= np.log(counts @ np.exp(some, out=some))
@@ -140,11 +141,13 @@ class PairsInNumpy:
 
     def living_rows(self) -> Mask:
         """Returns `[R]` which rows have a living pair."""
-        return np.any(self.alive, axis=1)
+        if len(self.alive) > MANY_ROWS:  # numpy is slow where many rows are short
+            return np.logical_or.reduce(list(self.alive.T))
+        return np.logical_or.reduce(self.alive, axis=1)
 
     def living_columns(self) -> Mask:
         """Returns `[C]` which columns have a living pair."""
-        return np.any(self.alive, axis=0)
+        return np.logical_or.reduce(self.alive)
 
     def sums_over_living(self, by_row: Floats) -> Floats:
         """Returns `[C]` the sum of `by_row` `[R]` over the rows that each column has a living pair with."""
@@ -173,7 +176,8 @@ class WeightsInNumpy:
     def _sums(self, by_row: Floats) -> Floats:
         """Returns `by_row` plus the weights, without rows of -inf."""
         some = by_row > -np.inf
-        return by_row[:, None] + self.logs if some.all() else by_row[some, None] + self.logs[some]
+        whole = np.count_nonzero(some) == len(some)
+        return by_row[:, None] + self.logs if whole else by_row[some, None] + self.logs[some]
 
     def column(self, j: int, /) -> Floats:
         """Returns `[R]` the weights of a column."""
@@ -218,6 +222,17 @@ class Groups:
             return self, np.arange(self.count), batch.group[self.first]
         if self.count == 1:
             return Groups(batch.group, many), np.zeros(many, dtype=np.int64), np.arange(many)
+        if 2 * self.count > len(self.of) > MANY_ROWS:
+            shared = (self.sizes > 1)[self.of].nonzero()[0]  # members that may be told apart
+            keys, place = numbered(self.of[shared] * many + batch.group[shared], self.count * many)
+            parts = np.bincount(keys // many, minlength=self.count)
+            rank = np.arange(len(keys)) - (parts.cumsum() - parts)[keys // many]
+            parts = np.maximum(parts, 1)
+            of = (parts.cumsum() - parts)[self.of]
+            of[shared] += rank[place]
+            row = np.empty(int(of.max()) + 1, dtype=np.int64)
+            row[of] = batch.group
+            return Groups(of, len(row)), np.arange(self.count).repeat(parts), row
         keys, of = numbered(self.of * many + batch.group, self.count * many)
         return Groups(of, len(keys)), keys // many, keys % many
 
@@ -309,7 +324,7 @@ class Pairs:
         best = self.better
         each = np.arange(len(best))
         start, place = forecast[best, each], self.cells.places(keys)
-        missed = ((earned - forecast) ** 2).sum(axis=2)
+        missed = np.add.reduce((earned - forecast) ** 2, axis=2)
         expected, spread = start, variance[best, each][:, None].repeat(n, axis=1)
         if self.cells.is_empty:
             self.cells.add_start(n, missed[best, each])
@@ -408,7 +423,7 @@ def _constant_losses(earned: Floats) -> Floats:
     """Returns `[9, C]` the squared errors of the constants against y `[C, n]`."""
     if earned.size > AT_ONCE_LOSSES:
         return np.stack([((earned - constant) ** 2).sum(axis=1) for constant in CONSTANTS])
-    return ((earned - CONSTANTS[:, None, None]) ** 2).sum(axis=2)
+    return np.add.reduce((earned - CONSTANTS[:, None, None]) ** 2, axis=2)
 
 
 Weights = WeightsInNumpy | WeightsOnDevice  # the same methods
@@ -596,8 +611,11 @@ class ProductSurvivors:
         known = _all_known(samples.next_keys, self._reached[h])
         some = following[pairs.columns.first] if known else following
         top = top_values(self.functions, h + 1, some, samples.next_x)
-        earned = samples.rewards[None].repeat(len(top.values), axis=0)
-        earned[:, samples.goes_on] += top.values
+        if len(samples.next_x) == len(samples.rewards):
+            earned = samples.rewards + top.values
+        else:
+            earned = samples.rewards[None].repeat(len(top.values), axis=0)
+            earned[:, samples.goes_on] += top.values
         # Totals have a range, so no value lies outside of what can still be earned: this costs nothing of delta.
         wrong = self.ranges.impossible(earned + samples.before, h)
         group = top.group[pairs.columns.of] if known else top.group  # [m]
@@ -774,7 +792,7 @@ class ProductSurvivors:
                 by_row = _log_sums(pairs.rows.of, begins, pairs.rows.count)
             else:
                 links = self._links_of(h)
-                by_row = _log_sums(links.row, sums[-1][links.column] + np.log(links.members), pairs.rows.count)
+                by_row = _log_sums(links.row, sums[-1][links.column] + links.log_members, pairs.rows.count)
             sums.append(weights[h].log_sums(by_row))
         place, chain = 0, list[int]()
         for h in reversed(range(self.horizon)):
@@ -799,8 +817,7 @@ class ProductSurvivors:
         columns, rows, known = self._pairs[h - 1].columns, self._pairs[h].rows, self._links[h]
         if known is None or known.of[0] is not columns or known.of[1] is not rows:
             keys, place = numbered(columns.of * rows.count + rows.of, columns.count * rows.count)
-            members = np.bincount(place).astype(np.float64)
-            known = Links((columns, rows), keys // rows.count, keys % rows.count, members, place)
+            known = Links((columns, rows), keys // rows.count, keys % rows.count, np.log(np.bincount(place)), place)
             self._links[h] = known
         return known
 
@@ -817,7 +834,7 @@ class Links(NamedTuple):
     of: tuple[Groups, Groups]  # the columns before and the rows that they were computed of
     column: Ints  # [A] of the pairs before
     row: Ints  # [A]
-    members: Floats  # [A] how many members make each link
+    log_members: Floats  # [A] logarithm of how many members make each link
     place: Ints  # [m] the link that each member makes
 
 

@@ -368,6 +368,12 @@ def variances(missed: Floats, seen: int) -> Floats:
     return np.maximum((PRIORS[:, None] + missed) / (1 + seen), LEAST_VARIANCE)
 
 
+def least(losses: Floats) -> Floats:
+    """Returns `[C]` the least of each column of `[M, C]`; numpy is slow where many rows are short."""
+    many = len(losses) > 64 * losses.shape[1]
+    return np.array([column.min() for column in losses.T]) if many else np.minimum.reduce(losses)
+
+
 def forecasts(
     loss: Floats,
     constant_loss: Floats,
@@ -390,22 +396,23 @@ def forecasts(
         parts: of forecasters that consist of parts: `[A]` members of each part, its forecaster, and which values it has.
     """
     behind = np.concatenate([loss, constant_loss])  # [M + 9, C]
-    behind -= np.minimum.reduce(behind)
+    behind -= least(behind)
     counts = np.concatenate([counts, np.ones(len(CONSTANTS))])
-    constant = CONSTANTS[:, None].repeat(sums.shape[1], axis=1)
-    sums = np.concatenate([sums, constant])
+    sums = np.concatenate([sums, CONSTANTS[:, None].repeat(sums.shape[1], axis=1)])
     result = np.empty((*variance.shape, sums.shape[1]))
     step = len(variance) if behind.size <= AT_ONCE_VALUES else 1
     weight = np.empty((step, *behind.shape))
     for k in range(0, len(variance), step):
         np.multiply(behind, -0.5 / variance[k : k + step, None], out=weight)
         np.exp(np.maximum(weight, -FARTHEST, out=weight), out=weight)
-        for j, some in enumerate(weight.transpose(0, 2, 1)):  # [C, M + 9]
-            if parts is not None:  # weights are added up instead of values
-                size, of, place = parts
-                each = [np.bincount(place, weights=w[of] * size, minlength=len(sums) - len(constant)) for w in some]
-                some = np.concatenate([each, some[:, len(loss) :]], axis=1)
-            np.matmul(some, sums, out=result[k + j])
+        by_column = weight.transpose(0, 2, 1)  # [step, C, M + 9]
+        if parts is None:
+            np.matmul(by_column, sums, out=result[k : k + step])
+        else:  # weights are added up instead of values
+            size, of, place = parts
+            for j, some in enumerate(by_column):
+                each = [np.bincount(place, weights=w[of] * size, minlength=len(sums) - len(CONSTANTS)) for w in some]
+                np.matmul(np.concatenate([each, some[:, len(loss) :]], axis=1), sums, out=result[k + j])
         result[k : k + step] /= (counts @ weight)[:, :, None]
     return result
 
