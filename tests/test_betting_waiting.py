@@ -12,6 +12,7 @@ from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.randomness import keyed_generator
 from richobs.learners.betting import survivors_product, values
+from richobs.learners.betting.events import BatchPlayed
 from richobs.learners.betting.survivors_product import ProductSurvivors, Waiting
 from richobs.learners.betting.values import Ranges, Samples, names, samples_of
 from richobs.stats import bets
@@ -197,6 +198,22 @@ def test_a_lock_whose_levels_wait_is_certified_and_right(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("waits")
+def test_large_levels_settle_the_same_bets_in_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that only make forecasts, members that nothing can tell apart any more, and sums over weights."""
+    monkeypatch.setattr(survivors_product, "LARGE_CLASS", 0)
+    monkeypatch.setattr(survivors_product, "MOST_PAIRS", 64)
+    monkeypatch.setattr(survivors_product, "DUE", ((math.inf, 4000),))
+    problem, seen = richobs.make("lock/6,noise_bits=6", seed=2), []
+    for size in (survivors_product.MANY_ROWS, 0):
+        monkeypatch.setattr(survivors_product, "MANY_ROWS", size)
+        monkeypatch.setattr(survivors_product, "FEW_COUNTS", size << 7)
+        seen.append(richobs.learn(problem, seed=2, progress=False))
+    assert seen[0].constants == seen[1].constants
+    wealth = [[e.wealth for e in outcome.trace if isinstance(e, BatchPlayed)] for outcome in seen]
+    for one, other in zip(*wealth, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
 def test_the_last_function_is_not_certified_while_samples_wait_that_may_refute_it() -> None:
     space = two_by_two()
     for h in (0, 1):

@@ -84,15 +84,18 @@ class Decoders(LevelClass):
 
     def parameters(self, members: Ints | None = None) -> tuple[Ints, Ints, Ints, Ints]:
         """Returns i, j, a, b, each `[N]`, of all decoders or of those listed."""
-        A = len(self.worth)
         rest = np.arange(self.size) if members is None else np.asarray(members, dtype=np.int64)
         if rest.size and rest.view(np.uint64).max() >= self.size:  # negative numbers are the largest here
             raise InvalidInput(
                 f"this class has functions 0 to {self.size - 1}; asked for {rest.min()} to {rest.max()}."
             )
-        rest, b = np.divmod(rest, A)
-        rest, a = np.divmod(rest, A)
-        first, second = np.divmod(rest, self.n_coordinates - 1)
+        return self._apart(rest)
+
+    def _apart(self, members: Any) -> tuple[Any, Any, Any, Any]:
+        """Returns i, j, a, b of one decoder, or of an array of them."""
+        rest, b = divmod(members, len(self._worth))
+        rest, a = divmod(rest, len(self._worth))
+        first, second = divmod(rest, self.n_coordinates - 1)
         return first, second + (second >= first), a, b
 
     def coordinates(self, x: Observations) -> Mask:
@@ -107,6 +110,10 @@ class Decoders(LevelClass):
 
     def values(self, x: Observations, members: Ints | None = None, /) -> Floats:
         """Returns `[N, n, K]` the values at `x` of all decoders, or of those listed in `members`."""
+        if members is not None and len(members) == 1 and 0 <= (member := int(members[0])) < self.size:
+            first, second, a, b = self._apart(member)
+            on = self.coordinates(x)
+            return np.maximum(on[:, first, None] * self._worth[a], on[:, second, None] * self._worth[b])[None]
         values: Floats = values_of(np, self.coordinates(x), self.worth, *self.parameters(members))
         return values
 
@@ -123,7 +130,7 @@ class Decoders(LevelClass):
         each = np.zeros((self.n_coordinates, len(self.worth), -(-len(x) // 8) * 8), dtype=np.uint8)
         np.multiply(on[:, None], worth, out=each[:, :, : len(x)])
         table = each.reshape(-1, each.shape[2])  # [D A, n and more]
-        one, other = (codes[members] for codes in self._codes)
+        one, other = self._codes[0][members], self._codes[1][members]
         both: Ints | None = None
         if len(members) > FEW_MEMBERS:
             some, row = grouping.equal_rows(table)

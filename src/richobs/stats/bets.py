@@ -117,7 +117,7 @@ def growth_and_losses(
     if len(f) * y.size <= FEW_BETS:
         every = f[:, None]
         logs = log_factors(stakes(forecast, spread, every, tolerance), y, every, tolerance)
-        return logs.sum(axis=2), ((every - y) ** 2).sum(axis=2)
+        return np.add.reduce(logs, axis=2), np.add.reduce((every - y) ** 2, axis=2)
     values = np.unique(f[:: max(1, len(f) // SOME_ROWS)])
     masks = [f == v for v in values] if len(values) <= FEW_VALUES else []
     if sum(map(np.count_nonzero, masks)) < f.size:  # other rows have other values
@@ -135,7 +135,12 @@ def growth_and_losses(
     step = max(1, BLOCK // max(1, len(y)))
     for first in range(0, len(f), step):
         result[first : first + step] = _product(f[first : first + step], y, forecast, spread, tolerance)
-    return result, np.maximum((f**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * f @ y.T, 0.0)
+    return result, square_losses(f, y)
+
+
+def square_losses(f: Floats, y: Floats) -> Floats:
+    """Returns `[R, C]` the sums of (f - y)^2 of rows f `[R, n]` and y `[C, n]`."""
+    return np.maximum((f**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - f @ (2 * y).T, 0.0)
 
 
 def _at(value: float, y: Floats, forecast: Floats, spread: Floats, tolerance: float) -> Floats:
@@ -227,8 +232,8 @@ def average_growth(errors: Floats, bets: Floats, tolerance: float = 0.0) -> Floa
 
 def mixed(log_wealth: Floats) -> Floats:
     """Returns the logarithm of the mean over the last axis, of wealth given by logarithms."""
-    top = log_wealth.max(axis=-1, keepdims=True)
-    return top[..., 0] + np.log(np.exp(log_wealth - top).mean(axis=-1))
+    top = np.maximum.reduce(log_wealth, axis=-1, keepdims=True)
+    return top[..., 0] + np.log(np.add.reduce(np.exp(log_wealth - top), axis=-1) / log_wealth.shape[-1])
 
 
 class Agreement(NamedTuple):
@@ -328,8 +333,9 @@ def lower_bound_of_mean(returns: Floats, smallest: float, threshold: float, time
 
     def refuted(means: Floats) -> Mask:
         allowed = bets <= CAP / means[:, None]  # [k, L]
-        stakes = np.where(allowed, bets, 0.0)[:, :, None]
-        logs = np.where(allowed, np.log1p(stakes * (values - means[:, None, None])) @ counts, -np.inf)
+        stakes = bets * allowed
+        logs: Floats = np.log1p(stakes[:, :, None] * (values - means[:, None, None])) @ counts
+        logs[~allowed] = -np.inf
         return mixed(logs) >= needed
 
     if not refuted(np.array([smallest]))[0]:

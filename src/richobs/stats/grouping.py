@@ -47,13 +47,14 @@ def equal_rows(rows: NDArray[np.float64] | NDArray[np.uint8]) -> tuple[NDArray[n
     """Groups equal rows of `[m, n]`; returns the place of one of each group, and `[m]` the group of each.
 
     Rows are of 8 n bytes, or of n bytes where 8 divides n. They are told apart by a hash, and compared with that one. Where
-    two different rows have one hash, all are sorted instead.
+    two different rows have one hash, all are sorted instead; no two rows of 8 bytes have one.
     """
     m, n = rows.shape
     if m == 1 or n == 0:
         return np.zeros(1, dtype=np.int64), np.zeros(m, dtype=np.int64)
     words = (rows if rows.dtype == np.uint8 else rows + 0.0).view(np.uint64)  # -0.0 becomes 0.0
-    if (words[:FIRST_ROWS] == words[0]).all() and (words == words[0]).all():
+    some = words[:FIRST_ROWS]
+    if some.tobytes() == some[0].tobytes() * len(some) and (m <= FIRST_ROWS or (words == words[0]).all()):
         return np.zeros(1, dtype=np.int64), np.zeros(m, dtype=np.int64)
     weights = _weights(words.shape[1])
     step = max(1, BLOCK // n)
@@ -64,12 +65,13 @@ def equal_rows(rows: NDArray[np.float64] | NDArray[np.uint8]) -> tuple[NDArray[n
         hashes = np.concatenate([(words[b] ^ (words[b] >> SHIFT)) @ weights for b in blocks])
     order = hashes.argsort()
     ordered = hashes[order]
-    starts = np.empty(m, dtype=bool)
-    starts[0] = True
+    starts, group = np.zeros(m, dtype=bool), np.empty(m, dtype=np.int64)
     np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
-    first, group = order[starts], np.empty(m, dtype=np.int64)
-    group[order] = starts.cumsum() - 1
-    same = all((words[b] == words[first[group[b]]]).all() for b in blocks)
+    group[order] = starts.cumsum()
+    starts[0] = True
+    first = order[starts]
+    is_one_to_one = len(weights) == 1 and int(weights[0]) % 2 == 1  # a product with an odd number, after a shift
+    same = is_one_to_one or all((words[b] == words[first[group[b]]]).all() for b in blocks)
     return (first, group) if same else kinds(*rows.T)
 
 

@@ -38,6 +38,7 @@ from richobs.learners.betting.values import (
     Rows,
     Samples,
     forecasts,
+    least,
     taken_values,
     top_values,
     variances,
@@ -46,6 +47,8 @@ from richobs.stats import bets
 from richobs.stats.grouping import numbered
 from richobs.stats.shares import Share
 
+MANY_ROWS = 1 << 11  # of a batch from which on bets are computed for rows with a living pair alone
+FEW_COUNTS = 1 << 18  # rows times rows of a batch up to which forecasts are made of sums over members
 DENSE_COUNTS = 1 << 22  # rows times rows of a batch up to which sums over members are a matrix product
 AT_ONCE_LOSSES = 1 << 14  # values of y whose losses against all constants are computed at once
 LARGE_CLASS = 1 << 21  # members times kinds of the next level above which a level may wait
@@ -104,16 +107,23 @@ class PairsInNumpy:
             needed: computed wealth at which a pair dies.
             tolerance: how far E[y] may be from f without the pair being refuted.
         """
-        change, losses = bets.growth_and_losses(f, earned, expected, spread, tolerance)
-        self.wealth = bets.grown(self.wealth, change, t, f_row)
+        living = self.living_rows().nonzero()[0] if len(f) > MANY_ROWS else f_row
+        if 2 * len(living) < len(f_row):  # the others only make forecasts, while a level catches up
+            some, row = numbered(f_row[living], len(f))
+            change = bets.growth_and_losses(f[some], earned, expected, spread, tolerance)[0]
+            self.wealth[living] = bets.grown(self.wealth[living], change, t, row)
+            losses = bets.square_losses(f, earned)
+        else:
+            change, losses = bets.growth_and_losses(f, earned, expected, spread, tolerance)
+            self.wealth = bets.grown(self.wealth, change, t, f_row)
         self.wealth *= self.alive
         self.loss += np.maximum(losses, 0.0).take(f_row, axis=0)
-        if not self.wealth.max() >= needed:
-            return 0
         dying = self.wealth >= needed
-        self.alive &= ~dying
-        self.wealth[dying] = 0.0
-        return int(np.count_nonzero(dying))
+        died = int(np.count_nonzero(dying))
+        if died:
+            self.alive &= ~dying
+            self.wealth[dying] = 0.0
+        return died
 
     def weights(self, counts: Floats, spread: Floats) -> "WeightsInNumpy":
         """Returns how well pairs fit.
@@ -122,7 +132,7 @@ class PairsInNumpy:
             counts: `[R]` how many members each row has.
             spread: `[C]` s^2 of each column.
         """
-        logs = np.minimum.reduce(self.loss) - self.loss
+        logs = least(self.loss) - self.loss
         logs *= 0.5 / spread
         some = np.maximum(logs, -700.0)
         logs -= np.log(counts @ np.exp(some, out=some))
@@ -131,11 +141,13 @@ class PairsInNumpy:
 
     def living_rows(self) -> Mask:
         """Returns `[R]` which rows have a living pair."""
-        return np.any(self.alive, axis=1)
+        if len(self.alive) > MANY_ROWS:  # numpy is slow where many rows are short
+            return np.logical_or.reduce(list(self.alive.T))
+        return np.logical_or.reduce(self.alive, axis=1)
 
     def living_columns(self) -> Mask:
         """Returns `[C]` which columns have a living pair."""
-        return np.any(self.alive, axis=0)
+        return np.logical_or.reduce(self.alive)
 
     def sums_over_living(self, by_row: Floats) -> Floats:
         """Returns `[C]` the sum of `by_row` `[R]` over the rows that each column has a living pair with."""
@@ -164,7 +176,8 @@ class WeightsInNumpy:
     def _sums(self, by_row: Floats) -> Floats:
         """Returns `by_row` plus the weights, without rows of -inf."""
         some = by_row > -np.inf
-        return by_row[:, None] + self.logs if some.all() else by_row[some, None] + self.logs[some]
+        whole = np.count_nonzero(some) == len(some)
+        return by_row[:, None] + self.logs if whole else by_row[some, None] + self.logs[some]
 
     def column(self, j: int, /) -> Floats:
         """Returns `[R]` the weights of a column."""
@@ -209,6 +222,17 @@ class Groups:
             return self, np.arange(self.count), batch.group[self.first]
         if self.count == 1:
             return Groups(batch.group, many), np.zeros(many, dtype=np.int64), np.arange(many)
+        if 2 * self.count > len(self.of) > MANY_ROWS:
+            shared = (self.sizes > 1)[self.of].nonzero()[0]  # members that may be told apart
+            keys, place = numbered(self.of[shared] * many + batch.group[shared], self.count * many)
+            parts = np.bincount(keys // many, minlength=self.count)
+            rank = np.arange(len(keys)) - (parts.cumsum() - parts)[keys // many]
+            parts = np.maximum(parts, 1)
+            of = (parts.cumsum() - parts)[self.of]
+            of[shared] += rank[place]
+            row = np.empty(int(of.max()) + 1, dtype=np.int64)
+            row[of] = batch.group
+            return Groups(of, len(row)), np.arange(self.count).repeat(parts), row
         keys, of = numbered(self.of * many + batch.group, self.count * many)
         return Groups(of, len(keys)), keys // many, keys % many
 
@@ -291,7 +315,7 @@ class Pairs:
         rows, old_row, f_row = self.rows.split(f)
         columns, old_column, y_row = self.columns.split(y)
         variance = variances(self.missed, self.seen)  # [P, C]
-        forecast = self._forecast(variance, self._sums(rows.sizes, old_row, f.values, f_row))  # [P, C, n]
+        forecast = self._forecast(variance, rows.sizes, old_row, f.values, f_row)  # [P, C, n]
         self._take_rows(rows, old_row)
         if columns.count != self.columns.count:
             forecast, variance = forecast[:, old_column], variance[:, old_column]
@@ -300,7 +324,7 @@ class Pairs:
         best = self.better
         each = np.arange(len(best))
         start, place = forecast[best, each], self.cells.places(keys)
-        missed = ((earned - forecast) ** 2).sum(axis=2)
+        missed = np.add.reduce((earned - forecast) ** 2, axis=2)
         expected, spread = start, variance[best, each][:, None].repeat(n, axis=1)
         if self.cells.is_empty:
             self.cells.add_start(n, missed[best, each])
@@ -340,12 +364,15 @@ class Pairs:
         sums[rows] += np.stack([np.bincount(place, weights=sample) for sample in rest.T], axis=1)
         return sums
 
-    def _forecast(self, variance: Floats, sums: Floats) -> Floats:
-        """Returns `[P, C, n]` what every column's y is expected to be, from s^2 `[P, C]` and sums of values `[R, n]`."""
+    def _forecast(self, variance: Floats, sizes: Floats, old_row: Ints, values: Floats, f_row: Ints) -> Floats:
+        """Returns `[P, C, n]` what every column's y is expected to be, from s^2 `[P, C]` and what the rows are split to."""
         if isinstance(self.held, PairsOnDevice):
-            constants = (CONSTANTS, self.constant_loss)
+            constants, sums = (CONSTANTS, self.constant_loss), self._sums(sizes, old_row, values, f_row)
             return self.held.forecast(constants, variance, self.rows.sizes, sums, FARTHEST)
-        return forecasts(self.held.loss, self.constant_loss, variance, self.rows.sizes, sums)
+        known = self.held.loss, self.constant_loss, variance, self.rows.sizes
+        if self.rows.count * len(values) > FEW_COUNTS and variance.size < values.shape[1]:
+            return forecasts(*known, values, (sizes, old_row, f_row))
+        return forecasts(*known, self._sums(sizes, old_row, values, f_row))
 
     def _take_rows(self, rows: Groups, old: Ints) -> None:
         """Takes new groups of the level's members, and the pairs of their old rows."""
@@ -396,7 +423,7 @@ def _constant_losses(earned: Floats) -> Floats:
     """Returns `[9, C]` the squared errors of the constants against y `[C, n]`."""
     if earned.size > AT_ONCE_LOSSES:
         return np.stack([((earned - constant) ** 2).sum(axis=1) for constant in CONSTANTS])
-    return ((earned - CONSTANTS[:, None, None]) ** 2).sum(axis=2)
+    return np.add.reduce((earned - CONSTANTS[:, None, None]) ** 2, axis=2)
 
 
 Weights = WeightsInNumpy | WeightsOnDevice  # the same methods
@@ -584,13 +611,16 @@ class ProductSurvivors:
         known = _all_known(samples.next_keys, self._reached[h])
         some = following[pairs.columns.first] if known else following
         top = top_values(self.functions, h + 1, some, samples.next_x)
-        earned = samples.rewards[None].repeat(len(top.values), axis=0)
-        earned[:, samples.goes_on] += top.values
+        if len(samples.next_x) == len(samples.rewards):
+            earned = samples.rewards + top.values
+        else:
+            earned = samples.rewards[None].repeat(len(top.values), axis=0)
+            earned[:, samples.goes_on] += top.values
         # Totals have a range, so no value lies outside of what can still be earned: this costs nothing of delta.
         wrong = self.ranges.impossible(earned + samples.before, h)
         group = top.group[pairs.columns.of] if known else top.group  # [m]
         y = (Known if known else Rows)(self.ranges.unit(h, earned), top.group)
-        return _Said(samples, f, y, wrong[group] if wrong.any() else None)
+        return _Said(samples, f, y, wrong[group] if np.count_nonzero(wrong) else None)
 
     def _bet(self, h: int, said: _Said, pairs: Pairs, t: int) -> int:
         """Settles the bets of a level on samples and returns how many pairs died."""
@@ -762,7 +792,7 @@ class ProductSurvivors:
                 by_row = _log_sums(pairs.rows.of, begins, pairs.rows.count)
             else:
                 links = self._links_of(h)
-                by_row = _log_sums(links.row, sums[-1][links.column] + np.log(links.members), pairs.rows.count)
+                by_row = _log_sums(links.row, sums[-1][links.column] + links.log_members, pairs.rows.count)
             sums.append(weights[h].log_sums(by_row))
         place, chain = 0, list[int]()
         for h in reversed(range(self.horizon)):
@@ -787,8 +817,7 @@ class ProductSurvivors:
         columns, rows, known = self._pairs[h - 1].columns, self._pairs[h].rows, self._links[h]
         if known is None or known.of[0] is not columns or known.of[1] is not rows:
             keys, place = numbered(columns.of * rows.count + rows.of, columns.count * rows.count)
-            members = np.bincount(place).astype(np.float64)
-            known = Links((columns, rows), keys // rows.count, keys % rows.count, members, place)
+            known = Links((columns, rows), keys // rows.count, keys % rows.count, np.log(np.bincount(place)), place)
             self._links[h] = known
         return known
 
@@ -805,7 +834,7 @@ class Links(NamedTuple):
     of: tuple[Groups, Groups]  # the columns before and the rows that they were computed of
     column: Ints  # [A] of the pairs before
     row: Ints  # [A]
-    members: Floats  # [A] how many members make each link
+    log_members: Floats  # [A] logarithm of how many members make each link
     place: Ints  # [m] the link that each member makes
 
 

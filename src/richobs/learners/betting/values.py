@@ -157,7 +157,7 @@ class Ranges:
 
     def unit(self, level: int | None, values: Floats) -> Floats:
         """Returns values of f or y at a level, or `[H, n]` at all of them, on the scale of bets, cut to the range."""
-        if level is not None and self._is_unit[level] and values.size and values.min() >= 0 and values.max() <= 1:
+        if level is not None and self._is_unit[level] and not np.count_nonzero((values < 0) | (values > 1)):
             return values
         low, width = (ends[: len(values), None] if level is None else ends[level] for ends in (self.low, self.width))
         return np.minimum(np.maximum((values - low) / width, 0.0), 1.0)
@@ -175,7 +175,7 @@ class Ranges:
             level: which; its prediction may be off by the tolerance of the next level.
         """
         slack = self.slack + (float(self.eta[level + 1]) if level + 1 < len(self.eta) else 0.0)
-        return np.any((totals > self.most + slack) | (totals < self.least - slack), axis=1)
+        return np.logical_or.reduce((totals > self.most + slack) | (totals < self.least - slack), axis=1)
 
     def unit_totals(self, totals: Floats) -> Floats:
         """Returns totals of episodes as numbers in [0, 1]."""
@@ -368,7 +368,20 @@ def variances(missed: Floats, seen: int) -> Floats:
     return np.maximum((PRIORS[:, None] + missed) / (1 + seen), LEAST_VARIANCE)
 
 
-def forecasts(loss: Floats, constant_loss: Floats, variance: Floats, counts: Floats, sums: Floats) -> Floats:
+def least(losses: Floats) -> Floats:
+    """Returns `[C]` the least of each column of `[M, C]`; numpy is slow where many rows are short."""
+    many = len(losses) > 64 * losses.shape[1]
+    return np.array([column.min() for column in losses.T]) if many else np.minimum.reduce(losses)
+
+
+def forecasts(
+    loss: Floats,
+    constant_loss: Floats,
+    variance: Floats,
+    counts: Floats,
+    sums: Floats,
+    parts: tuple[Floats, Ints, Ints] | None = None,
+) -> Floats:
     """Returns `[P, C, n]` what y = r + u(x') is expected to be.
 
     It is the mean of the members of the level and a few constants, weighted by exp(-loss / 2 s^2). The loss is their squared
@@ -379,10 +392,11 @@ def forecasts(loss: Floats, constant_loss: Floats, variance: Floats, counts: Flo
         constant_loss: `[9, C]` those of the constants.
         variance: `[P, C]` s^2.
         counts: `[M]` how many members each forecaster stands for.
-        sums: `[M, n]` sum of their values.
+        sums: `[M, n]` sum of their values; with `parts` `[G, n]` the values that members may have.
+        parts: of forecasters that consist of parts: `[A]` members of each part, its forecaster, and which values it has.
     """
     behind = np.concatenate([loss, constant_loss])  # [M + 9, C]
-    behind -= np.minimum.reduce(behind)
+    behind -= least(behind)
     counts = np.concatenate([counts, np.ones(len(CONSTANTS))])
     sums = np.concatenate([sums, CONSTANTS[:, None].repeat(sums.shape[1], axis=1)])
     result = np.empty((*variance.shape, sums.shape[1]))
@@ -391,8 +405,15 @@ def forecasts(loss: Floats, constant_loss: Floats, variance: Floats, counts: Flo
     for k in range(0, len(variance), step):
         np.multiply(behind, -0.5 / variance[k : k + step, None], out=weight)
         np.exp(np.maximum(weight, -FARTHEST, out=weight), out=weight)
-        for j, some in enumerate(weight):
-            result[k + j] = some.T @ sums / (counts @ some)[:, None]
+        by_column = weight.transpose(0, 2, 1)  # [step, C, M + 9]
+        if parts is None:
+            np.matmul(by_column, sums, out=result[k : k + step])
+        else:  # weights are added up instead of values
+            size, of, place = parts
+            for j, some in enumerate(by_column):
+                each = [np.bincount(place, weights=w[of] * size, minlength=len(sums) - len(CONSTANTS)) for w in some]
+                np.matmul(np.concatenate([each, some[:, len(loss) :]], axis=1), sums, out=result[k + j])
+        result[k : k + step] /= (counts @ weight)[:, :, None]
     return result
 
 
