@@ -32,7 +32,7 @@ from richobs.core.errors import InvalidInput
 from richobs.core.moments import distinct
 from richobs.core.process import Codebook
 from richobs.core.randomness import keyed_generator
-from richobs.core.types import Floats, Ints, Mask, Member, Observations
+from richobs.core.types import Floats, Ints, Mask
 
 FORMAT = "richobs-family"
 OFF = 1e-9  # by which probabilities of a state and action may miss 1, and one of them 0
@@ -90,29 +90,18 @@ class Unlisted:
         """Returns 1: the whole box is one thing, of which no functions are listed."""
         return 1
 
-    def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
-    def moments(self, level: int, batch: Any, members: Ints | None = None, /) -> Any:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
-    def kinds(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
-    def value_bounds(self, level: int, /) -> tuple[Floats, Floats]:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
     def value_range(self, level: int, /) -> tuple[float, float]:
         """Returns the range of totals, in which every value lies that is counted from the start."""
         return self.reward_range
 
-    def member(self, member: Member, /) -> Any:
+    def _no_list(self, *asked: Any) -> NoReturn:
         """Refuses: there is no list of functions."""
-        _no_list()
+        raise InvalidInput(
+            "a Family is a box of parameters, not a list of functions. Use the learner 'families', which learn() chooses; "
+            "other learners take a grid of it, richobs.Simulators.grid(family.at, thetas)."
+        )
+
+    values = moments = kinds = value_bounds = member = _no_list
 
     def _checked_totals(self, given: tuple[float, float] | None) -> tuple[float, float]:
         """Returns the range of totals, after checking that it holds everything that the outcomes allow."""
@@ -575,13 +564,6 @@ def _numbered(shown: list[NDArray[Any]]) -> tuple[Ints, Codebook]:
             "states; where an observation does not tell the state, use richobs.Simulators with assume='model'."
         )
     return shows, Codebook(rows)
-
-
-def _no_list() -> NoReturn:
-    raise InvalidInput(
-        "a Family is a box of parameters, not a list of functions. Use the learner 'families', which learn() chooses; "
-        "other learners take a grid of it, richobs.Simulators.grid(family.at, thetas)."
-    )
 
 
 def _short(item: Any) -> str:
