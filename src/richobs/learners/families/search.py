@@ -898,6 +898,7 @@ class ThetaWeighed(Event):
     def said(self) -> Said:
         """Returns what the episodes did."""
         left = ", ".join(f"{100 * width:.3g}%" for width in self.widths)
-        sentence = f"{self.n:,} episodes of {self.why} earned {self.earned:.3g}; about {left} of each interval is left"
+        which = "the intervals are" if len(self.widths) > 1 else "the interval is"
+        sentence = f"{self.n:,} episodes of {self.why} earned {self.earned:.3g}; about {left} of {which} left"
         reading = Reading(WIDTHS, tuple(math.log(max(width, LEAST_DRAWN)) for width in self.widths))
         return Said(f"{left} left", sentence, self.radius, readings=(reading,))
