@@ -146,6 +146,11 @@ REFUSED = {
     "min": (bernoulli(lambda t: min(t["x"], 0.5)), {"x": (0, 1)}, "cannot branch on it"),
     "ufunc": (bernoulli(lambda t: np.tanh(t["x"])), {"x": (0, 1)}, "no numpy.tanh"),
     "reward": (lambda t: [[[(1.0, 0, t["x"], True)]]], {"x": (0, 1)}, "must not depend on parameters"),
+    "infinite reward": (
+        lambda t: [[[(t["x"], 0, math.inf, True), (1 - t["x"], 0, 0.0, True)]]],
+        {"x": (0, 1)},
+        "state 0, action 0: a reward must be finite",
+    ),
     "close rewards": (  # the first is impossible at the centre of the box
         lambda t: [
             [[(np.maximum(t["x"] - 0.5, 0.0), 0, 0.0, True), (1 - np.maximum(t["x"] - 0.5, 0.0), 0, 1e-7, True)]]
@@ -160,6 +165,12 @@ REFUSED = {
         {"x": (0, 1)},
         "other outcomes of state 0",
     ),
+    "an array": (bernoulli(lambda t: (t["x"] * np.ones(2))[0]), {"x": (0, 1)}, "one at a time"),
+    "not computed with": (  # a number of its own, in the place of the parameter
+        bernoulli(lambda t: t["x"] * 0.4),
+        {"x": (0, 1), "slip": (0, 1)},
+        r"no probability depends on theta\['slip'\]",
+    ),
     "no box but words": (bernoulli(lambda t: 0.5), {"x": "wide"}, r"must be \(low, high\)"),
 }
 
@@ -170,6 +181,37 @@ def test_bad_families_are_refused_with_a_sentence(case):
     with pytest.raises(InvalidInput, match=words) as refused:
         Family(make, theta, horizon=2)
     assert str(refused.value).endswith(".")
+
+
+def test_what_is_kept_between_calls_is_refused():
+    kept = []
+
+    def make(t):
+        kept.append(t["x"])
+        return bernoulli(lambda _: kept[0] * t["x"])(t)
+
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match="keep nothing between its calls"):
+            Family(make, {"x": (0, 1)}, horizon=1)
+
+
+def numbers_only(p):
+    """Returns tables that cannot be computed with expressions: the odds of two actions, an item of a list the reward."""
+    return lambda t: [[[(float(p(t)), 0, 1.0 + t["kind"], True), (1 - float(p(t)), 0, 0.0, True)]]]
+
+
+def test_code_that_cannot_be_traced_may_be_declared_affine():
+    theta = {"x": (0.1, 0.9), "y": (-1, 1), "kind": [0, 1]}
+    family = Family(numbers_only(lambda t: 0.5 * t["x"] + 0.1 * t["y"] + 0.2), theta, horizon=2, affine=True)
+    assert family.program.is_affine.all()
+    np.testing.assert_allclose(family.at({"x": 0.6, "y": -0.5, "kind": 1}).probability, [[[0.55, 0.45]]])
+    for p in (lambda t: t["x"] ** 2, lambda t: 0.5 + 0.1 * t["x"] * t["y"], lambda t: max(t["x"], 0.5)):
+        with pytest.raises(InvalidInput, match="state 0, action 0: probabilities are not affine in x, y"):
+            Family(numbers_only(p), theta, horizon=2, affine=True)
+    with pytest.raises(InvalidInput, match=r"asked for the value of.*Family\(affine=True\)"):
+        Family(numbers_only(lambda t: t["x"]), theta, horizon=2)
+    with pytest.raises(InvalidInput, match="number of states or actions changes with x"):
+        Family(lambda t: [[[(1.0, 0, 0.0, True)]]] * (1 + (t["x"] > 0.5)), {"x": (0, 1)}, horizon=1, affine=True)
 
 
 def test_a_family_is_no_list_of_functions():

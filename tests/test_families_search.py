@@ -427,8 +427,12 @@ def test_forecasts_of_everything_that_may_happen_sum_to_one():
 
 
 def test_the_law_of_the_first_state_is_known_to_every_forecast():
-    table = [[[(0.5, s, 1.0, True), (0.5, s, 0.0, True)]] for s in range(4)]
-    family = Family(lambda theta: table, theta={"x": (0.0, 1.0)}, horizon=1, start=[0.25] * 4)
+    family = Family(
+        lambda theta: [[[(theta["x"], s, 1.0, True), (1 - theta["x"], s, 0.0, True)]] for s in range(4)],
+        theta={"x": (0.0, 1.0)},
+        horizon=1,
+        start=[0.25] * 4,
+    )
     seen = Seen(family, Share(0.05))
     nodes = place_nodes(searching(family))
     for s in range(40):
@@ -833,3 +837,63 @@ def test_parts_of_a_log_grow_and_are_all_of_it():
     sizes = [part.n for part in own.earlier()]
     assert sizes == [2, 2, 2, 2, 2, 2, 3, 3, 4, 5, 6, 8, 9]
     assert np.concatenate([part.rewards[0] for part in own.earlier()]).tolist() == log.rewards[0].tolist()
+
+
+@pytest.mark.parametrize(("d", "bent"), [(1, False), (2, False), (4, False), (2, True), (3, True)])
+def test_intervals_hold_every_point_that_lives_and_little_else(d, bent):
+    names = [f"x{i}" for i in range(d)]
+
+    def action(p):
+        p = p**2 if bent else p
+        return [(p, 0, 1.0, True), (1 - p, 0, 0.0, True)]
+
+    family = Family(lambda t: [[action(t[name]) for name in names]], dict.fromkeys(names, (0.05, 0.95)), horizon=1)
+    rng = np.random.default_rng(d)
+    law = family.program.at(np.full((d, 1), 0.5))[:, 0]
+    counts = np.round(60 * law)
+    most = float(Evidence(counts, 0.0).log_likelihood(law[:, None])[0])
+    seen = Evidence(counts, most - 5.0)
+    hull = search.hull_of(family, {0: seen}, {0: np.full(d, 0.5)})
+    points = 0.5 + 0.4 * rng.uniform(-1, 1, size=(d, 200_000)) * rng.random(200_000) ** (1 / d)
+    alive = points[:, seen.log_likelihood(family.program.at(points)) > seen.threshold]
+    assert alive.shape[1] > 100
+    assert (hull[:, :1] <= alive).all()
+    assert (alive <= hull[:, 1:]).all()
+    assert (hull[:, 1] - hull[:, 0]).max() < 0.62  # of 0.9; every point that lives lies within 0.42 or so
+
+
+def test_an_outline_goes_around_what_is_above():
+    x, y = np.linspace(-1, 1, 41), np.linspace(-1, 1, 41)
+    around = np.stack(search.outline(x, y, 0.5 - x[:, None] ** 2 - y**2))
+    np.testing.assert_allclose(around[:, 0], around[:, -1])
+    np.testing.assert_allclose(np.linalg.norm(around, axis=0), np.sqrt(0.5), atol=0.05)
+    assert np.stack(search.outline(x, y, -1 - x[:, None] ** 2 - y**2)).shape == (2, 0)
+    whole = np.stack(search.outline(x, y, np.ones((41, 41))))
+    assert (whole.min(), whole.max()) == (-1, 1)
+
+
+def test_the_page_draws_what_is_left_of_one_parameter_and_of_two():
+    (kept, lost) = ran()[1].constants.pictures
+    assert (kept["title"], kept["x"]) == ("Log-likelihood above the threshold", "success_rate")
+    assert [name for name, _, _ in kept["curves"]] == ["log-likelihood", "threshold"]
+    assert lost["summary"] == "It counts where success_rate is not ruled out."
+    two = Family(
+        lambda t: [[[(t[name], 0, 1.0, True), (1 - t[name], 0, 0.0, True)] for name in ("left", "right")]],
+        {"left": (0.1, 0.9), "right": (0.1, 0.9)},
+        horizon=1,
+    )
+    settings = Settings(learner="families", epsilon=0.01, seed=1, max_episodes=60)
+    answer = run(problem_at(two, {"left": 0.5, "right": 0.52}), settings)
+    (kept, lost) = answer.constants.pictures
+    assert (kept["title"], kept["x"]) == ("Not ruled out: right", "left")
+    assert [name for name, _, _ in kept["curves"]] == ["not ruled out", "half the evidence", "most likely", "witness"]
+    ends = {name: np.array(points).T for name, _, points in kept["curves"]}
+    outer, inner = ends["not ruled out"], ends["half the evidence"]
+    assert (outer.min(axis=1) < inner.min(axis=1)).all()
+    assert (inner.max(axis=1) < outer.max(axis=1)).all()
+    low, high, likely = np.array([answer.theta[name] for name in ("left", "right")]).T
+    assert (low <= outer.min(axis=1) + 1e-5).all()
+    assert (outer.max(axis=1) <= high + 1e-5).all()
+    np.testing.assert_allclose(ends["most likely"].mean(axis=1), likely, atol=1e-5)
+    assert "The policy loses too much at the witness, left = " in kept["summary"]
+    assert lost["summary"] == "It counts at the worst right that is not ruled out."

@@ -18,7 +18,7 @@ from richobs.classes.taylor import Taylor
 from richobs.core.errors import InvalidInput
 from richobs.core.types import Floats, Ints, Mask
 
-FUNCTIONS = "+ - * / **, abs, and NumPy's exp, log, sqrt, maximum and minimum"
+FUNCTIONS = "+ - * / **, abs, and NumPy's exp, log, sqrt, maximum and minimum (not those of math)"
 
 
 class Node(NamedTuple):
@@ -55,11 +55,17 @@ class Graph:
     def of(self, value: Any) -> "Expression":
         """Returns a number, or an expression of this graph, as an expression."""
         if isinstance(value, Expression):
+            if value.graph is not self:
+                raise InvalidInput(
+                    "make returned something of an earlier call. It must keep nothing between its calls."
+                )
             return value
         try:
             number = float(operator.index(value)) if isinstance(value, bool | int | np.integer) else float(value)
         except (TypeError, ValueError):
-            raise InvalidInput(f"a family computes with numbers and parameters; got {value!r:.60}.") from None
+            raise InvalidInput(
+                f"a family computes with numbers and parameters, one at a time; got {value!r:.60}."
+            ) from None
         if not math.isfinite(number):
             raise InvalidInput(f"a family computes with finite numbers; got {number}.")
         return self.affine((number, *(0.0,) * self.d))
@@ -68,8 +74,9 @@ class Graph:
 def _refuse(what: str) -> NoReturn:
     raise InvalidInput(
         f"{what} a parameter of a family: its value is not known, so code cannot branch on it. Write probabilities with "
-        f"{FUNCTIONS}, and with Family.poisson, Family.binomial and Family.phi. What cannot be written so can be a list of "
-        'structures, such as theta={"kind": ["a", "b"]}, or a grid, richobs.Simulators.grid.'
+        f"{FUNCTIONS}, and with Family.poisson, Family.binomial and Family.phi. Where they are affine in the parameters, "
+        "Family(affine=True) takes any code. What is neither can be a list of structures, such as "
+        'theta={"kind": ["a", "b"]}, or a grid, richobs.Simulators.grid.'
     )
 
 

@@ -32,7 +32,7 @@ from richobs.core.errors import InvalidInput
 from richobs.core.moments import distinct
 from richobs.core.process import Codebook
 from richobs.core.randomness import keyed_generator
-from richobs.core.types import Floats, Ints, Mask, Member, Observations
+from richobs.core.types import Floats, Ints, Mask
 
 FORMAT = "richobs-family"
 OFF = 1e-9  # by which probabilities of a state and action may miss 1, and one of them 0
@@ -90,29 +90,18 @@ class Unlisted:
         """Returns 1: the whole box is one thing, of which no functions are listed."""
         return 1
 
-    def values(self, level: int, x: Observations, members: Ints | None = None, /) -> Floats:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
-    def moments(self, level: int, batch: Any, members: Ints | None = None, /) -> Any:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
-    def kinds(self, level: int, members: Ints, action: int, /) -> tuple[Ints, Ints]:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
-    def value_bounds(self, level: int, /) -> tuple[Floats, Floats]:
-        """Refuses: there is no list of functions."""
-        _no_list()
-
     def value_range(self, level: int, /) -> tuple[float, float]:
         """Returns the range of totals, in which every value lies that is counted from the start."""
         return self.reward_range
 
-    def member(self, member: Member, /) -> Any:
+    def _no_list(self, *asked: Any) -> NoReturn:
         """Refuses: there is no list of functions."""
-        _no_list()
+        raise InvalidInput(
+            "a Family is a box of parameters, not a list of functions. Use the learner 'families', which learn() chooses; "
+            "other learners take a grid of it, richobs.Simulators.grid(family.at, thetas)."
+        )
+
+    values = moments = kinds = value_bounds = member = _no_list
 
     def _checked_totals(self, given: tuple[float, float] | None) -> tuple[float, float]:
         """Returns the range of totals, after checking that it holds everything that the outcomes allow."""
@@ -162,6 +151,7 @@ class Family(Unlisted):
         start: int | ArrayLike = 0,
         reward_range: tuple[float, float] | None = None,
         observations: NDArray[Any] | Callable[[dict[str, Any]], ArrayLike] | None = None,
+        affine: bool = False,
     ):
         """Calls `make` with expressions, and checks its probabilities over the whole box.
 
@@ -177,6 +167,8 @@ class Family(Unlisted):
             reward_range: smallest and largest total of an episode; by default what the outcomes allow.
             observations: `[S, ...]` what each state shows, all different; by default its number. Where it is not known what
                 states show: a function that takes an item of each list of `theta` and returns it.
+            affine: whether probabilities are affine in the parameters, and `make` is called with numbers alone: code that
+                cannot compute with expressions. They follow from d + 1 points, and are compared at `AFFINE_POINTS` others.
 
         Raises:
             InvalidInput: with the place, and the parameters, where probabilities are none.
@@ -184,15 +176,24 @@ class Family(Unlisted):
         self.horizon = whole_number("horizon", horizon, 1, LEVELS)
         self.names, self.low, self.high, lists = _read_box(theta)
         self.lists = lists
+        traced = _affine(make, self.names, self.low, self.high) if affine else make
         graph = Graph(len(self.names))
         parameters = {name: graph.parameter(i) for i, name in enumerate(self.names)}
         tables, shown = [], []
         for chosen in itertools.product(*lists.values()):
             items = dict(zip(lists, chosen, strict=True))
-            tables.append(_read_outcomes(_called(make, {**parameters, **items}), graph, ", ".join(map(_short, chosen))))
+            tables.append(
+                _read_outcomes(_called(traced, {**parameters, **items}), graph, ", ".join(map(_short, chosen)))
+            )
             if callable(observations):
                 shown.append(shown_rows(observations(items), len(tables[0])))
         self._build(graph, tables, start, shown or [shown_rows(observations, len(tables[0]))])
+        used = self.program.coefficients[:, 1:].any(axis=0)
+        if not used.all():
+            raise InvalidInput(
+                f"no probability depends on theta[{self.names[int(used.argmin())]!r}]. make must compute with what it is "
+                "given, not with numbers of its own; leave out a parameter that does not matter."
+            )
         self._compare(make)
         self.reward_range = self._checked_totals(reward_range)
 
@@ -218,8 +219,8 @@ class Family(Unlisted):
             for lower, upper in itertools.pairwise(sorted(by_reward)):
                 if upper - lower <= 4 * REWARD_TOLERANCE * max(1.0, abs(upper)):
                     raise InvalidInput(
-                        f"state {s}, action {a} can pay {lower:.12g} and {upper:.12g}. Rewards that close cannot be told "
-                        "apart; write them as one."
+                        f"state {s}, action {a} can pay {lower!r} and {upper!r}. Rewards that close cannot be told apart; "
+                        "write them as one."
                     )
             for b, ((state, pay, ends), p) in enumerate(law.items()):
                 at = (b, n, s, a)
@@ -314,8 +315,8 @@ class Family(Unlisted):
     def of_gymnasium(cls, env: Any, *, horizon: int, fixed: Mapping[str, Any] | None = None, **theta: Any) -> Family:
         """Returns the family of a Gymnasium toy-text environment whose outcomes `P` depend on keyword arguments.
 
-        Probabilities must be affine in the arguments: they are computed from d + 1 environments and compared with
-        `AFFINE_POINTS` others. The one in the middle of the box is played and compared with what it publishes.
+        Probabilities must be affine in the arguments, as with `affine=True`. The environment in the middle of the box is
+        played and compared with what it publishes.
 
         Args:
             env: id of the environment, or a function that makes it.
@@ -338,34 +339,22 @@ class Family(Unlisted):
             with _named(names, point):
                 return gymnasium.make(env, **given) if isinstance(env, str) else env(**given)
 
-        def published(point: Floats) -> Any:
+        def published(given: Mapping[str, Any]) -> Any:
+            point = np.array([given[name] for name in names])
             with contextlib.closing(made(point)) as one:
                 begins = getattr(one.unwrapped, "initial_state_distrib", None)
                 if begins is not None and not np.allclose(
                     np.asarray(begins, dtype=np.float64), model.start, rtol=0.0, atol=OFF
                 ):
                     raise InvalidInput(
-                        f"the law of the first state depends on {', '.join(names)}: it is another one at "
-                        f"{dict(zip(names, point.tolist(), strict=True))}. A family knows the law of the first state. Write "
-                        "it for richobs.Family with one more state, which every action leaves for the first one at random."
+                        f"the law of the first state depends on {', '.join(names)}: it is another one at {dict(given)}. A "
+                        "family knows the law of the first state. Write it for richobs.Family with one more state, which "
+                        "every action leaves for the first one at random."
                     )
                 return one.unwrapped.P
 
-        middle = (low + high) / 2
-        model = Model.of_gymnasium(lambda: made(middle), horizon)
-        corners = [low, *(np.where(np.arange(len(names)) == i, high, low) for i in range(len(names)))]
-        rng = keyed_generator(0, "affine tables")
-        others = [rng.uniform(low, high) for _ in range(AFFINE_POINTS)]
-        tables = [published(point) for point in (*corners, *others)]
-        span = np.where(high > low, high - low, 1.0)
-
-        def make(given: Mapping[str, Any]) -> list[list[list[tuple[Any, int, float, bool]]]]:
-            return [
-                [_affine_law(tables, s, a, given, names, low, span, others) for a in range(model.n_actions)]
-                for s in range(model.n_states)
-            ]
-
-        return cls(make, theta, horizon=horizon, start=model.start)
+        model = Model.of_gymnasium(lambda: made((low + high) / 2), horizon)
+        return cls(published, theta, horizon=horizon, start=model.start, affine=True)
 
     @staticmethod
     def by_law(
@@ -577,13 +566,6 @@ def _numbered(shown: list[NDArray[Any]]) -> tuple[Ints, Codebook]:
     return shows, Codebook(rows)
 
 
-def _no_list() -> NoReturn:
-    raise InvalidInput(
-        "a Family is a box of parameters, not a list of functions. Use the learner 'families', which learn() chooses; "
-        "other learners take a grid of it, richobs.Simulators.grid(family.at, thetas)."
-    )
-
-
 def _short(item: Any) -> str:
     return item if isinstance(item, str) else f"{item!r:.60}"
 
@@ -678,7 +660,9 @@ def _read_outcomes(given: Any, graph: Graph, kind: str) -> list[list[dict[Any, E
                     continue
                 ends = bool(done)
                 state = 0 if ends else whole_number(f"state {s}, action {a}: next state", to, 0, len(tables) - 1)
-                pay = float(real_number(f"state {s}, action {a}: reward", reward)) + 0.0
+                pay = real_number(f"state {s}, action {a}: reward", reward) + 0.0
+                if not math.isfinite(pay):
+                    raise InvalidInput(f"state {s}, action {a}: a reward must be finite; got {pay:g}.")
                 key = (state, pay, ends)
                 law[key] = law[key] + p if key in law else p
             if not law:
@@ -720,36 +704,43 @@ def _named(names: Sequence[str], point: Floats) -> Iterator[None]:
         raise InvalidInput(f"the environment cannot be made with {where}: {error}") from error
 
 
-def _affine_law(
-    tables: list[Any],
-    s: int,
-    a: int,
-    given: Mapping[str, Any],
-    names: Sequence[str],
-    low: Floats,
-    span: Floats,
-    others: list[Floats],
-) -> list[tuple[Any, int, float, bool]]:
-    """Returns the outcomes of one state and action as affine functions of the arguments, which are compared."""
-    listed = [[(int(to), float(r), bool(done)) for _, to, r, done in table[s][a]] for table in tables]
-    laws = np.array([[p for p, *_ in table[s][a]] for table in tables]) if len({*map(len, listed)}) == 1 else None
-    d = len(names)
-    if laws is None or any(one != listed[0] for one in listed):
-        raise InvalidInput(
-            f"state {s}, action {a}: the listed outcomes change with {', '.join(names)}; only probabilities may."
-        )
-    slopes = (laws[1 : d + 1] - laws[0]) / span[:, None]
-    again = np.array([laws[0] + (point - low) @ slopes for point in others])
-    if np.abs(again - laws[d + 1 :]).max(initial=0.0) > OFF:
-        raise InvalidInput(
-            f"state {s}, action {a}: probabilities are not affine in {', '.join(names)}. Write them down, in a function for "
-            "richobs.Family."
-        )
-    result = []
-    for b, (to, reward, done) in enumerate(listed[0]):
-        p: Any = laws[0, b] - float(low @ slopes[:, b])
-        for i, name in enumerate(names):
-            if abs(slopes[i, b]) * span[i] > 1e-12:
-                p = p + float(slopes[i, b]) * given[name]
-        result.append((p, to, reward, done))
-    return result
+def _affine(make: Make, names: Sequence[str], low: Floats, high: Floats) -> Make:
+    """Returns a function that computes with expressions, from one of numbers whose probabilities are affine in them.
+
+    Raises:
+        InvalidInput: when called, where they are not.
+    """
+    d, span, rng = len(names), high - low, keyed_generator(0, "affine tables")
+    corners = [low, *(np.where(np.arange(d) == i, high, low) for i in range(d))]
+    points = np.array([*corners, *(rng.uniform(low, high) for _ in range(AFFINE_POINTS))])  # [P, d]
+
+    def law_at(given: Mapping[str, Any], laws: list[dict[Any, Expression]], where: str) -> list[tuple[Any, ...]]:
+        """Returns the outcomes of one state and action, from those at all points."""
+        keys = sorted({key for law in laws for key in law})
+        p = np.array([[law[key].constant if key in law else 0.0 for key in keys] for law in laws])  # [P, B]
+        slopes = (p[1 : d + 1] - p[0]) / span[:, None]
+        if np.abs(p[0] + (points - low) @ slopes - p).max() > OFF:
+            raise InvalidInput(
+                f"{where}: probabilities are not affine in {', '.join(names)}, or other outcomes are listed. Write them "
+                "down, in a function for richobs.Family that computes with parameters."
+            )
+        found = []
+        for b, key in enumerate(keys):
+            sum_: Any = p[0, b] - float(low @ slopes[:, b])
+            for i, name in enumerate(names):
+                if abs(slopes[i, b]) * span[i] > 1e-12:
+                    sum_ = sum_ + float(slopes[i, b]) * given[name]
+            found.append((sum_, *key))
+        return found
+
+    def traced(given: Mapping[str, Any]) -> list[list[list[tuple[Any, ...]]]]:
+        numbers = ({**given, **dict(zip(names, point.tolist(), strict=True))} for point in points)
+        tables = [_read_outcomes(_called(make, one), Graph(0), "") for one in numbers]
+        if len({tuple(map(len, table)) for table in tables}) > 1:
+            raise InvalidInput(f"the number of states or actions changes with {', '.join(names)}.")
+        return [
+            [law_at(given, [t[s][a] for t in tables], f"state {s}, action {a}") for a in range(len(row))]
+            for s, row in enumerate(tables[0])
+        ]
+
+    return traced

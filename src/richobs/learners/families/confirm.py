@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from richobs.classes.learned_policy import LearnedPolicy
+from richobs.classes.parametric import Unlisted
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise
 from richobs.core.events import ChartKind, Event, Reading, Said, event
@@ -31,6 +32,18 @@ SLACK = 1e-9  # of the range of totals: rounding of all values over a cell
 SMALLEST_MEAN = 1e-3  # of the range of totals: means below it are not told from 0
 
 
+def policy_of(family: Unlisted, actions: Ints) -> LearnedPolicy:
+    """Returns a policy `[H, O]` of a family as one that can be played and saved."""
+    book = family.arrays.codebook
+    return LearnedPolicy.from_table([book] * len(actions), list(actions), n_actions=family.n_actions)
+
+
+def value_error(horizon: int, reward_range: tuple[float, float], step_range: tuple[float, float]) -> float:
+    """Returns by how much a value may be wrong: rounding, and rewards that count as equal."""
+    low, high = reward_range
+    return planning_error(horizon, reward_range, step_range) + SLACK * (high - low)
+
+
 @dataclass
 class Confirming(Search):
     """A search that plays policies `[H, O]` of a family, and bounds what the claimed one earns."""
@@ -52,8 +65,7 @@ class Confirming(Search):
         self.watch = Watch(self.seed, self.reward_range)
         self.upper = self.reward_range[1]
         self.forget_earned()
-        low, high = self.reward_range
-        self.error = planning_error(self.functions.horizon, self.reward_range, self.step_range) + SLACK * (high - low)
+        self.error = value_error(self.functions.horizon, self.reward_range, self.step_range)
         self._numbers: dict[bytes, int] = {}  # of policies that were played
         self.played: dict[int, int] = {}  # episodes of each
 
@@ -68,8 +80,7 @@ class Confirming(Search):
 
     def policy(self, actions: Ints) -> LearnedPolicy:
         """Returns a policy `[H, O]` that can be played and saved."""
-        book = self.functions.arrays.codebook
-        return LearnedPolicy.from_table([book] * len(actions), list(actions), n_actions=self.functions.n_actions)
+        return policy_of(self.functions, actions)
 
     def play(self, actions: Ints, n: int, confirms: bool) -> Episodes:
         """Returns n episodes of a policy `[H, O]`; those that confirm it bound what it earns, whatever the family says."""

@@ -19,6 +19,7 @@ from richobs.learners.families.steps import (
     LAST,
     MOVED,
     STARTED,
+    TINY,
     Batch,
     StepBets,
     outcome_words,
@@ -31,7 +32,6 @@ from richobs.stats.shares import Spendable
 
 TRUST = KAPPAS  # episodes that the fit counts as, in each of the forecasts that do not believe in the family
 HISTORY = 20_000  # numbers [N, E] of a forecast, of which those of all batches are kept at most
-TINY = 1e-300  # probabilities below it count as it: their logarithm is finite
 
 
 class Nodes(NamedTuple):

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from richobs.classes.laws import UnknownLaws
-from richobs.classes.learned_policy import LearnedPolicy
 from richobs.classes.parametric import OFF, Family, Unlisted
 from richobs.core.environment import step_range
 from richobs.core.errors import BrokenPromise, InvalidInput
@@ -16,11 +15,11 @@ from richobs.core.outcome import Outcome, StopReason
 from richobs.core.problem import Problem
 from richobs.core.queries import Engine
 from richobs.core.settings import Settings
-from richobs.core.types import Floats, Ints
+from richobs.core.types import Floats
 from richobs.core.words import number_words
 from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
 from richobs.learners.families.cells import Tables, loss_at
-from richobs.learners.families.confirm import CONFIRM, ON_LIKELIHOOD, PHASE, SLACK, earned_again
+from richobs.learners.families.confirm import CONFIRM, ON_LIKELIHOOD, PHASE, earned_again, policy_of, value_error
 from richobs.learners.families.evidence import Seen
 from richobs.learners.families.laws import LawSearch, Rows, law_intervals, log_deaths, pooled, radii, run_laws
 from richobs.learners.families.search import (
@@ -33,7 +32,6 @@ from richobs.learners.families.search import (
     run,
 )
 from richobs.learners.families.steps import Term
-from richobs.learners.models.search import planning_error
 from richobs.learners.stopping import FEWEST, ToleranceIsLarge, total_variation
 from richobs.stats.shares import Supposed
 
@@ -94,7 +92,7 @@ class Families(Learner):
                 "a tolerance needs a family that knows which state an observation is: one array `observations`, and no "
                 "function. Leave `tolerance` out, or give the observations."
             )
-        error = 2 * value_error(problem)
+        error = 2 * _error(problem)
         if not error < settings.epsilon:
             raise InvalidInput(
                 f"epsilon {settings.epsilon:g} is too small for the learner 'families': a loss may be wrong by {error:.2g}, "
@@ -136,8 +134,8 @@ class Families(Learner):
         if not content["result"]["guaranteed"]:
             return findings
         if isinstance(problem.functions, UnknownLaws):
-            return [*findings, *planned_again(content, problem, settings, value_error(problem))]
-        return [*findings, *covered_again(content, problem, settings, self.tuning(settings), value_error(problem))]
+            return [*findings, *planned_again(content, problem, settings, _error(problem))]
+        return [*findings, *covered_again(content, problem, settings, self.tuning(settings), _error(problem))]
 
 
 def _family(problem: Problem) -> Family:
@@ -160,18 +158,11 @@ def least_loss(problem: Problem, alpha: float) -> float:
     some = [
         loss_at(family, tables, best[:, :, i], points[:, [i]], law[:, [i]], alpha)[0] for i in range(MOST_LOOKED_AT)
     ]
-    return float(min(some)) + 2 * value_error(problem)
+    return float(min(some)) + 2 * _error(problem)
 
 
-def value_error(problem: Problem) -> float:
-    """Returns by how much a value may be wrong: rounding, and rewards that count as equal."""
-    low, high = problem.env.reward_range
-    return planning_error(problem.horizon, (low, high), step_range(problem.env)) + SLACK * (high - low)
-
-
-def _policy_of(family: Unlisted, actions: Ints) -> LearnedPolicy:
-    book = family.arrays.codebook
-    return LearnedPolicy.from_table([book] * len(actions), list(actions), n_actions=family.n_actions)
+def _error(problem: Problem) -> float:
+    return value_error(problem.horizon, problem.env.reward_range, step_range(problem.env))
 
 
 def covered_again(
@@ -209,7 +200,7 @@ def covered_again(
     point = np.array(constants["planned_at"], dtype=np.float64)
     law = np.maximum(family.program.at(point[:, None]), 0.0)
     actions = Tables(family, int(constants["structure"])).plan(law)[1][:, :, 0]
-    if _policy_of(family, actions).digest != content["policy"]["digest"]:
+    if policy_of(family, actions).digest != content["policy"]["digest"]:
         return [Finding("cells", False, "the policy is not the best one of the parameters that are stated")]
     allowed = max(settings.epsilon, float(constants["allowed"]))
     evidence = {k: seen.evidence(k, threshold) for k in some}
@@ -242,7 +233,7 @@ def planned_again(content: Mapping[str, Any], problem: Problem, settings: Settin
     if members.shape != beyond.shape or (members < 0).any() or members[beyond].any():
         return [Finding("laws", False, "the counts are not of this family")]
     sane = actions.shape == (family.horizon, family.n_states) and ((actions >= 0) & (actions < family.n_actions)).all()
-    if not sane or _policy_of(family, actions).digest != content["policy"]["digest"]:
+    if not sane or policy_of(family, actions).digest != content["policy"]["digest"]:
         return [Finding("laws", False, "the policy is not the one whose actions are stated")]
     death = log_deaths(family, Supposed(settings.delta * ON_LIKELIHOOD))
     radius, counts = radii(members, rows.law, family.sizes, death), pooled(members, rows.law, len(family.names))

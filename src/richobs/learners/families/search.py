@@ -33,7 +33,10 @@ from richobs.learners.stopping import FEWEST, Patience
 
 LIVES = "the true parameters live for ever"
 WIDTHS = ChartKind(
-    "widths", "What is left of each interval", "About how wide, relative to the box: 1 is all of it.", "parameter"
+    "widths",
+    "What is left of each interval",
+    "About how wide, relative to the box: 1 is all of it. Parameters are numbered as theta lists them.",
+    "parameter",
 )
 POINTS = 128  # that live, in which policies are compared
 NODES = 64  # of a forecast for each parameter, spread over the box, and as many near the maximum
@@ -43,6 +46,7 @@ SPREAD = 1.2  # variance of the nodes near the maximum, relative to the inverse 
 WIDEST = 1.0  # half the width of the widest cell that is looked at, in radii of the set that lives
 MOST_KL = 20.0  # that one step counts for where something is impossible
 HULL_CELLS = 20_000  # that look for the ends of intervals
+HULL_SCALES = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0)  # of these, relative to the set that lives
 LEAST_RUNG = 12  # the tolerance curve begins at 2^-12
 NEWTON = 30  # steps of a maximisation
 
@@ -140,7 +144,7 @@ def run(search: FamilySearch) -> tuple[Chosen, bool]:
             if not search.gave_up and (search.covered is None or not search.covered.complete):
                 nodes = play(search, nodes, *next_policy(search, chosen, nodes), search.next_size)
                 continue
-            nodes = play(search, nodes, "the policy that is to be claimed", chosen.actions, CONFIRM)
+            nodes = play(search, nodes, "the policy that is to be claimed", chosen.actions, CONFIRM, confirms=True)
         except EpisodeLimit:
             return chosen, False
         if search.gave_up:
@@ -275,14 +279,19 @@ def by_ellipsoid(
     parameters = ellipsoid(family, evidence, point)
     if parameters is None:
         return None, None
-    half = (parameters.linear[:, 0] + parameters.r[:, 0]) * (1 + 1e-9)
-    hull = np.clip(np.stack([point - half, point + half], axis=1), family.low[:, None], family.high[:, None])
+    hull = around(family, parameters)
     bounds = regret_over(tables, family.program.over(parameters), actions)
     totals = family.reward_range[1] - family.reward_range[0]
     regret = float(bounds.regret[0]) + 2 * error
     if not (regret <= allowed and bounds.size[0] <= LARGEST * totals):
         return None, hull
     return Cover(True, regret, float(bounds.low[0]) - error, float(bounds.high[0]) + regret, hull, None, 1), hull
+
+
+def around(family: Family, parameters: Taylor) -> Floats:
+    """Returns `[d, 2]` intervals of the box that hold an ellipsoid of parameters."""
+    centre, half = parameters.c[:, 0], (parameters.linear[:, 0] + parameters.r[:, 0]) * (1 + 1e-9)
+    return np.clip(np.stack([centre - half, centre + half], axis=1), family.low[:, None], family.high[:, None])
 
 
 def cell_scale(family: Family, evidence: Evidence, point: Floats | None) -> Floats:
@@ -419,7 +428,7 @@ def choose(search: FamilySearch, points: list[Points]) -> Chosen:
     found: Chosen | None = None
     rival: tuple[int, Floats] | None = None  # of the first candidate
     for structure, theta, actions in candidates:
-        if found is not None and any(np.array_equal(actions, other) for other in (found.actions,)):
+        if found is not None and np.array_equal(actions, found.actions):
             continue
         losses = [losses_of(search, p, actions) for p in points]
         regret = max(float(loss.max()) for loss in losses)
@@ -474,10 +483,8 @@ def next_policy(search: FamilySearch, chosen: Chosen, nodes: Nodes) -> tuple[str
     return "the policy that tells the likely parameters from the witness", best[:, :, 0]
 
 
-def play(search: FamilySearch, nodes: Nodes, why: str, actions: Ints, n: int) -> Nodes:
+def play(search: FamilySearch, nodes: Nodes, why: str, actions: Ints, n: int, confirms: bool = False) -> Nodes:
     """Plays a batch and weighs it by the forecast that was fixed before; returns the forecast of the next one [F1]."""
-    claimed = search.chosen is not None and actions is search.chosen.actions
-    confirms = claimed and n == CONFIRM and (search.covered is not None or search.gave_up)
     played = search.play(actions, n, confirms)
     nodes, seen = weigh(search, nodes, played), search.seen
     fit = max(search.fits, key=lambda one: one.log_likelihood)
@@ -785,9 +792,16 @@ def hull_of(family: Family, evidence_of: dict[int, Evidence], fits: dict[int, Fl
     ends = np.array([[math.inf, -math.inf]] * d)
     for k, evidence in evidence_of.items():
         tables = tables_of(k) if tables_of is not None else Tables(family, k)
-        scale = cell_scale(family, evidence, fits.get(k)) / (16 if d < 3 else 1)
-        found = cover(family, tables, evidence, None, 0.0, scale, HULL_CELLS, 0.0)
-        hull = found.hull if found.complete else box
+        scale, hull = cell_scale(family, evidence, fits.get(k)), box
+        if k in fits and not evidence.alpha and (known := ellipsoid(family, evidence, fits[k])) is not None:
+            hull = around(family, known)
+        for finer in HULL_SCALES[-1:] if d < 3 else HULL_SCALES:  # many parameters: first what wide cells leave
+            found = cover(family, tables, evidence, None, 0.0, scale / finer, HULL_CELLS, 0.0, hull)
+            if not found.complete:
+                break
+            hull = found.hull
+            if not np.isfinite(hull).all():  # nothing lives here
+                break
         ends = np.stack([np.minimum(ends[:, 0], hull[:, 0]), np.maximum(ends[:, 1], hull[:, 1])], axis=1)
     return ends if np.isfinite(ends).all() else box  # where nothing lives the next look would say so
 
@@ -809,48 +823,60 @@ def pictures(
         )
     shape = tuple(map(len, axes))
     law = np.maximum(family.program.at(np.stack([x.ravel() for x in np.meshgrid(*axes, indexing="ij")])), 0.0)
-    logs = (search.seen.evidence(fit.structure).log_likelihood(law) - search.seen.threshold).reshape(shape)
+    evidence = search.seen.evidence(fit.structure)
+    logs = (evidence.log_likelihood(law) - evidence.threshold).reshape(shape)
     loss = (tables.plan(law)[0] - tables.values(law, chosen.actions)).reshape(shape)
     x, names = axes[0], family.names
 
-    def curve(name: str, style: str, y: Floats, at: Floats = x) -> list[Any]:
-        return [name, style, [[float(f"{a:.6g}"), float(f"{b:.6g}")] for a, b in zip(at, y, strict=True)]]
+    def curve(name: str, style: str, xs: Floats, ys: Floats) -> list[Any]:
+        return [name, style, [[float(f"{a:.6g}"), float(f"{b:.6g}")] for a, b in zip(xs, ys, strict=True)]]
 
-    witness = "" if chosen.witness is None else f" The last witness: {named(family, chosen.witness[1])}."
     rest = "; ".join(f"{name} in [{low:.4g}, {high:.4g}]" for name, (low, high, _) in intervals.items())
-    summary = f"Not ruled out: {rest}. Most likely: {named(family, fit.theta)}.{witness}"
-    level = np.full(len(x), search.epsilon)
+    summary = f"Not ruled out: {rest}. Most likely: {named(family, fit.theta)}."
+    if chosen.witness is not None:
+        summary += f" The policy loses too much at the witness, {named(family, chosen.witness[1])}."
     if d == 1:
-        kept = [
-            curve("log-likelihood less the threshold", "a", np.maximum(logs, -10.0)),
-            curve("threshold", "b", 0 * x),
-        ]
-        title = f"Values of {names[0]} that are not ruled out: where the curve is above 0"
+        title, summary = "Log-likelihood above the threshold", f"Above 0 nothing is ruled out. {summary}"
+        kept = [curve("log-likelihood", "a", x, np.maximum(logs, -10.0)), curve("threshold", "b", x, 0 * x)]
     else:
-        title, kept = f"Values of {names[0]} and {names[1]} that are not ruled out: between the curves", []
-        loss = np.where(logs > 0, loss, 0.0).max(axis=1)
-        for part, style in ((0.0, "a"), (0.5, "c")):
-            alive = logs > part * float(logs.max())
-            some = alive.any(axis=1)
-            for end, place in (("largest", 48 - alive[:, ::-1].argmax(axis=1)), ("smallest", alive.argmax(axis=1))):
-                kept.append(
-                    curve(
-                        f"{end} value of {names[1]}{' (half the evidence)' if part else ''}",
-                        style,
-                        axes[1][place][some],
-                        x[some],
-                    )
-                )
-    lost = [curve("loss of the policy", "a", loss), curve("epsilon", "b", level)]
+        title, kept = f"Not ruled out: {names[1]}", []
+        alive = (logs > 0).any(axis=1) | ~(logs > 0).any()
+        x, loss = x[alive], np.where(logs > 0, loss, 0.0).max(axis=1)[alive]
+        for name, style, part in (("not ruled out", "a", 0.0), ("half the evidence", "c", 0.5)):
+            kept.append(curve(name, style, *outline(axes[0], axes[1], logs - part * float(logs.max()))))
+        for name, style, at in (
+            ("most likely", "a", fit.theta),
+            ("witness", "c", chosen.witness and chosen.witness[1]),
+        ):
+            if at is not None:
+                arms = 0.02 * np.array([[1, -1, 0, 0, 0], [0, 0, 0, 1, -1]]) * [[np.ptp(axis)] for axis in axes]
+                kept.append(curve(name, style, *(at[:, None] + arms)))
+    where = f"where {names[0]} is" if d == 1 else f"at the worst {names[1]} that is"
+    lost = [curve("loss of the policy", "a", x, loss), curve("epsilon", "b", x, np.full(len(x), search.epsilon))]
     return [
         {"title": title, "x": names[0], "curves": [c for c in kept if c[2]], "summary": summary},
         {
-            "title": "What the policy loses there",
+            "title": "What the policy loses",
             "x": names[0],
             "curves": lost,
-            "summary": "Where parameters are not ruled out.",
+            "summary": f"It counts {where} not ruled out.",
         },
     ]
+
+
+def outline(x: Floats, y: Floats, height: Floats) -> tuple[Floats, Floats]:
+    """Returns a closed curve around the places of a grid `[x, y]` at which a height is above 0: to the right and back."""
+    some = np.flatnonzero((height > 0).any(axis=1))
+    ends = []
+    for flip in (1, -1):  # the largest y of every x, then the smallest
+        tall, axis = height[some][:, ::-flip], y[::-flip]
+        place = (tall > 0).argmax(axis=1)
+        here, out = tall[np.arange(len(some)), place], tall[np.arange(len(some)), np.maximum(place - 1, 0)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.where(place > 0, here / (here - out), 0.0)  # straight lines between places of the grid
+        ends.append(axis[place] + part * (axis[np.maximum(place - 1, 0)] - axis[place]))
+    around = np.concatenate([some, some[::-1], some[:1]])
+    return x[around], np.concatenate([ends[0], ends[1][::-1], ends[0][:1]])
 
 
 @event(
@@ -872,6 +898,7 @@ class ThetaWeighed(Event):
     def said(self) -> Said:
         """Returns what the episodes did."""
         left = ", ".join(f"{100 * width:.3g}%" for width in self.widths)
-        sentence = f"{self.n:,} episodes of {self.why} earned {self.earned:.3g}; about {left} of each interval is left"
+        which = "the intervals are" if len(self.widths) > 1 else "the interval is"
+        sentence = f"{self.n:,} episodes of {self.why} earned {self.earned:.3g}; about {left} of {which} left"
         reading = Reading(WIDTHS, tuple(math.log(max(width, LEAST_DRAWN)) for width in self.widths))
         return Said(f"{left} left", sentence, self.radius, readings=(reading,))

@@ -24,7 +24,7 @@ ENDED = -1.0  # in the place of the next state
 
 Row = tuple[float, ...]  # (kind, state, action)
 LEAST_WEIGHT = 1e-3  # of an alarm in a forecast; below it only the family's own law counts
-TINY = 1e-300  # forecasts below it count as it
+TINY = 1e-300  # probabilities below it count as it: their logarithm is finite
 AT_ONCE = 4_000_000  # numbers [T, B, C] that are held at once
 
 
