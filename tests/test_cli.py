@@ -252,6 +252,9 @@ def test_plan(capsys):
     printed = json.loads(run(capsys, "plan", "lock", "--learner", "lsvee", "--json")[1].out)
     assert printed["lsvee"]["constants"]["n_2"] == 600
     assert run(capsys, "plan", "lock", "--tuning", "bets=3")[0] == 2  # as `learn` would refuse it
+    printed = json.loads(run(capsys, "plan", "lock/2", "--tolerance", "0.01", "0.02", "--json")[1].out)
+    assert printed["betting"]["least_epsilon"] == pytest.approx(0.06)
+    assert "one for each of 2 levels" in run(capsys, "plan", "lock/2", "--tolerance", "0.1", "0", "0")[1].err
 
 
 def test_a_plan_for_a_tiny_epsilon_is_printed_where_the_learner_can_serve_it(capsys):

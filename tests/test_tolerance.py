@@ -280,6 +280,8 @@ def test_nothing_takes_over_from_a_search_with_a_tolerance() -> None:
 def test_bad_tolerances_are_refused(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         run(**asked)
+    with pytest.raises(InvalidInput, match=words):
+        richobs.plan(*nearly(1, 0.02)[:2], **asked)
 
 
 # Models.
@@ -438,18 +440,24 @@ def test_a_policy_that_loses_more_than_epsilon_keeps_no_promise(chances: Any, ta
         assert found.epsilon > max(chances) - 0.5
 
 
-def test_promises_close_before_the_interval() -> None:
-    _, asked = valued(tolerance=0.03, epsilon=0.17)
+@pytest.mark.parametrize(("epsilon", "eta"), [(0.17, 0.03), (0.22, 0.045)])  # 0.22 + 0.045 - 0.045 is more than 0.22
+def test_promises_close_before_the_interval(epsilon: float, eta: float) -> None:
+    _, asked = valued(tolerance=eta, epsilon=epsilon)
     for seed in (1, 4, 5):
         env, functions, _ = nearly(seed, 0.02)
-        found = richobs.learn(env, functions, **{**asked, "seed": seed})
+        steps: list[richobs.Progress] = []
+        found = richobs.learn(env, functions, **{**asked, "seed": seed}, callback=steps.append)
         assert found.reason is StopReason.NEAR_OPTIMAL
+        said = steps[-1].event.said().sentence
+        assert said == "the policy is certified: it earns what every survivor promises, closely enough"
         assert found.upper is not None
         assert found.lower is not None
-        assert found.upper - found.lower > found.epsilon == 0.17
+        assert found.upper - found.lower > found.epsilon == epsilon
         rows = {row.tolerance: row.epsilon for row in found.tolerance_curve.rows}
-        assert rows[0.03] == 0.17
-        assert rows[2.0**-5] == pytest.approx(0.17 + 2.0**-5 - 0.03)  # the root's part of it alone
+        assert rows[eta] == epsilon
+        if eta == 0.03:
+            assert rows[2.0**-5] == pytest.approx(epsilon + 2.0**-5 - eta)  # the root's part of it alone
+        assert str(found.tolerance_curve).startswith(f"the claim holds up to tolerance {eta:g}; ")
 
 
 def test_promises_take_the_share_of_agreement_and_only_where_that_is_left_out() -> None:
