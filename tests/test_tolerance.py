@@ -240,6 +240,8 @@ def test_before_anything_is_played_a_run_says_what_can_be_hoped_for() -> None:
         first = run(tolerance=tolerance).trace[0]
         assert (first.kind == "tolerance") == said
     assert "about 0.36 may be lost and never be noticed: an epsilon above that" in first.sentence
+    assert first.said().is_trouble  # a person who watches sees it at once
+    assert "no epsilon below 0.36 can be relied on" in run(tolerance=0.06, max_episodes=100).remarks[-1]
 
 
 def test_a_run_that_the_tolerance_keeps_from_epsilon_ends_and_says_so() -> None:
