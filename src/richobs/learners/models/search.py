@@ -526,7 +526,8 @@ def _remarks(search: ModelSearch, found: Judged) -> tuple[str, ...]:
     if gap <= search.epsilon:
         return ()
     lost = number_words(gap, up=True)
-    return (f"{left:,} models are left, and in model {found.worst} the best policy found loses up to {lost}",)
+    some = "1 model is" if left == 1 else f"{left:,} models are"
+    return (f"{some} left, and in model {found.worst} the best policy found loses up to {lost}",)
 
 
 @event("models", "weighing", "which models hold what was seen too unlikely?", "models refuted", "models before")
