@@ -232,6 +232,9 @@ def test_plan(capsys):
     assert list(json.loads(run(capsys, "plan", "lock", "--json")[1].out)) == ["id", "betting"]
     printed = json.loads(run(capsys, "plan", "lock", "--learner", "lsvee", "--json")[1].out)
     assert printed["lsvee"]["constants"]["n_2"] == 600
+    printed = json.loads(run(capsys, "plan", "lock/2", "--tolerance", "0.01", "0.02", "--json")[1].out)
+    assert printed["betting"]["least_epsilon"] == pytest.approx(0.06)
+    assert "one for each of 2 levels" in run(capsys, "plan", "lock/2", "--tolerance", "0.1", "0", "0")[1].err
     assert "Theorem 1" in run(capsys, "plan", "lock/2", "--epsilon", "1e-7", "--learner", "lsvee")[1].out
 
 

@@ -233,6 +233,8 @@ def test_before_anything_is_played_a_run_says_what_can_be_hoped_for() -> None:
         first = run(tolerance=tolerance).trace[0]
         assert (first.kind == "tolerance") == said
     assert "about 0.36 may be lost and never be noticed: an epsilon above that" in first.sentence
+    assert first.said().is_trouble  # a person who watches sees it at once
+    assert "no epsilon below 0.36 can be relied on" in run(tolerance=0.06, max_episodes=100).remarks[-1]
 
 
 def test_a_run_that_the_tolerance_keeps_from_epsilon_ends_and_says_so() -> None:
@@ -273,6 +275,8 @@ def test_nothing_takes_over_from_a_search_with_a_tolerance() -> None:
 def test_bad_tolerances_are_refused(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         run(**asked)
+    with pytest.raises(InvalidInput, match=words):
+        richobs.plan(*nearly(1, 0.02)[:2], **asked)
 
 
 # Models.
@@ -366,7 +370,7 @@ def test_the_true_model_lives_within_a_tolerance_and_dies_without() -> None:
 
 
 def test_claims_of_models_are_true_with_the_tolerance() -> None:
-    wrong = {0.1: 0, 0.0: 0}
+    wrong, rows = {0.1: 0, 0.0: 0}, [0, 0]  # of claims; of rows of their curves at 2^-3, and how many there are
     for seed in range(14):
         rng, family = np.random.default_rng(1_000 + seed), walks(12, seed)
         real = bent(family, int(rng.integers(12)), 0.1, rng)
@@ -385,10 +389,42 @@ def test_claims_of_models_are_true_with_the_tolerance() -> None:
             assert found.lower is not None
             value, best = real.policy_values(found.policy)[0], real.optimal_values()[0]
             wrong[told] += best - value > found.epsilon or best > found.upper or value < found.lower
-            if told:
+            if not told:
+                row = next(row for row in found.tolerance_curve.rows if row.tolerance == 2.0**-3)
+                rows[0] += best - value > row.epsilon or best > row.upper
+                rows[1] += 1
+            else:
                 assert "within 0.1 of those of one of the 12 models in total variation" in found.claim
     assert wrong[0.1] <= 4  # of 14 at delta 0.1: more has a probability below 0.01
     assert wrong[0.0] > 5
+    assert rows[0] <= 4
+    assert rows[1] > 5
+
+
+def test_the_curve_of_models_begins_with_the_claim_and_keeps_more_models() -> None:
+    problem, asked = modelled(epsilon=0.05)
+    found = richobs.learn(problem, **asked)
+    rows = found.tolerance_curve.rows
+    assert rows[0] == (0.0, found.epsilon, found.upper, found.log_size)
+    assert [row.tolerance for row in rows[1:]] == [2.0**-k for k in range(10, 0, -1)]
+    for name in ("epsilon", "upper", "log_size"):
+        assert (np.diff([getattr(row, name) for row in rows]) >= 0).all()
+    assert rows[-1].epsilon > rows[1].epsilon
+    assert rows[-1].log_size == np.log(6)
+    family, policy = problem.functions, found.policy
+    assert isinstance(family, Simulators)
+    best, least = family.optimal_values_within(0.5), family.policy_values_within(policy, 0.5)
+    assert rows[-1].epsilon == pytest.approx((best - least).max(), abs=1e-5)
+    own = richobs.learn(problem, **asked, tolerance=0.3).tolerance_curve.rows
+    assert [row.tolerance for row in own] == [0.3, 0.5]
+
+
+def test_where_no_model_is_left_the_error_names_a_tolerance_that_leaves_one() -> None:
+    family = walks(3, 1)
+    env = ModelEnvironment(bent(family, 0, 0.4, np.random.default_rng(7)), 0, (0.0, 1.0))
+    words = r"A hint, not a claim: with a tolerance of 0\.[0-9]+ these episodes would leave a model\."
+    with pytest.raises(BrokenPromise, match=words):
+        richobs.learn(env, family, assume="model", epsilon=1e-4, max_episodes=4_000, progress=False)
 
 
 @pytest.mark.parametrize("tolerance", [1.0, [0.1, 0.1]])
@@ -431,18 +467,24 @@ def test_a_policy_that_loses_more_than_epsilon_keeps_no_promise(chances: Any, ta
         assert found.epsilon > max(chances) - 0.5
 
 
-def test_promises_close_before_the_interval() -> None:
-    _, asked = valued(tolerance=0.03, epsilon=0.17)
+@pytest.mark.parametrize(("epsilon", "eta"), [(0.17, 0.03), (0.22, 0.045)])  # 0.22 + 0.045 - 0.045 is more than 0.22
+def test_promises_close_before_the_interval(epsilon: float, eta: float) -> None:
+    _, asked = valued(tolerance=eta, epsilon=epsilon)
     for seed in (1, 4, 5):
         env, functions, _ = nearly(seed, 0.02)
-        found = richobs.learn(env, functions, **{**asked, "seed": seed})
+        steps: list[richobs.Progress] = []
+        found = richobs.learn(env, functions, **{**asked, "seed": seed}, callback=steps.append)
         assert found.reason is StopReason.NEAR_OPTIMAL
+        said = steps[-1].event.said().sentence
+        assert said == "the policy is certified: it earns what every survivor promises, closely enough"
         assert found.upper is not None
         assert found.lower is not None
-        assert found.upper - found.lower > found.epsilon == 0.17
+        assert found.upper - found.lower > found.epsilon == epsilon
         rows = {row.tolerance: row.epsilon for row in found.tolerance_curve.rows}
-        assert rows[0.03] == 0.17
-        assert rows[2.0**-5] == pytest.approx(0.17 + 2.0**-5 - 0.03)  # the root's part of it alone
+        assert rows[eta] == epsilon
+        if eta == 0.03:
+            assert rows[2.0**-5] == pytest.approx(epsilon + 2.0**-5 - eta)  # the root's part of it alone
+        assert str(found.tolerance_curve).startswith(f"the claim holds up to tolerance {eta:g}; ")
 
 
 def test_promises_take_the_share_of_agreement_and_only_where_that_is_left_out() -> None:

@@ -217,4 +217,6 @@ def plan(
     chosen.tuning(asked)
     chosen.check_needs(problem, asked)
     served = in_units_of(chosen, problem, asked)
+    if asked.tolerance:
+        chosen.check(served.problem, served.settings, "stream")
     return chosen.plan(served.problem, served.settings)

@@ -135,6 +135,8 @@ class PlanCommand:
     """Bound M on the latent states per level; by default what the world says."""
     max_episodes: int | None = None
     """Episodes that the run may play."""
+    tolerance: tuple[float, ...] = ()
+    """How far the truth may be from the class, as for `richobs learn`."""
     tuning: tuple[str, ...] = ()
     """Numbers of the learner's own, as name=value."""
     json: bool = False
@@ -143,9 +145,8 @@ class PlanCommand:
     def run(self, console: Console) -> int:
         """Prints the plan."""
         problem = build(self.world)
-        asked = {
-            name: getattr(self, name) for name in ("epsilon", "delta", "learner", "n_states", "max_episodes", "tuning")
-        }
+        names = ("epsilon", "delta", "learner", "n_states", "max_episodes", "tolerance", "tuning")
+        asked = {name: getattr(self, name) for name in names}
         found = plan(problem, **asked)
         if self.json:
             console.print_json(json.dumps({"id": problem.id, self.learner: found.as_json()}))

@@ -161,7 +161,7 @@ class ToleranceIsLarge(Event):
             f"with this tolerance about {self.least:.3g} may be lost and never be noticed: an epsilon above that can "
             f"be hoped for, and {self.epsilon:g} may stay out of reach"
         )
-        return Said("too large", sentence, self.least, self.epsilon)
+        return Said("too large", sentence, self.least, self.epsilon, is_trouble=True)
 
 
 @dataclass(frozen=True)

@@ -704,15 +704,15 @@ def _missing(search: "BettingSearch", found: Closed) -> tuple[str, ...]:
     """Returns, in words, what is missing where nothing was certified."""
     if found.doubt:
         return (f"the claim was made wider, because {found.doubt}",)
+    least = number_words(search.ranges.lost, up=True)
+    hopeless = f"with this tolerance no epsilon below {least} can be relied on, however many episodes are played"
     if found.by == "tolerance":
-        least = number_words(search.ranges.lost, up=True)
-        return (f"with this tolerance no epsilon below {least} can be relied on, however many episodes are played",)
+        return (hopeless,)
     if found.by != "nothing":
         return ()
     promise = float(search.roots.promise(search.survivors.living(0)).max())
-    if found.accounts is None or found.accounts.n == 0:
-        return ("no candidate was played long enough to bound its value",)
-    return (
-        f"survivors promise {promise:.3g}, and the best policy earned {found.accounts.mean:.3g} in {found.accounts.n:,} "
-        "episodes",
-    )
+    words = "no candidate was played long enough to bound its value"
+    if found.accounts is not None and found.accounts.n > 0:
+        earned = f"the best policy earned {found.accounts.mean:.3g} in {found.accounts.n:,} episodes"
+        words = f"survivors promise {promise:.3g}, and {earned}"
+    return (words, hopeless) if search.ranges.lost >= search.epsilon else (words,)

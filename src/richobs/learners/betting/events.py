@@ -151,6 +151,7 @@ HOW_CERTIFIED = {  # what closed a claim -> in words
     "agreement": "all survivors agree with the policy closely enough",
     "interval": "its lower bound is within epsilon of the upper bound on V*",
     "one survivor": "its function is the only survivor",
+    "promise": "it earns what every survivor promises, closely enough",
     "tolerance": "its bounds hold, and the tolerance may keep them from coming nearer",
     "worth it": "its lower bound reaches the threshold",
     "not worth it": "no policy reaches the threshold",
@@ -161,7 +162,7 @@ HOW_CERTIFIED = {  # what closed a claim -> in words
 class ClaimClosed(Event):
     """The candidate is certified."""
 
-    by: str  # agreement, interval, one survivor, or a threshold that was reached or cannot be
+    by: str  # a key of HOW_CERTIFIED
     gap: float
     epsilon: float
 

@@ -574,5 +574,5 @@ def _gap(search: BettingSearch, again: BettingSearch, found: Closed, answer: Out
     if own is not None and agreed(again, own) is not None:
         gap = min(gap, search.epsilon + more)
     if own is not None and promised(again, own) is not None:
-        gap = min(gap, search.epsilon + again.ranges.above - search.ranges.above)
+        gap = min(gap, search.epsilon + (again.ranges.above - search.ranges.above))
     return gap

@@ -17,7 +17,7 @@ from richobs.core.queries import Engine
 from richobs.core.settings import Settings
 from richobs.core.words import exact_words, number_words
 from richobs.learners.base import WITHIN_EPSILON, Finding, Learner, Need, PlanRow, Promise, ShortPlan, Traits
-from richobs.learners.models.search import PHASE, ModelSearch, Tuning, outcome, planning_error, run
+from richobs.learners.models.search import PHASE, ModelSearch, Tuning, outcome, planning_error, run, says_steps
 from richobs.learners.stopping import ToleranceIsLarge, total_variation
 
 EXACT = 1e-12  # relative difference that planning again may show
@@ -115,11 +115,7 @@ def _check_tolerance(problem: Problem, settings: Settings) -> None:
     """Raises InvalidInput if a tolerance is no total variation, or models do not say how likely single steps are."""
     if not total_variation(settings):
         return
-    family = _family(problem)
-    if (
-        not isinstance(family, StepwiseFamily)
-        or getattr(getattr(family, "models", None), "is_identified", True) is False
-    ):
+    if not says_steps(_family(problem)):
         raise InvalidInput(
             "a tolerance needs models in which the observation tells the state: only then is it said how likely a single "
             "step is. Let observations show more, or leave `tolerance` out."

@@ -11,7 +11,7 @@ the best policy loses most, and of the best policy itself.
 
 import bisect
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from richobs.core.environment import Episodes, implied_step_range
 from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.core.events import Event, Progress, Said, event
 from richobs.core.functions import ModelFamily, StepwiseFamily
-from richobs.core.outcome import Outcome, StopReason, claim_words
+from richobs.core.outcome import Outcome, StopReason, ToleranceCurve, ToleranceRow, claim_words
 from richobs.core.randomness import keyed_generator
 from richobs.core.types import Floats, Ints, Mask, Observations
 from richobs.core.words import number_words
@@ -31,6 +31,7 @@ from richobs.engines.independence import Watch
 from richobs.learners.base import Search, at_least_one
 from richobs.learners.models.living import ZETA, Judged, Living, Regrets
 from richobs.learners.stopping import LEAST, ClaimDoubted, Doubt, Patience, of_returns
+from richobs.stats.shares import Share
 
 PHASE = "models"
 RECORDED = "played before the run"
@@ -39,6 +40,8 @@ ROUNDING = 1024 * 2.0**-52  # relative error of one level of planning: a few rou
 REFUTED = "likelihood never refutes the true model"
 SPENT = {False: StopReason.EPISODES_SPENT, True: StopReason.TOLERANCE}  # by whether the tolerance ended the search
 LISTED = 10_000  # living models that a certificate lists at most
+RUNGS = 10  # powers of two below 1: the tolerance curve
+MOST_EPISODES, MOST_MODELS = 4_096, 2_048  # with which there is a curve
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ class ModelSearch(Search):
     returns: dict[int, list[float]] = field(default_factory=dict)  # per model, what its policy earned
     claimable: int = 0  # episodes when a claim could first be made
     doubt: Doubt | None = None  # what speaks against the claim that is made: it is wider for that
+    kept: list[Episodes] = field(default_factory=list)  # all batches, while they are few
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,6 +129,11 @@ class ModelSearch(Search):
     def log_size(self) -> float:
         """Natural logarithm of the number of living models."""
         return math.log(len(self.living.models))
+
+    @property
+    def weighed(self) -> int:
+        """Episodes of the run, and those that were played before it."""
+        return self.engine.ledger.total + self.recorded
 
     @property
     def next_size(self) -> int:
@@ -276,6 +285,7 @@ def _weigh(search: ModelSearch, played: Episodes, member: int | None, why: str, 
         detail: what the class says about something in them that no model shows.
     """
     living, size = search.living, search.log_size
+    search.kept = [*search.kept, played] if search.weighed <= MOST_EPISODES else []
     before = len(living.models)
     likelihood = search.family.log_likelihood(played, living.models)
     laws = search.family.step_laws(played, living.models) if isinstance(search.family, StepwiseFamily) else None
@@ -286,7 +296,7 @@ def _weigh(search: ModelSearch, played: Episodes, member: int | None, why: str, 
         where = _strangest(search) if explained else _first_impossible(search, played)
         raise BrokenPromise(
             f"{broken}: the real system is none of the {search.family.n_models:,} models. {where}{detail} If it were one of "
-            f"them, this would happen with probability at most {search.delta:g}."
+            f"them, this would happen with probability at most {search.delta:g}.{_hint(search)}"
         ) from None
     search.regrets.keep(refuted.kept)
     search.tell(
@@ -377,10 +387,9 @@ def outcome(search: ModelSearch, found: Judged) -> Outcome:
     living, gap = search.living, search.gap(found)
     certified = gap <= search.epsilon
     claimed = search.epsilon if certified else gap
-    weighed = search.engine.ledger.total + search.recorded
-    search.share.claim(REFUTED, (), weighed, math.exp(living.log_limit))
+    search.share.claim(REFUTED, (), search.weighed, math.exp(living.log_limit))
     likely = int(living.models[living.leader])
-    return Outcome(
+    answer = Outcome(
         policy=LearnedPolicy(search.functions, found.member),
         claim=claim_words(
             search.delta,
@@ -419,6 +428,71 @@ def outcome(search: ModelSearch, found: Judged) -> Outcome:
             gap=gap,
         ),
     )
+    return replace(answer, replay=partial(tolerance_curve, search, found, answer))
+
+
+def says_steps(family: ModelFamily) -> bool:
+    """Returns whether models say how likely single steps are: a tolerance is about their laws."""
+    hidden = getattr(getattr(family, "models", None), "is_identified", True) is False
+    return isinstance(family, StepwiseFamily) and not hidden
+
+
+def _why_not(search: ModelSearch) -> str:
+    """Returns, in words, why the run cannot be looked at with another tolerance; "" where it can."""
+    if not says_steps(search.family):
+        return "its models do not say how likely single steps are"
+    if search.weighed > MOST_EPISODES:
+        return f"the run has more than {MOST_EPISODES:,} episodes"
+    return f"there are more than {MOST_MODELS:,} models" if search.family.n_models > MOST_MODELS else ""
+
+
+def _rungs(search: ModelSearch) -> list[float]:
+    """Returns the powers of two above the run's own tolerance."""
+    return [2.0**-k for k in range(RUNGS, 0, -1) if 2.0**-k > search.alpha]
+
+
+def _replayed(search: ModelSearch, alpha: float) -> Living | None:
+    """Returns the models that live within a tolerance after what was played; None where none does."""
+    family, living = search.family, Living(search.family.n_models, Share(search.delta), alpha, search.functions.horizon)
+    assert isinstance(family, StepwiseFamily), "_why_not was asked"
+    try:
+        for played in search.kept:
+            laws, likelihood = family.step_laws(played, living.models), family.log_likelihood(played, living.models)
+            living.absorb(likelihood, played.n * (played.levels + 1), list(laws or ()))
+    except BrokenPromise:
+        return None
+    return living
+
+
+def _hint(search: ModelSearch) -> str:
+    """Returns, in words, the least tolerance of the ladder that would have left a model; "" where there is none."""
+    rungs = [] if _why_not(search) else _rungs(search)
+    least = next((alpha for alpha in rungs if _replayed(search, alpha) is not None), None)
+    if least is None:
+        return ""
+    return (
+        f" A hint, not a claim: with a tolerance of {number_words(least, up=True)} these episodes would leave a model."
+    )
+
+
+def tolerance_curve(search: ModelSearch, found: Judged, answer: Outcome) -> ToleranceCurve:
+    """Returns what the same episodes say of the policy for wider and wider tolerances [M3].
+
+    A row says no less than the rows before it, which stand where no model is left.
+    """
+    why, (low, high) = _why_not(search), search.reward_range
+    if why:
+        return ToleranceCurve((), answer.epsilon, why)
+    gap, upper, size = answer.epsilon, search.upper, search.log_size
+    rows = [ToleranceRow(search.alpha, gap, upper, size)]
+    for alpha in _rungs(search):
+        living = _replayed(search, alpha)
+        if living is not None:
+            regrets = Regrets(search.functions, search.family, living, search.tuning.look, alpha)
+            gap = max(gap, min(high - low, regrets.judged(found.member).regret + 2 * search.error))
+            upper, size = max(upper, min(high, regrets.upper + search.error)), math.log(len(living.models))
+        rows.append(ToleranceRow(alpha, gap, upper, size))
+    return ToleranceCurve(tuple(rows), answer.epsilon)
 
 
 def _reason(search: ModelSearch, certified: bool) -> StopReason:
@@ -452,7 +526,8 @@ def _remarks(search: ModelSearch, found: Judged) -> tuple[str, ...]:
     if gap <= search.epsilon:
         return ()
     lost = number_words(gap, up=True)
-    return (f"{left:,} models are left, and in model {found.worst} the best policy found loses up to {lost}",)
+    some = "1 model is" if left == 1 else f"{left:,} models are"
+    return (f"{some} left, and in model {found.worst} the best policy found loses up to {lost}",)
 
 
 @event("models", "weighing", "which models hold what was seen too unlikely?", "models refuted", "models before")
