@@ -44,7 +44,7 @@ WRITERS = {
 }
 READERS = {
     "show": ["show", RUN],
-    "runs": ["runs", "."],
+    "runs": ["show", "."],
     "report": ["report", RUN, "--out", "page.html"],
     "verify": ["verify", RUN, "--quiet"],
 }

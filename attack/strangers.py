@@ -40,7 +40,7 @@ SWEEP = ["sweep", WORLD, "--epsilon", "0.3", "--seeds", "0:1", "--workers", "1",
 COMMANDS: dict[str, dict[str, list[str]]] = {  # victim -> name -> command line
     "run": {
         "show": ["show", GIVEN],
-        "runs": ["runs", "."],
+        "runs": ["show", "."],
         "report": ["report", GIVEN],
         "resume": ["resume", GIVEN, "--quiet"],
         "resume for more": ["resume", GIVEN, "--quiet", "--max-episodes", "4000"],
@@ -52,10 +52,10 @@ COMMANDS: dict[str, dict[str, list[str]]] = {  # victim -> name -> command line
     },
     "paper": {
         "paper": ["paper", STATEMENT, "--fast", "--quiet", "--out", GIVEN],
-        "runs": ["runs", "."],
+        "runs": ["show", "."],
         "learn": LEARN,
     },
-    "sweep": {"sweep": SWEEP, "runs": ["runs", "."], "report": ["report", GIVEN]},
+    "sweep": {"sweep": SWEEP, "runs": ["show", "."], "report": ["report", GIVEN]},
 }
 PREPARED = {"run": LEARN, "sweep": SWEEP}  # with which folders are made
 BESIDE = ("", "-wal", "-shm", "-journal")

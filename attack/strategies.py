@@ -70,7 +70,7 @@ SWEEPS = st.sampled_from(
         ["arena", "--worlds", SMALL, "--learners=betting", "--budget=20", "--seeds=1", "--workers=1", "--json"],
     ]
 )
-ON_FILES = st.sampled_from(["show", "resume", "verify", "report", "runs", "worlds", "learners", "nothing"])
+ON_FILES = st.sampled_from(["show", "resume", "verify", "report", "worlds", "learners", "nothing"])
 LINES = st.one_of(
     st.builds(lambda command, world, options: [*command, world, *options], ON_WORLDS, WORLD_IDS, OPTIONS),
     st.builds(lambda command, text, options: [command, text, *options], ON_FILES, TEXT, OPTIONS),

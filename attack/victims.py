@@ -143,7 +143,7 @@ def show(victim: Victim, folder: pathlib.Path) -> str:
 
 def runs(victim: Victim, folder: pathlib.Path) -> str:
     """Lists the folder; it is always there, with a line that says what is wrong with it."""
-    said = command(["runs", str(folder.parent)])
+    said = command(["show", str(folder.parent)])
     if said.status != 0:
         raise refused(said)
     return said.text
