@@ -214,6 +214,7 @@ def test_large_levels_settle_the_same_bets_in_other_ways(monkeypatch: pytest.Mon
         np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
+@pytest.mark.usefixtures("waits")
 def test_the_last_function_is_not_certified_while_samples_wait_that_may_refute_it() -> None:
     space = two_by_two()
     for h in (0, 1):

@@ -1,8 +1,11 @@
 """Forecasts from what followed the same observation and action before."""
 
 import numpy as np
+import pytest
 
-from richobs.learners.betting import values
+import richobs
+from richobs.learners.betting import survivors_listed, values
+from richobs.learners.betting.events import BatchPlayed
 from richobs.learners.betting.values import UNSEEN, Cells, names
 from richobs.stats.grouping import row_bytes
 
@@ -16,8 +19,12 @@ def filled():
     some = Cells(2)
     first = some.places(named(np.array([7, 8]), np.array([0, 1])))
     some.add(first, np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 2)))
+    some.count(first)
     again = some.places(named(np.array([7, 7, 9]), np.array([0, 0, 0])))
-    some.add(again, np.array([[0.2, 0.4, 0.9], [0.6, 0.6, 0.9]]), np.full((2, 3), 0.5), np.full((2, 3), 0.6))
+    values, errors, others = np.array([[0.2, 0.4, 0.9], [0.6, 0.6, 0.9]]), np.full((2, 3), 0.5), np.full((2, 3), 0.6)
+    for rows in (slice(0, 1), slice(1, 2)):  # a part of the rows at a time, counted once
+        some.part(rows).add(again, values[rows], errors[rows], others[rows])
+    some.count(again)
     return some, first, again
 
 
@@ -66,3 +73,14 @@ def test_observations_that_never_repeat_take_no_room(monkeypatch):
     for _ in range(2):
         found = some.places(named(np.arange(5), np.zeros(5, dtype=np.int64)))
     assert found.tolist() == [1, 2, UNSEEN, UNSEEN, UNSEEN]
+
+
+def test_functions_of_a_list_bet_in_blocks_as_they_do_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = richobs.make("frozen-lake/10,n_maps=60,slip_unknown=True", seed=1)
+    whole = richobs.learn(problem, seed=1, progress=False)
+    monkeypatch.setattr(survivors_listed, "AT_ONCE", 7)
+    parts = richobs.learn(problem, seed=1, progress=False)
+    assert parts.constants == whole.constants
+    wealth = [[e.wealth for e in outcome.trace if isinstance(e, BatchPlayed)] for outcome in (parts, whole)]
+    for one, other in zip(*wealth, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)

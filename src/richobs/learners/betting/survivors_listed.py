@@ -32,6 +32,7 @@ from richobs.stats.shares import Share
 
 PANEL_NUMBERS = 25_000_000  # losses of panels that are held at once, over all levels
 LARGEST_PANEL = 64  # forecasters of a level
+AT_ONCE = 1 << 12  # functions whose bets are computed at once
 
 
 class ListedSurvivors:
@@ -102,57 +103,66 @@ class ListedSurvivors:
 
         All forecasts come from earlier batches; the values f(x, a) of this one choose among them.
         """
-        change, refuted = np.zeros(len(self._members)), np.zeros(len(self._members), dtype=bool)
-        samples: list[tuple[Ints, Floats, Floats, Floats]] = []  # of all levels, for forecasts of later batches
-        for h, step in enumerate(steps):
-            if not len(step.actions):
-                continue
-            f, y, wrong = self._values(h, step)
-            refuted |= wrong
-            s = variances(self._missed[h], int(self._seen[h]))  # [P, N]
-            g = forecasts(
-                self._loss[h], self._constant_loss[h], s, np.ones(len(self._panel)), f[self._panel]
-            )  # [P, N, n]
-            best, each = self._missed[h].argmin(axis=0), np.arange(len(f))
-            start, place = g[best, each], self._cells.places(step.keys)
-            corrected = np.clip(f + self._cells.forecast(place, np.zeros_like(f)), 0.0, 1.0)
-            better = self._cells.serve_better[:, None]
-            variance = np.where(better, self._cells.variance(place), s[best, each][:, None])
-            tolerance = float(self.ranges.residual[h])
-            stake = bets.stakes(np.where(better, corrected, start), variance, f, tolerance)
-            change += bets.log_factors(stake, y, f, tolerance).sum(axis=1)
-            samples.append((place, y - f, y - corrected, y - start))
-            self._add_losses(h, f, y)
-            self._missed[h] += ((y - g) ** 2).sum(axis=2)
+        N, some = len(self._members), [(h, step) for h, step in enumerate(steps) if len(step.actions)]
+        change, refuted = np.zeros(N), np.zeros(N, dtype=bool)
+        panels = [self._values(h, step, self._panel)[0] for h, step in some]
+        places = [self._cells.places(step.keys) for _, step in some]
+        for rows in self._blocks():
+            cells = self._cells.part(rows)
+            samples: list[tuple[Ints, Floats, Floats, Floats]] = []  # of all levels, for forecasts of later batches
+            for (h, step), panel, place in zip(some, panels, places, strict=True):
+                f, y, wrong = self._values(h, step, rows)
+                refuted[rows] |= wrong
+                missed = self._missed[h][:, rows]
+                s = variances(missed, int(self._seen[h]))  # [P, N]
+                losses = self._loss[h][:, rows], self._constant_loss[h][:, rows]
+                g = forecasts(*losses, s, np.ones(len(panel)), panel)  # [P, N, n]
+                best, each = missed.argmin(axis=0), np.arange(len(f))
+                start = g[best, each]
+                corrected = np.clip(f + cells.forecast(place, np.zeros_like(f)), 0.0, 1.0)
+                better = cells.serve_better[:, None]
+                variance = np.where(better, cells.variance(place), s[best, each][:, None])
+                tolerance = float(self.ranges.residual[h])
+                stake = bets.stakes(np.where(better, corrected, start), variance, f, tolerance)
+                change[rows] += bets.log_factors(stake, y, f, tolerance).sum(axis=1)
+                samples.append((place, y - f, y - corrected, y - start))
+                self._add_losses(h, f, y, panel, rows)
+                missed += ((y - g) ** 2).sum(axis=2)
+            for sample in samples:
+                cells.add(*sample)
+        for (h, step), place in zip(some, places, strict=True):
+            self._cells.count(place)
             self._seen[h] += len(step.actions)
-        for sample in samples:
-            self._cells.add(*sample)
         self._history.append(steps)
         self._wealth = bets.grown(self._wealth, change, t)
         dead = refuted | (self._wealth >= self.limit)
         self._drop(dead)
         return int(dead.sum())
 
-    def _values(self, h: int, step: Samples) -> tuple[Floats, Floats, Mask]:
-        """Returns `[N, n]` f(x, a) and `[N, n]` y on the scale of bets, and `[N]` who predicts what cannot be earned."""
-        taken = taken_values(self.functions, h, self._members, step.x, step.actions)
-        y = np.tile(step.rewards, (len(self._members), 1))
+    def _blocks(self) -> list[slice]:
+        """Returns parts of the functions that are few enough for a processor's cache."""
+        return [slice(first, first + AT_ONCE) for first in range(0, len(self._members), AT_ONCE)]
+
+    def _values(self, h: int, step: Samples, rows: Ints | slice) -> tuple[Floats, Floats, Mask]:
+        """Returns f(x, a) and y on the scale of bets, each `[m, n]`, of some functions, and who predicts the impossible."""
+        members = self._members[rows]
+        taken = taken_values(self.functions, h, members, step.x, step.actions)
+        y = np.tile(step.rewards, (len(members), 1))
         if step.goes_on.any():
-            top = top_values(self.functions, h + 1, self._members, step.next_x)
+            top = top_values(self.functions, h + 1, members, step.next_x)
             y[:, step.goes_on] += top.values[top.group]
         wrong = self.ranges.impossible(y + step.before, h)
         return self.ranges.unit(h, taken.values)[taken.group], self.ranges.unit(h, y), wrong
 
-    def _add_losses(self, h: int, f: Floats, y: Floats) -> None:
-        """Adds the squared errors of every function against its own y, and of panel and constants against everybody's."""
-        self._own_loss[h] += ((f - y) ** 2).sum(axis=1)
+    def _add_losses(self, h: int, f: Floats, y: Floats, panel: Floats, rows: slice) -> None:
+        """Adds the squared errors of functions against their own y, and of panel and constants against everybody's."""
+        self._own_loss[h, rows] += ((f - y) ** 2).sum(axis=1)
         squares = (y**2).sum(axis=1)
-        panel = f[self._panel]
         cross = squares + (panel**2).sum(axis=1)[:, None] - 2 * panel @ y.T
-        self._loss[h] += np.maximum(cross, 0.0).astype(np.float32)
+        self._loss[h][:, rows] += np.maximum(cross, 0.0).astype(np.float32)
         n = y.shape[1]
         constants = squares + n * CONSTANTS[:, None] ** 2 - 2 * CONSTANTS[:, None] * y.sum(axis=1)
-        self._constant_loss[h] += np.maximum(constants, 0.0).astype(np.float32)
+        self._constant_loss[h][:, rows] += np.maximum(constants, 0.0).astype(np.float32)
 
     def _choose_panel(self, fit: Floats) -> None:
         """Makes the best fitting functions forecasters, and computes their losses on everything played so far."""
@@ -166,8 +176,9 @@ class ListedSurvivors:
         for steps in self._history:
             for h, step in enumerate(steps):
                 if len(step.actions):
-                    f, y, _ = self._values(h, step)
-                    self._add_losses(h, f, y)
+                    panel = self._values(h, step, self._panel)[0]
+                    for rows in self._blocks():
+                        self._add_losses(h, *self._values(h, step, rows)[:2], panel, rows)
         self._own_loss = kept
 
     def _drop(self, dead: Mask) -> None:

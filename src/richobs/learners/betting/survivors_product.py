@@ -332,6 +332,7 @@ class Pairs:
             own, better = self.cells.forecast(place, start), self.cells.serve_better[:, None]
             expected, spread = np.where(better, own, start), np.where(better, self.cells.variance(place), spread)
             self.cells.add(place, earned, earned - own, earned - start)
+            self.cells.count(place)
         self.rounding += self.held.rounding(n) * (2 if self.tolerance else 1)
         needed = bets.surely(self.limit, self.rounding)
         died = self.held.settle(f.values, f_row, earned, expected, spread, t, needed, self.tolerance)

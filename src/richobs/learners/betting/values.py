@@ -5,6 +5,7 @@ once (`taken_values`, `top_values`). Forecasts of y come from the past alone: th
 claim is true. Shapes: H levels, m members, G groups of equal rows, n samples, P priors, M forecasters, C kinds of u.
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -493,17 +494,27 @@ class Cells:
             others_errors: `[N, n]` of the forecasts that they started from.
         """
         squares = errors**2
-        self.missed = self.missed + squares.sum(axis=1)
-        self.others_missed = self.others_missed + (others_errors**2).sum(axis=1)
-        self._seen += len(place)
+        self.missed += squares.sum(axis=1)
+        self.others_missed += (others_errors**2).sum(axis=1)
         if not place.any():
             return
         cells, inverse = numbered(place, len(self._count))
         which = np.zeros((len(place), len(cells)))
         which[np.arange(len(place)), inverse] = place != UNSEEN
-        self._count[cells] += which.sum(axis=0)
         self._total[:, cells] += values @ which
         self._square[:, cells] += squares @ which
+
+    def count(self, place: Ints) -> None:
+        """Counts samples, once they were added to all rows."""
+        self._seen += len(place)
+        self._count[1:] += np.bincount(place, minlength=len(self._count))[1:]
+
+    def part(self, rows: slice) -> "Cells":
+        """Returns some of the rows; what is added to them is added here."""
+        some = copy.copy(self)
+        some._total, some._square = self._total[rows], self._square[rows]
+        some.missed, some.others_missed = self.missed[rows], self.others_missed[rows]
+        return some
 
     def take(self, rows: Ints) -> None:
         """Keeps some of the rows, in the order given; a row may be taken twice."""
