@@ -263,7 +263,8 @@ def main() -> None:
     title = f"Episodes to a certificate by betting, delta = {DELTA}"
     note = (
         "Streaming engine, one thread a run. Right: the gap is as small as claimed, and both bounds hold. Open: not "
-        f"certified within {LIMIT:,} episodes. Stopped: an assumption was reported broken, though all are true. Compared: the learner {given.learner or 'certified (not run)'}, same limit."
+        f"certified within {LIMIT:,} episodes. Stopped: an assumption was reported broken, though all are true. "
+        f"Compared: the learner {given.learner or 'certified (not run)'}, same limit."
     )
 
     def row(case: Case) -> tuple[object, ...]:
