@@ -205,7 +205,12 @@ def test_code_that_cannot_be_traced_may_be_declared_affine():
     family = Family(numbers_only(lambda t: 0.5 * t["x"] + 0.1 * t["y"] + 0.2), theta, horizon=2, affine=True)
     assert family.program.is_affine.all()
     np.testing.assert_allclose(family.at({"x": 0.6, "y": -0.5, "kind": 1}).probability, [[[0.55, 0.45]]])
-    for p in (lambda t: t["x"] ** 2, lambda t: 0.5 + 0.1 * t["x"] * t["y"], lambda t: max(t["x"], 0.5)):
+    for p in (
+        lambda t: t["x"] ** 2,
+        lambda t: 0.5 + 0.1 * t["x"] * t["y"],
+        lambda t: max(t["x"], 0.5),
+        lambda t: max(0.3, 0.75 - 0.5 * t["x"] - 0.2 * t["y"]),  # one corner alone tells
+    ):
         with pytest.raises(InvalidInput, match="state 0, action 0: probabilities are not affine in x, y"):
             Family(numbers_only(p), theta, horizon=2, affine=True)
     with pytest.raises(InvalidInput, match=r"asked for the value of.*Family\(affine=True\)"):

@@ -862,6 +862,22 @@ def test_intervals_hold_every_point_that_lives_and_little_else(d, bent):
     assert (hull[:, 1] - hull[:, 0]).max() < 0.62  # of 0.9; every point that lives lies within 0.42 or so
 
 
+@pytest.mark.parametrize("d", [1, 3])
+def test_where_everything_lives_intervals_end_where_the_box_does(d):
+    """Ends of cells are rounded: an interval that ends a little before the box leaves out parameters at its border."""
+    rng = np.random.default_rng(d)
+    for _ in range(8):
+        low = rng.uniform(0.01, 0.4, size=d)
+        names, ends = [f"x{i}" for i in range(d)], np.stack([low, low + rng.uniform(0.01, 0.4, size=d)], axis=1)
+        family = Family(
+            lambda t: [[[(p, 0, 1.0, True), (1 - p, 0, 0.0, True)] for p in t.values()]],
+            dict(zip(names, map(tuple, ends.tolist()), strict=True)),
+            horizon=1,
+        )
+        seen = Evidence(np.zeros(len(family.program.at(low[:, None]))), -1.0)
+        np.testing.assert_array_equal(search.hull_of(family, {0: seen}, {0: low}), ends)
+
+
 def test_an_outline_goes_around_what_is_above():
     x, y = np.linspace(-1, 1, 41), np.linspace(-1, 1, 41)
     around = np.stack(search.outline(x, y, 0.5 - x[:, None] ** 2 - y**2))

@@ -39,7 +39,7 @@ OFF = 1e-9  # by which probabilities of a state and action may miss 1, and one o
 POINTS = 256  # of the box at which that is looked at
 CELLS = 4_096  # into which the box is cut at most, to show that no probability is negative
 STRUCTURES = 100_000  # that a family may list
-AFFINE_POINTS = 8  # at which the tables of Gymnasium environments are compared with affine ones
+AFFINE_POINTS = 8  # beside the corners of the box, at which probabilities that are said to be affine are compared
 
 Make = Callable[[Any], Any]
 
@@ -168,7 +168,8 @@ class Family(Unlisted):
             observations: `[S, ...]` what each state shows, all different; by default its number. Where it is not known what
                 states show: a function that takes an item of each list of `theta` and returns it.
             affine: whether probabilities are affine in the parameters, and `make` is called with numbers alone: code that
-                cannot compute with expressions. They follow from d + 1 points, and are compared at `AFFINE_POINTS` others.
+                cannot compute with expressions. They follow from d + 1 corners of the box, and are compared at the others,
+                up to `POINTS`, and at `AFFINE_POINTS` points inside. Claims are about the affine ones.
 
         Raises:
             InvalidInput: with the place, and the parameters, where probabilities are none.
@@ -707,12 +708,16 @@ def _named(names: Sequence[str], point: Floats) -> Iterator[None]:
 def _affine(make: Make, names: Sequence[str], low: Floats, high: Floats) -> Make:
     """Returns a function that computes with expressions, from one of numbers whose probabilities are affine in them.
 
+    They are compared at corners too. Where a convex function, such as a maximum of affine ones, is at least an affine one
+    and not equal to it, it exceeds it at a corner; the same holds of concave ones.
+
     Raises:
         InvalidInput: when called, where they are not.
     """
     d, span, rng = len(names), high - low, keyed_generator(0, "affine tables")
     corners = [low, *(np.where(np.arange(d) == i, high, low) for i in range(d))]
-    points = np.array([*corners, *(rng.uniform(low, high) for _ in range(AFFINE_POINTS))])  # [P, d]
+    every = itertools.islice(itertools.product(*zip(low, high, strict=True)), POINTS)
+    points = np.array([*corners, *every, *(rng.uniform(low, high) for _ in range(AFFINE_POINTS))])  # [P, d]
 
     def law_at(given: Mapping[str, Any], laws: list[dict[Any, Expression]], where: str) -> list[tuple[Any, ...]]:
         """Returns the outcomes of one state and action, from those at all points."""

@@ -47,6 +47,9 @@ WIDEST = 1.0  # half the width of the widest cell that is looked at, in radii of
 MOST_KL = 20.0  # that one step counts for where something is impossible
 HULL_CELLS = 20_000  # that look for the ends of intervals
 HULL_SCALES = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0)  # of these, relative to the set that lives
+ROUNDED = (
+    1e-13  # of a parameter's size: ends of cells that are so close to those of the box are these, but for rounding
+)
 LEAST_RUNG = 12  # the tolerance curve begins at 2^-12
 NEWTON = 30  # steps of a maximisation
 
@@ -803,7 +806,9 @@ def hull_of(family: Family, evidence_of: dict[int, Evidence], fits: dict[int, Fl
             if not np.isfinite(hull).all():  # nothing lives here
                 break
         ends = np.stack([np.minimum(ends[:, 0], hull[:, 0]), np.maximum(ends[:, 1], hull[:, 1])], axis=1)
-    return ends if np.isfinite(ends).all() else box  # where nothing lives the next look would say so
+    if not np.isfinite(ends).all():
+        return box  # where nothing lives the next look would say so
+    return np.where(np.abs(ends - box) <= ROUNDED * np.abs(box).max(axis=1, keepdims=True), box, ends)
 
 
 def pictures(
