@@ -10,6 +10,7 @@ import richobs
 from richobs import Family, InvalidInput
 from richobs.classes.expressions import Graph, Program
 from richobs.classes.taylor import Taylor
+from richobs.learners.families.search import assumption
 
 TWO = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 
@@ -200,11 +201,15 @@ def numbers_only(p):
     return lambda t: [[[(float(p(t)), 0, 1.0 + t["kind"], True), (1 - float(p(t)), 0, 0.0, True)]]]
 
 
-def test_code_that_cannot_be_traced_may_be_declared_affine():
+def test_code_that_cannot_be_traced_may_be_declared_affine(tmp_path):
     theta = {"x": (0.1, 0.9), "y": (-1, 1), "kind": [0, 1]}
     family = Family(numbers_only(lambda t: 0.5 * t["x"] + 0.1 * t["y"] + 0.2), theta, horizon=2, affine=True)
     assert family.program.is_affine.all()
     np.testing.assert_allclose(family.at({"x": 0.6, "y": -0.5, "kind": 1}).probability, [[[0.55, 0.45]]])
+    family.save(tmp_path / "f.npz")
+    for told in (family, Family.load(tmp_path / "f.npz")):  # compared at some points alone, so every claim names it
+        assert assumption(told).endswith("; its probabilities are affine in x and y")
+    assert "affine" not in assumption(Family(bernoulli(lambda t: t["x"]), {"x": (0, 1)}, horizon=1))
     for p in (
         lambda t: t["x"] ** 2,
         lambda t: 0.5 + 0.1 * t["x"] * t["y"],

@@ -169,14 +169,14 @@ class Family(Unlisted):
                 states show: a function that takes an item of each list of `theta` and returns it.
             affine: whether probabilities are affine in the parameters, and `make` is called with numbers alone: code that
                 cannot compute with expressions. They follow from d + 1 corners of the box, and are compared at the others,
-                up to `POINTS`, and at `AFFINE_POINTS` points inside. Claims are about the affine ones.
+                up to `POINTS`, and at `AFFINE_POINTS` points inside. Claims name this assumption.
 
         Raises:
             InvalidInput: with the place, and the parameters, where probabilities are none.
         """
         self.horizon = whole_number("horizon", horizon, 1, LEVELS)
         self.names, self.low, self.high, lists = _read_box(theta)
-        self.lists = lists
+        self.lists, self.is_declared_affine = lists, affine
         traced = _affine(make, self.names, self.low, self.high) if affine else make
         graph = Graph(len(self.names))
         parameters = {name: graph.parameter(i) for i, name in enumerate(self.names)}
@@ -397,6 +397,7 @@ class Family(Unlisted):
             "names": np.frombuffer(box.encode(), dtype=np.uint8),
             "events": places[self.events],
             "paid": places[self.paid],
+            **({"affine": np.array(True)} if self.is_declared_affine else {}),
         }
 
     def save(self, file: str | os.PathLike[str], /) -> None:
@@ -436,7 +437,7 @@ class Family(Unlisted):
             family.horizon = whole_number("horizon", int(np.asarray(arrays["horizon"])), 1, LEVELS)
             box = {name: (float(a), float(b)) for name, a, b in zip(names, arrays["low"], arrays["high"], strict=True)}
             family.names, family.low, family.high, _ = _read_box(box)
-            family.lists = lists
+            family.lists, family.is_declared_affine = lists, "affine" in arrays
             book = np.asarray(arrays["codebook"])
             shown = [book[row] for row in np.asarray(arrays.get("shows", np.arange(len(book))[None]))]
             family._build(graph, tables, np.asarray(arrays["start"])[0], shown)

@@ -710,6 +710,8 @@ def assumption(family: Family, alpha: float = 0.0) -> str:
     ends = zip(family.names, family.low, family.high, strict=True)
     where = " and ".join(f"{name} in [{low:g}, {high:g}]" for name, low, high in ends)
     items = "".join(f" and one of {len(items):,} items for {name}" for name, items in family.lists.items())
+    if family.is_declared_affine:  # which was compared at some points alone
+        items += f"; its probabilities are affine in {' and '.join(family.names)}"
     if alpha:
         return (
             f"the laws of the real system, at the start and at every state and action, are within "
