@@ -52,7 +52,6 @@ BETTING = [  # world, epsilon, seeds
     (f"{LAKE}1000", 0.1, 8),
     (f"{LAKE}10000,slip_unknown=True", 0.1, 3),
     (f"{NEAR}0.2", 0.1, 12),
-    (f"{LAKE}100000,slip_unknown=True", 0.1, 1),
 ]
 LEARN = """
 import json, resource, sys, time
