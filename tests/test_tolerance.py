@@ -457,7 +457,7 @@ def coin(chances: tuple[float, float], *tables: tuple[float, float], **asked: An
     ("chances", "tables"),
     [
         ((0.5, 0.899), ((0.7, 0.699),)),  # the promise is 0.2 more than what is earned: V* may be 0.2 above it
-        ((0.5, 0.82), ((0.65, 0.64), (0.5, 0.4))),  # one survivor's promise is kept, the other's is not
+        ((0.5, 0.84), ((0.65, 0.64), (0.35, 0.3))),  # one survivor's promise is kept, the other's is not
     ],
 )
 def test_a_policy_that_loses_more_than_epsilon_keeps_no_promise(chances: Any, tables: Any) -> None:
