@@ -577,6 +577,16 @@ class TestWorkers:
         assert threads.whole > 2
         assert threads.tasks == 8 + 3 + threads.whole - 2
 
+    def test_tasks_carry_the_spec_again_once_a_worker_did_not_have_it(self, threads):
+        workers, body = Workers(1, threads), self.spec.task(squared, 1)
+        list(workers.send(self.spec, body, range(8)))
+        executors._specs.clear()  # as if a worker came later
+        list(workers.send(self.spec, body, range(1)))
+        before = threads.whole
+        for carried in (2, 2):  # one for each of two workers, and then no more
+            list(workers.send(self.spec, body, range(4)))
+            assert threads.whole == before + carried
+
     def test_what_a_task_raises_is_raised(self, threads):
         workers, body = Workers(1, threads), self.spec.task(squared, 1)
         with pytest.raises(RewardWasStrange, match="at 13") as raised:

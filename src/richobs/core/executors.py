@@ -391,6 +391,7 @@ class Workers:
             told = self._told(future, _name(body, item))
             if told.state == UNKNOWN:
                 told = self._told(submit(item, whole=True), _name(body, item))
+                self._carried[spec.digest] = 0  # a worker came later: the next tasks carry the spec again, one for each
             if told.state == FAILED:
                 raise told.value
             return told.value
