@@ -76,7 +76,7 @@ def test_observations_that_never_repeat_take_no_room(monkeypatch):
 
 
 def test_functions_of_a_list_bet_in_blocks_as_they_do_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = richobs.make("frozen-lake/10,n_maps=60,slip_unknown=True", seed=1)
+    problem = richobs.make("frozen-lake/10,n_maps=200,slip_unknown=True", seed=1)  # more than forecasters
     whole = richobs.learn(problem, seed=1, progress=False)
     monkeypatch.setattr(survivors_listed, "AT_ONCE", 7)
     parts = richobs.learn(problem, seed=1, progress=False)

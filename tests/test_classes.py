@@ -24,10 +24,19 @@ from richobs.classes import (
 )
 from richobs.classes.base import digest_of, from_arrays, to_arrays
 from richobs.core.errors import InvalidFile, InvalidInput
+from richobs.core.functions import SHORT, reduced
 from richobs.core.moments import Batch
 from richobs.core.process import Codebook
 from richobs.learners.betting.values import top_values
 from richobs_lab.prototypes import Prototypes
+
+
+@pytest.mark.parametrize("k", [1, 4, SHORT, SHORT + 1])
+@pytest.mark.parametrize("m", [1, 40, 1000])
+def test_short_rows_are_reduced_as_numpy_does(k: int, m: int) -> None:
+    values = np.random.default_rng(0).normal(size=(2, m, k))
+    np.testing.assert_array_equal(reduced(np.maximum, values), values.max(axis=2))
+    np.testing.assert_array_equal(reduced(np.minimum, values.swapaxes(0, 1)), values.swapaxes(0, 1).min(axis=2))
 
 
 def test_a_decoder_worked_out_by_hand():

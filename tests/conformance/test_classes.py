@@ -63,6 +63,9 @@ EXAMPLES = {
     "table of bits": Example(TableLevel(TABLES, Codebook(BITS)), BITS),
     "table of words": Example(TableLevel(TABLES, Codebook(WORDS)), WORDS),
     "decoders": Example(Decoders(3, WORTH), BITS),
+    "decoders of many coordinates": Example(
+        Decoders(12, WORTH), np.random.default_rng(0).integers(0, 2, (20, 12)).astype(float)
+    ),
     "decoders of few values": Example(Decoders(3, [[0.25, 0.5], [0.25, 0.0], [0.0, 0.25]]), BITS),
     "rotated decoders": Example(Decoders(3, WORTH, rotation=TURN), BITS @ TURN.T, TURN),
     "prototypes": Example(
@@ -143,13 +146,14 @@ def check_kinds(example: Example):
 def check_rows(example: Example):
     """Where a class tells rows apart itself, they are different and those of `values`; for few members and for many."""
     functions, x, _, rounding = example
-    for members in (some_members(functions), np.tile(np.arange(functions.size), 1 + (1 << 15) // functions.size)):
+    every = np.arange(functions.size)
+    for members in (some_members(functions), every, np.tile(every, 1 + (1 << 15) // functions.size)):
         actions = np.arange(len(x)) % functions.n_actions
         for taken in (actions, None):
             found = functions.rows(x, members, taken)
             if found is not None:
-                every = functions.values(x, members)
-                expected = every.max(axis=2) if taken is None else every[:, np.arange(len(x)), taken]
+                values = functions.values(x, members)
+                expected = values.max(axis=2) if taken is None else values[:, np.arange(len(x)), taken]
                 np.testing.assert_allclose(found[0][found[1]], expected, rtol=0, atol=rounding)
                 assert len(np.unique(found[0], axis=0)) == len(found[0])
 

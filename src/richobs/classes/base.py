@@ -145,7 +145,7 @@ class LevelClass(ABC):
         Override it where the class knows a faster way to tell members apart.
 
         Returns:
-            `[G, n]` distinct rows of values in `value_range`, and `[len(members)]` which of them each member has.
+            `[G, n]` distinct rows of values in `value_range`, each of some member, and `[len(members)]` which one each has.
         """
         return None
 

@@ -130,16 +130,17 @@ class Decoders(LevelClass):
         each = np.zeros((self.n_coordinates, len(self.worth), -(-len(x) // 8) * 8), dtype=np.uint8)
         np.multiply(on[:, None], worth, out=each[:, :, : len(x)])
         table = each.reshape(-1, each.shape[2])  # [D A, n and more]
-        one, other = self._codes[0][members], self._codes[1][members]
+        one, other = (codes.take(members) for codes in self._codes)
         both: Ints | None = None
         if len(members) > FEW_MEMBERS:
             some, row = grouping.equal_rows(table)
-            pair, both = grouping.numbered(row[one] * len(some) + row[other], len(some) ** 2)
-            one, other = some[pair // len(some)], some[pair % len(some)]
+            if len(some) ** 2 < len(members):
+                pair, both = grouping.numbered((row * len(some)).take(one) + row.take(other), len(some) ** 2)
+                one, other = some[pair // len(some)], some[pair % len(some)]
         words = table.view(np.uint64)  # eight bytes are taken at once
         found = np.maximum(*(words.take(rows, axis=0).view(np.uint8) for rows in (one, other)))
         first, group = grouping.equal_rows(found)
-        return levels.take(found.take(first, axis=0)[:, : len(x)]), group if both is None else group[both]
+        return levels.take(found.take(first, axis=0)[:, : len(x)]), group if both is None else group.take(both)
 
     @cached_property
     def _levels(self) -> tuple[Floats, NDArray[np.uint8]]:
@@ -149,15 +150,10 @@ class Decoders(LevelClass):
         return levels, np.append(codes, codes.max(axis=1, keepdims=True), axis=1)
 
     @cached_property
-    def _codes(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    def _codes(self) -> tuple[Ints, Ints]:
         """`[N]` the number of coordinate and choice of each decoder's first state, and of its second."""
-        first, second, a, b = self.all_parameters
-        return (first * len(self.worth) + a).astype(np.int32), (second * len(self.worth) + b).astype(np.int32)
-
-    @cached_property
-    def all_parameters(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """i, j, a, b, each `[N]`, of all decoders."""
-        return self.parameters()
+        first, second, a, b = self.parameters()
+        return first * len(self.worth) + a, second * len(self.worth) + b
 
     def kinds(self, members: Ints, action: int, /) -> tuple[Ints, Ints]:
         """Groups members whose value of `action` and whose largest value are equal at every x.
@@ -175,10 +171,10 @@ class Decoders(LevelClass):
 
     def _grouped(self, action: int) -> NDArray[np.int32]:
         """Returns `[N]` the group of every member."""
-        first, second, a, b = self.all_parameters
         different, kind = grouping.kinds(self.worth[:, action], self.worth.max(axis=1))
         codes = self.n_coordinates * len(different)
-        one, other = first * len(different) + kind[a], second * len(different) + kind[b]
+        each = (np.arange(self.n_coordinates)[:, None] * len(different) + kind).ravel()  # of coordinate and choice
+        one, other = (each.take(code) for code in self._codes)
         key = np.minimum(one, other) * codes + np.maximum(one, other)  # (i, j, a, b) and (j, i, b, a) are one function
         return grouping.numbered(key, codes**2)[1].astype(np.int32)
 
@@ -192,7 +188,7 @@ class Decoders(LevelClass):
         if members is None:
             return super().moments(batch)
         on = self.coordinates(batch.x).astype(np.float64)
-        first, second, a, b = (p[members] for p in self.all_parameters)
+        first, second, a, b = self.parameters(members)
 
         def sums(weights: Floats) -> Floats:
             return sums_by_case(np, on.T @ (on * weights[:, None]), weights.sum(), first, second)
@@ -208,10 +204,17 @@ class Decoders(LevelClass):
         return Moments(batch.n, batch.actions, v_mean, np.maximum(v_var, 0.0), u_mean, np.maximum(u_var, 0.0))
 
     def value_bounds(self) -> tuple[Floats, Floats]:
-        """Returns `[N]` the smallest and `[N]` the largest value that max_a f(x, a) takes."""
-        _, _, a, b = self.parameters()
+        """Returns `[N]` the smallest and `[N]` the largest value that max_a f(x, a) takes; both are read-only."""
+        return self._bounds
+
+    @cached_property
+    def _bounds(self) -> tuple[Floats, Floats]:
+        """What `value_bounds` returns: the largest values of an index (i, j, a, b) follow from a and b alone."""
         best = self.worth.max(axis=1)
-        return np.zeros(self.size), np.maximum(best[a], best[b])
+        each = np.maximum(best[:, None], best).ravel()
+        highest = np.tile(each, self.size // len(each))
+        highest.setflags(write=False)
+        return np.broadcast_to(0.0, self.size), highest
 
     def reads(self, member: int, rotation: Floats | None, /) -> tuple[int, ...] | None:
         """Returns the two coordinates that one decoder looks at; None if its rotation is not the one given."""

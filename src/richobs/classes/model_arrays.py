@@ -17,7 +17,7 @@ from richobs.classes.base import Arrays, checked_members
 from richobs.classes.dynamics import Model, check_law, check_levels
 from richobs.core.environment import Episodes
 from richobs.core.errors import InvalidInput
-from richobs.core.functions import StepLaw
+from richobs.core.functions import StepLaw, reduced
 from richobs.core.moments import distinct
 from richobs.core.policies import Policy, action_law
 from richobs.core.process import EQUALITY_TOLERANCE, Codebook
@@ -292,7 +292,7 @@ class ModelArrays:
                 at = self.columns(level)
                 q = _backup(pay[:, at], go_on[:, :, at], to[:, :, at], value)
                 value = np.zeros_like(value)
-                value[:, at] = q.max(axis=2)
+                value[:, at] = reduced(np.maximum, q)
                 self._fill(tables[level], q, at, level, models, None if reached is None else reached[level])
             best[models] = (self.start[models] * value).sum(axis=1)
             if told is not None:
@@ -431,7 +431,7 @@ class ModelArrays:
                 q = _most_within(p, sign * self.reward[:, chosen][:, :, at] + later, alpha)
                 value = np.zeros_like(value)
                 if laws is None:
-                    value[:, at] = q.max(axis=2)
+                    value[:, at] = reduced(np.maximum, q)
                 else:
                     value[:, at] = (laws[level][np.maximum(shows[:, at], 0)] * q).sum(axis=2)
             result[part] = sign * _most_within(self.start[chosen].T, value.T, alpha)

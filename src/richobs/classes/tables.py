@@ -22,6 +22,7 @@ from richobs.classes.layered import Listed
 from richobs.core.arguments import LEVELS, real_array, refuse_unusable, whole_number
 from richobs.core.environment import checked_range
 from richobs.core.errors import InvalidInput
+from richobs.core.functions import reduced
 from richobs.core.process import Codebook
 from richobs.core.types import Floats, Ints, Observations
 from richobs.stats import grouping
@@ -101,7 +102,10 @@ class TableLevel(LevelClass):
         if len(members) * len(x) > FEW_VALUES:
             return None
         rows, chosen = self.codebook.encode(x), checked_members(members, self.size)
-        found = self._at(chosen, rows).max(axis=2) if actions is None else self.tables[chosen[:, None], rows, actions]
+        if actions is None:
+            found = reduced(np.maximum, self._at(chosen, rows))
+        else:
+            found = self.tables[chosen[:, None], rows, actions]
         found, (low, high) = found.astype(np.float64, copy=False), self.value_range
         if not (found.min(initial=high) >= low and found.max(initial=low) <= high):
             return None
@@ -110,8 +114,8 @@ class TableLevel(LevelClass):
 
     def value_bounds(self) -> tuple[Floats, Floats]:
         """Returns `[N]` the smallest and `[N]` the largest value that max_a f(x, a) takes."""
-        top = self.tables.max(axis=2)
-        return top.min(axis=1).astype(np.float64), top.max(axis=1).astype(np.float64)
+        top = reduced(np.maximum, self.tables)
+        return reduced(np.minimum, top).astype(np.float64), reduced(np.maximum, top).astype(np.float64)
 
     def singleton(self, member: int, /) -> TableLevel:
         """Returns the class that holds one of these tables."""

@@ -4,7 +4,10 @@
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from richobs.core.moments import Batch, Moments
 from richobs.core.types import Floats, Ints, Member, Observations
@@ -12,6 +15,19 @@ from richobs.core.types import Floats, Ints, Member, Observations
 if TYPE_CHECKING:
     from richobs.core.environment import Episodes
     from richobs.core.policies import Policy
+
+SHORT, MANY = 24, 32  # rows of so few numbers are reduced column by column where so many rows come on each number
+
+
+def reduced(reduce: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
+    """Returns `[...]` the smallest or the largest number of each row of `[..., k]`; numpy is slow where rows are short."""
+    k = values.shape[-1]
+    if not 0 < k <= SHORT or values.size < MANY * k * k:
+        return np.asarray(reduce.reduce(values, axis=-1))
+    result = values[..., 0].copy()
+    for column in range(1, k):
+        reduce(result, values[..., column], out=result)
+    return result
 
 
 class ValueFunction(Protocol):

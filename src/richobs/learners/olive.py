@@ -21,7 +21,7 @@ import numpy as np
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.errors import BrokenPromise
 from richobs.core.events import Callback, Event, Progress, Said, event, nobody
-from richobs.core.functions import FunctionClass, ValueFunction
+from richobs.core.functions import FunctionClass, ValueFunction, reduced
 from richobs.core.moments import Steps, check_rounding
 from richobs.core.outcome import REALIZABLE, Outcome, StopReason, claim_words
 from richobs.core.policies import Greedy, Switch, Uniform, greedy_actions
@@ -174,7 +174,7 @@ def pair_error(functions: FunctionClass, level: int, steps: Steps, alive: Mask, 
         values = functions.values(level, steps.x, members[part])  # [part, X, K]
         chosen = greedy_actions(values)
         greedy[part] = chosen
-        weighted = steps.visits[place, chosen] * values.max(axis=2) - steps.rewards[place, chosen]
+        weighted = steps.visits[place, chosen] * reduced(np.maximum, values) - steps.rewards[place, chosen]
         gain[members[part]] = K * (weighted.sum(axis=1) / n)
     row = np.zeros(len(alive), dtype=np.int64)
     if next_alive is None:
@@ -200,7 +200,7 @@ def _future(functions: FunctionClass, level: int, steps: Steps, alive: Mask) -> 
     future = np.zeros((len(alive), len(steps.next_x)))
     members = np.flatnonzero(alive)
     for part in _parts(len(members), len(steps.next_x) * functions.n_actions):
-        future[members[part]] = functions.values(level, steps.next_x, members[part]).max(axis=2)
+        future[members[part]] = reduced(np.maximum, functions.values(level, steps.next_x, members[part]))
     return future
 
 

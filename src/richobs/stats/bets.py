@@ -140,7 +140,7 @@ def growth_and_losses(
 
 def square_losses(f: Floats, y: Floats) -> Floats:
     """Returns `[R, C]` the sums of (f - y)^2 of rows f `[R, n]` and y `[C, n]`."""
-    return np.maximum((f**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - f @ (2 * y).T, 0.0)
+    return np.maximum(np.einsum("rn,rn->r", f, f)[:, None] + (y**2).sum(axis=1) - f @ (2 * y).T, 0.0)
 
 
 def _at(value: float, y: Floats, forecast: Floats, spread: Floats, tolerance: float) -> Floats:

@@ -396,7 +396,7 @@ class DecodersOnDevice(LevelByCases):
         """Sends the parameters of all decoders to the device."""
         super().__init__(memory, level.size, level.n_actions, level.value_range)
         self.level = level
-        self.parameters = [memory.send(p) for p in level.all_parameters]  # i, j, a, b
+        self.parameters = [memory.send(p) for p in level.parameters()]  # i, j, a, b
         self.worths = memory.doubles(level.worth)
         self.rotation = None if level.rotation is None else memory.doubles(level.rotation)
 

@@ -2,14 +2,16 @@
 
 Within an episode the factors of levels 0, 1, ... follow each other, since y of a level is known with the next observation
 and before the bet of the next level. Their product is one martingale, and a function dies at 0.7/d.
-Shapes: N functions alive, P of them in the panel that makes forecasts, n samples.
+Shapes: N functions alive, M of them in the panel that makes forecasts, P priors, n samples.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from richobs.core.errors import BrokenPromise
 from richobs.core.functions import FunctionClass
@@ -53,11 +55,10 @@ class ListedSurvivors:
         self._wealth = np.zeros(N)
         self._own_loss = np.zeros((H, N))
         self._missed = np.zeros((H, len(PRIORS), N))
-        self._constant_loss = np.zeros((H, len(CONSTANTS), N), dtype=np.float32)
         self._seen = np.zeros(H, dtype=np.int64)
         self._history: list[Sequence[Samples]] = []
         self._cells = Cells(N)  # mean errors y - f at what came again, over all levels
-        self._choose_panel(np.zeros(N))
+        self._choose_panel()
 
     @property
     def log_size(self) -> float:
@@ -105,18 +106,23 @@ class ListedSurvivors:
         """
         N, some = len(self._members), [(h, step) for h, step in enumerate(steps) if len(step.actions)]
         change, refuted = np.zeros(N), np.zeros(N, dtype=bool)
-        panels = [self._values(h, step, self._panel)[0] for h, step in some]
         places = [self._cells.places(step.keys) for _, step in some]
+        panels: dict[int, Floats] = {}
+        earned: dict[int, Floats] = {}  # y of all functions, where one block holds them
         for rows in self._blocks():
             cells = self._cells.part(rows)
             samples: list[tuple[Ints, Floats, Floats, Floats]] = []  # of all levels, for forecasts of later batches
-            for (h, step), panel, place in zip(some, panels, places, strict=True):
-                f, y, wrong = self._values(h, step, rows)
+            for (h, step), place in zip(some, places, strict=True):
+                f, (y, wrong) = self._taken(h, step, self._members[rows]), self._earned(h, step, self._members[rows])
+                if len(f) == N:
+                    panels[h], earned[h] = f[self._panel], y
+                elif h not in panels:
+                    panels[h] = self._taken(h, step, self._members[self._panel])
                 refuted[rows] |= wrong
                 missed = self._missed[h][:, rows]
                 s = variances(missed, int(self._seen[h]))  # [P, N]
                 losses = self._loss[h][:, rows], self._constant_loss[h][:, rows]
-                g = forecasts(*losses, s, np.ones(len(panel)), panel)  # [P, N, n]
+                g = forecasts(*losses, s, np.ones(len(self._panel)), panels[h])  # [P, N, n]
                 best, each = missed.argmin(axis=0), np.arange(len(f))
                 start = g[best, each]
                 corrected = np.clip(f + cells.forecast(place, np.zeros_like(f)), 0.0, 1.0)
@@ -126,7 +132,7 @@ class ListedSurvivors:
                 stake = bets.stakes(np.where(better, corrected, start), variance, f, tolerance)
                 change[rows] += bets.log_factors(stake, y, f, tolerance).sum(axis=1)
                 samples.append((place, y - f, y - corrected, y - start))
-                self._add_losses(h, f, y, panel, rows)
+                self._own_loss[h, rows] += ((f - y) ** 2).sum(axis=1)
                 missed += ((y - g) ** 2).sum(axis=2)
             for sample in samples:
                 cells.add(*sample)
@@ -136,77 +142,85 @@ class ListedSurvivors:
         self._history.append(steps)
         self._wealth = bets.grown(self._wealth, change, t)
         dead = refuted | (self._wealth >= self.limit)
-        self._drop(dead)
+        kept, is_stale = self._drop(dead)
+        for h, step in some:
+            self._add_losses(h, step, panels[h][kept], earned[h][~dead] if earned else None)
+        if is_stale:
+            self._choose_panel()
         return int(dead.sum())
 
     def _blocks(self) -> list[slice]:
         """Returns parts of the functions that are few enough for a processor's cache."""
         return [slice(first, first + AT_ONCE) for first in range(0, len(self._members), AT_ONCE)]
 
-    def _values(self, h: int, step: Samples, rows: Ints | slice) -> tuple[Floats, Floats, Mask]:
-        """Returns f(x, a) and y on the scale of bets, each `[m, n]`, of some functions, and who predicts the impossible."""
-        members = self._members[rows]
+    def _taken(self, h: int, step: Samples, members: Ints) -> Floats:
+        """Returns `[m, n]` f(x, a) on the scale of bets."""
         taken = taken_values(self.functions, h, members, step.x, step.actions)
+        return self.ranges.unit(h, taken.values)[taken.group]
+
+    def _earned(self, h: int, step: Samples, members: Ints) -> tuple[Floats, Mask]:
+        """Returns `[m, n]` y on the scale of bets, and `[m]` who predicts the impossible."""
         y = np.tile(step.rewards, (len(members), 1))
         if step.goes_on.any():
             top = top_values(self.functions, h + 1, members, step.next_x)
             y[:, step.goes_on] += top.values[top.group]
-        wrong = self.ranges.impossible(y + step.before, h)
-        return self.ranges.unit(h, taken.values)[taken.group], self.ranges.unit(h, y), wrong
+        return self.ranges.unit(h, y), self.ranges.impossible(y + step.before, h)
 
-    def _add_losses(self, h: int, f: Floats, y: Floats, panel: Floats, rows: slice) -> None:
-        """Adds the squared errors of functions against their own y, and of panel and constants against everybody's."""
-        self._own_loss[h, rows] += ((f - y) ** 2).sum(axis=1)
-        squares = (y**2).sum(axis=1)
-        cross = squares + (panel**2).sum(axis=1)[:, None] - 2 * panel @ y.T
-        self._loss[h][:, rows] += np.maximum(cross, 0.0).astype(np.float32)
-        n = y.shape[1]
-        constants = squares + n * CONSTANTS[:, None] ** 2 - 2 * CONSTANTS[:, None] * y.sum(axis=1)
-        self._constant_loss[h][:, rows] += np.maximum(constants, 0.0).astype(np.float32)
+    def _add_losses(self, h: int, step: Samples, panel: Floats, earned: Floats | None = None) -> None:
+        """Adds the squared errors of panel `[M, n]` and constants against everybody's y, which is read where it is None."""
+        n = panel.shape[1]
+        for rows in self._blocks():
+            y = self._earned(h, step, self._members[rows])[0] if earned is None else earned[rows]
+            squares = (y**2).sum(axis=1)
+            cross = squares + (panel**2).sum(axis=1)[:, None] - 2 * panel @ y.T
+            self._loss[h][:, rows] += np.maximum(cross, 0.0).astype(np.float32)
+            constants = squares + n * CONSTANTS[:, None] ** 2 - 2 * CONSTANTS[:, None] * y.sum(axis=1)
+            self._constant_loss[h][:, rows] += np.maximum(constants, 0.0).astype(np.float32)
 
-    def _choose_panel(self, fit: Floats) -> None:
+    def _choose_panel(self) -> None:
         """Makes the best fitting functions forecasters, and computes their losses on everything played so far."""
         H, N = self.functions.horizon, len(self._members)
         size = min(N, LARGEST_PANEL, max(8, PANEL_NUMBERS // (N * H)))
-        self._panel = np.sort(np.argsort(-fit, kind="stable")[:size])
+        self._panel = np.sort(np.argsort(-self._log_weights(), kind="stable")[:size])
         self._chosen_among = N
-        self._loss = np.zeros((H, size, N), dtype=np.float32)
-        kept, self._own_loss = self._own_loss, np.zeros((H, N))
-        self._constant_loss[:] = 0
+        self._loss: list[NDArray[Any]] = []  # the old panel's go before there are others
+        self._loss = [np.zeros((size, N), dtype=np.float32) for _ in range(H)]
+        self._constant_loss = np.zeros((H, len(CONSTANTS), N), dtype=np.float32)
         for steps in self._history:
             for h, step in enumerate(steps):
                 if len(step.actions):
-                    panel = self._values(h, step, self._panel)[0]
-                    for rows in self._blocks():
-                        self._add_losses(h, *self._values(h, step, rows)[:2], panel, rows)
-        self._own_loss = kept
+                    self._add_losses(h, step, self._taken(h, step, self._members[self._panel]))
 
-    def _drop(self, dead: Mask) -> None:
-        if not dead.any():
-            return
+    def _drop(self, dead: Mask) -> tuple[Mask, bool]:
+        """Drops functions; returns `[M]` whose losses are kept, and whether other forecasters should be chosen.
+
+        These are chosen by all losses of the old ones, so the dead among the old ones are kept until then.
+        """
         keep = ~dead
         if not keep.any():
             raise BrokenPromise(
                 f"no function of the class is consistent with what was seen: {self.ranges.broken} With all assumptions true "
                 "this happens with probability at most delta."
             )
-        fit = self._log_weights()[keep]
         in_panel = keep[self._panel]
-        place = np.cumsum(keep) - 1
+        if keep.all():
+            return in_panel, False
+        few = not in_panel.any() or len(self._panel) < len(dead)  # whether somebody is no forecaster
+        is_stale = few and (2 * int(keep.sum()) <= self._chosen_among or not in_panel.any())
+        kept = in_panel | is_stale
+        self._panel = (np.cumsum(keep) - 1)[self._panel[in_panel]]
         self._members, self._wealth = self._members[keep], self._wealth[keep]
         self._own_loss, self._missed = self._own_loss[:, keep], self._missed[:, :, keep]
         self._constant_loss = self._constant_loss[:, :, keep]
+        for h, loss in enumerate(self._loss):  # level by level: there is no second copy of all
+            self._loss[h] = loss[np.ix_(kept, keep)]
         self._cells.take(np.flatnonzero(keep))
-        few = not in_panel.any() or len(self._panel) < len(dead)  # whether somebody is no forecaster
-        if few and (2 * len(self._members) <= self._chosen_among or not in_panel.any()):
-            self._choose_panel(fit)
-        else:
-            self._loss = self._loss[:, in_panel][:, :, keep]
-            self._panel = place[self._panel[in_panel]]
+        return kept, is_stale
 
     def kill(self, member: Member, level: int) -> None:
         """Drops a function whose average errors at a level are too large [B2]."""
-        self._drop(self._members == member)
+        if self._drop(self._members == member)[1]:
+            self._choose_panel()
 
     def _log_weights(self) -> Floats:
         """Returns `[N]` how well functions fit: exp(-loss / 2 s^2), normalised by the panel, over the wealth above 1."""

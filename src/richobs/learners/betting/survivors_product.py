@@ -44,7 +44,7 @@ from richobs.learners.betting.values import (
     variances,
 )
 from richobs.stats import bets
-from richobs.stats.grouping import numbered
+from richobs.stats.grouping import are_sparse, equal_keys, numbered
 from richobs.stats.shares import Share
 
 MANY_ROWS = 1 << 11  # of a batch from which on bets are computed for rows with a living pair alone
@@ -233,8 +233,14 @@ class Groups:
             row = np.empty(int(of.max()) + 1, dtype=np.int64)
             row[of] = batch.group
             return Groups(of, len(row)), np.arange(self.count).repeat(parts), row
-        keys, of = numbered(self.of * many + batch.group, self.count * many)
-        return Groups(of, len(keys)), keys // many, keys % many
+        both, below = self.of * many + batch.group, self.count * many
+        if not are_sparse(both, below):
+            keys, of = numbered(both, below)
+            return Groups(of, len(keys)), keys // many, keys % many
+        place, of = equal_keys(both)
+        if len(place) == self.count:  # nothing was told apart
+            return self, np.arange(self.count), batch.group[self.first]
+        return Groups(of, len(place)), self.of[place], batch.group[place]
 
     def kept(self, mask: Mask) -> tuple["Groups", Ints]:
         """Returns the groups of some of the members, and the old number of each."""
@@ -358,8 +364,10 @@ class Pairs:
             return sizes[:, None] * values.take(f_row, axis=0)
         if R * G <= DENSE_COUNTS:
             return np.bincount(old_row * G + f_row, weights=sizes, minlength=R * G).reshape(R, G) @ values
-        starts = np.diff(old_row, prepend=-1) > 0  # new rows are in the order of old
-        sums, more = sizes[starts, None] * values.take(f_row[starts], axis=0), np.flatnonzero(~starts)
+        one = np.empty(R, dtype=np.int64)
+        one[old_row] = np.arange(len(old_row))  # a part of each row
+        more = np.flatnonzero(one[old_row] != np.arange(len(old_row)))
+        sums = sizes[one, None] * values.take(f_row[one], axis=0)
         rows, place = np.unique(old_row[more], return_inverse=True)  # few rows are split, and most of them once
         rest = sizes[more, None] * values.take(f_row[more], axis=0)
         sums[rows] += np.stack([np.bincount(place, weights=sample) for sample in rest.T], axis=1)
@@ -789,6 +797,9 @@ class ProductSurvivors:
         """
         sums = [begins]  # of the members of level 0, then of the columns of each level
         for h, pairs in enumerate(self._pairs):
+            if pairs.rows.count == pairs.columns.count == 1:  # one number, which changes no proportion
+                sums.append(np.zeros(1))
+                continue
             if h == 0:
                 by_row = _log_sums(pairs.rows.of, begins, pairs.rows.count)
             else:

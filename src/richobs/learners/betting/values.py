@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from richobs.core.environment import Environment, Episodes, step_range
 from richobs.core.errors import InvalidInput
-from richobs.core.functions import FunctionClass
+from richobs.core.functions import FunctionClass, reduced
 from richobs.core.outcome import REALIZABLE
 from richobs.core.policies import TIE
 from richobs.core.types import Floats, Ints, Mask, Member, Observations
@@ -31,9 +32,11 @@ PRIORS = np.array([0.25, 0.01])  # squared error that a forecast is given before
 CONSTANTS = np.linspace(0.0, 1.0, 9)  # forecasters beside the members
 FARTHEST = 60.0  # nats behind the best at which a forecaster's weight is as good as 0
 MOST_NUMBERS = 4_000_000  # sums that are held at once; cells that would need more are not kept
+MANY_ROWS = 64  # for each column, from which on numpy is slow at what concerns a column
 SHRINK = 1.0  # samples that the forecast of the class counts as, in the mean of a cell
 SHRINK_VARIANCE = 2.0  # samples that the overall squared error counts as, in the squared error of a cell
 SHORT = 64  # bytes of what was seen and done up to which they are kept as they are
+LARGEST = partial(reduced, np.maximum)  # over actions
 UNSEEN = 0  # place of all pairs without a cell: nothing is ever added there
 
 
@@ -205,16 +208,21 @@ class Samples(NamedTuple):
 def samples_of(played: Episodes) -> list[Samples]:
     """Returns what episodes did, level by level."""
     here = [~over for over in played.ended] or [np.ones(played.n, dtype=bool)] * played.levels
-    seen = [x[live] for x, live in zip(played.observations, here, strict=True)]
+
+    def live(column: NDArray[Any], h: int) -> NDArray[Any]:
+        """Returns the part of the episodes that go on at a level: all of them where none ends early."""
+        return column[here[h]] if played.ended else column
+
+    seen = [live(x, h) for h, x in enumerate(played.observations)]
     rows = [row_bytes(x) for x in seen]
     none = np.zeros(played.n, dtype=bool)
     following = zip([*seen[1:], seen[0][:0]], [*here[1:], none], [*rows[1:], []], strict=True)
     before, samples = np.zeros(played.n), []
     for h, (next_x, goes_on, next_rows) in enumerate(following):
-        live, actions = here[h], played.actions[h][here[h]]
+        actions = live(played.actions[h], h)
         keys, next_keys = names(rows[h], actions), names(next_rows)
-        rewards = played.rewards[h][live], before[live]
-        samples.append(Samples(seen[h], actions, *rewards, next_x, goes_on[live], keys, next_keys))
+        rewards = live(played.rewards[h], h), live(before, h)
+        samples.append(Samples(seen[h], actions, *rewards, next_x, live(goes_on, h), keys, next_keys))
         before = before + played.rewards[h]
     return samples
 
@@ -287,11 +295,6 @@ def _of_actions(actions: Ints, values: Floats) -> Floats:
     return values[:, np.arange(len(actions)), actions]
 
 
-def _largest(values: Floats) -> Floats:
-    """Returns `[m, n]` the largest of values `[m, n, K]`."""
-    return np.asarray(values.max(axis=2))
-
-
 def _grouped(values: Floats) -> Rows:
     """Returns the distinct rows of values `[m, n]`."""
     first, row = equal_rows(values)
@@ -306,21 +309,48 @@ def top_values(functions: FunctionClass, level: int, members: Ints, x: Observati
     if known is not None:
         return known
     if len(members) * len(x) <= FEW_VALUES:
-        return _grouped(read(functions, level, x, members, _largest))
+        return _grouped(read(functions, level, x, members, LARGEST))
     some, place = distinct(x)
     reps, rep = functions.kinds(level, members, 0)
-    values = read(functions, level, x[some], reps, _largest)
+    values = read(functions, level, x[some], reps, LARGEST)
     first, row = equal_rows(values)
     return Rows(values[first][:, place], row[rep])
+
+
+def best_and_gap(
+    functions: FunctionClass, level: int, members: Ints, x: Observations, action: int
+) -> tuple[Floats, Floats]:
+    """Returns `[m, n]` max_a f(x, a) of members, and `[m, n]` by how much an action is worth less."""
+    top, taken = (_known_rows(functions, level, members, x, a) for a in (None, np.full(len(x), action)))
+    if top is not None and taken is not None:
+        best = top.values.take(top.group, axis=0)
+        return best, best - taken.values.take(taken.group, axis=0)
+    both = read(functions, level, x, members, partial(_best_and_taken, action))  # [m, 2 n]
+    best = both[:, : len(x)]
+    return best, best - both[:, len(x) :]
+
+
+def _best_and_taken(action: int, values: Floats) -> Floats:
+    """Returns `[m, 2 n]` the best values, then those of an action, out of values `[m, n, K]`."""
+    return np.concatenate([LARGEST(values), values[:, :, action]], axis=1)
 
 
 def _known_rows(
     functions: FunctionClass, level: int, members: Ints, x: Observations, actions: Ints | None = None
 ) -> Rows | None:
-    """Returns the rows of values that the class itself tells apart; None where it knows no faster way than to be read."""
+    """Returns the rows of values that the class itself tells apart; None where it knows no faster way than to be read.
+
+    A row that no member has is left out: groups of members would count it, and take members for told apart that are not.
+    """
     own = getattr(functions, "rows", None)
     found = None if own is None else own(level, x, members, actions)
-    return None if found is None else Rows(*found)
+    if found is None:
+        return None
+    values, group = found
+    if len(values) > 1 and np.count_nonzero(np.bincount(group, minlength=len(values))) < len(values):
+        used, group = numbered(group, len(values))
+        values = values[used]
+    return Rows(values, group)
 
 
 def read(
@@ -371,7 +401,7 @@ def variances(missed: Floats, seen: int) -> Floats:
 
 def least(losses: Floats) -> Floats:
     """Returns `[C]` the least of each column of `[M, C]`; numpy is slow where many rows are short."""
-    many = len(losses) > 64 * losses.shape[1]
+    many = len(losses) > MANY_ROWS * losses.shape[1]
     return np.array([column.min() for column in losses.T]) if many else np.minimum.reduce(losses)
 
 
@@ -396,25 +426,36 @@ def forecasts(
         sums: `[M, n]` sum of their values; with `parts` `[G, n]` the values that members may have.
         parts: of forecasters that consist of parts: `[A]` members of each part, its forecaster, and which values it has.
     """
+    M, n = len(loss), sums.shape[1]
     behind = np.concatenate([loss, constant_loss])  # [M + 9, C]
-    behind -= least(behind)
-    counts = np.concatenate([counts, np.ones(len(CONSTANTS))])
-    sums = np.concatenate([sums, CONSTANTS[:, None].repeat(sums.shape[1], axis=1)])
-    result = np.empty((*variance.shape, sums.shape[1]))
-    step = len(variance) if behind.size <= AT_ONCE_VALUES else 1
-    weight = np.empty((step, *behind.shape))
-    for k in range(0, len(variance), step):
-        np.multiply(behind, -0.5 / variance[k : k + step, None], out=weight)
+    result = np.empty((*variance.shape, n))
+    if parts is None and (behind.size <= AT_ONCE_VALUES or MANY_ROWS * behind.shape[1] > M):
+        behind -= np.minimum.reduce(behind)
+        said = np.empty((len(behind), n + 1))  # the last column adds up weights
+        said[:M, :n], said[:M, n] = sums, counts
+        said[M:, :n], said[M:, n] = CONSTANTS[:, None], 1.0
+        step = len(variance) if behind.size <= AT_ONCE_VALUES else 1
+        weight = np.empty((step, *behind.shape))
+        for k in range(0, len(variance), step):
+            np.multiply(behind, -0.5 / variance[k : k + step, None], out=weight)
+            np.exp(np.maximum(weight, -FARTHEST, out=weight), out=weight)
+            added = np.matmul(weight.transpose(0, 2, 1), said)
+            np.divide(added[:, :, :n], added[:, :, n:], out=result[k : k + step])
+        return result
+    behind = behind.T.copy()  # what belongs to a column is together now
+    behind -= np.minimum.reduce(behind, axis=1, keepdims=True)
+    weight = np.empty(behind.shape)
+    for mean, s2 in zip(result, variance, strict=True):
+        np.multiply(behind, (-0.5 / s2)[:, None], out=weight)
         np.exp(np.maximum(weight, -FARTHEST, out=weight), out=weight)
-        by_column = weight.transpose(0, 2, 1)  # [step, C, M + 9]
-        if parts is None:
-            np.matmul(by_column, sums, out=result[k : k + step])
-        else:  # weights are added up instead of values
+        members, constants = weight[:, :M], weight[:, M:]
+        by_value = members
+        if parts is not None:  # weights are added up instead of values
             size, of, place = parts
-            for j, some in enumerate(by_column):
-                each = [np.bincount(place, weights=w[of] * size, minlength=len(sums) - len(CONSTANTS)) for w in some]
-                np.matmul(np.concatenate([each, some[:, len(loss) :]], axis=1), sums, out=result[k + j])
-        result[k : k + step] /= (counts @ weight)[:, :, None]
+            by_value = np.stack([np.bincount(place, weights=w.take(of) * size, minlength=len(sums)) for w in members])
+        np.matmul(by_value, sums, out=mean)
+        mean += (constants @ CONSTANTS)[:, None]
+        mean /= (members @ counts + constants.sum(axis=1))[:, None]
     return result
 
 
@@ -496,13 +537,17 @@ class Cells:
         squares = errors**2
         self.missed += squares.sum(axis=1)
         self.others_missed += (others_errors**2).sum(axis=1)
-        if not place.any():
-            return
-        cells, inverse = numbered(place, len(self._count))
-        which = np.zeros((len(place), len(cells)))
-        which[np.arange(len(place)), inverse] = place != UNSEEN
-        self._total[:, cells] += values @ which
-        self._square[:, cells] += squares @ which
+        some = (place != UNSEEN).nonzero()[0]
+        cells = place[some]
+        if len(some) > len(set(cells.tolist())):  # a cell came twice
+            cells, inverse = numbered(cells, len(self._count))
+            which = np.zeros((len(place), len(cells)))
+            which[some, inverse] = 1.0
+            values, squares = values @ which, squares @ which
+        elif len(some) < len(place):
+            values, squares = values[:, some], squares[:, some]
+        self._total[:, cells] += values
+        self._square[:, cells] += squares
 
     def count(self, place: Ints) -> None:
         """Counts samples, once they were added to all rows."""
