@@ -5,13 +5,14 @@ import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import richobs
 import richobs.learners
-from richobs.classes import Layered, Listed, TableLevel
+from richobs.classes import Decoders, Layered, Listed, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
 from richobs.core.errors import BrokenPromise, EpisodeLimit
@@ -33,7 +34,7 @@ from richobs.learners.betting.search import BettingSearch, _choose, _play
 from richobs.learners.betting.search import run as run_search
 from richobs.learners.betting.survivors_listed import ListedSurvivors
 from richobs.learners.betting.survivors_product import ProductSurvivors
-from richobs.learners.betting.values import Ranges, Samples, samples_of
+from richobs.learners.betting.values import Ranges, Samples, best_and_gap, samples_of, taken_values, top_values
 from richobs.runs.certificate import Certificate
 from richobs.runs.session import run
 from richobs.stats import bets
@@ -511,6 +512,31 @@ class TestPlaying:
         np.testing.assert_allclose(gaps, [[0, 0, 0], [0, 0.04, 0]], atol=1e-12)
         np.testing.assert_allclose(jumps, [[0.5, 3 * 0.52, 2.1], [0.5, 0.52, 2.1]])
 
+    def test_a_row_that_no_member_has_is_left_out(self) -> None:
+        class Padded(TableLevel):
+            def rows(self, x: Any, members: Any, actions: Any = None, /) -> Any:
+                values = self.values(x, members)
+                rows = values.max(axis=2) if actions is None else values[:, np.arange(len(x)), actions]
+                return np.concatenate([rows[:1] / 2, rows]), 1 + np.arange(len(members))
+
+        functions = Layered([Padded([[[0.5, 0.1]], [[0.5, 0.6]], [[0.3, 0.7]]])])
+        x, members = np.zeros(2, dtype=np.int64), np.arange(3)
+        for found, expected in (
+            (top_values(functions, 0, members, x), [0.5, 0.6, 0.7]),
+            (taken_values(functions, 0, members, x, np.ones(2, dtype=np.int64)), [0.1, 0.6, 0.7]),
+        ):
+            assert len(found.values) == len(set(found.group.tolist())) == 3
+            np.testing.assert_array_equal(found.values[found.group], np.repeat(expected, 2).reshape(3, 2))
+
+    def test_gaps_of_decoders_are_those_of_their_values(self) -> None:
+        functions = Layered([Decoders(4, [[0.5, 0.1, 0.0], [0.0, 0.25, 0.5]])])
+        x, members = np.random.default_rng(0).integers(0, 2, (9, 4)).astype(float), np.arange(functions.level_size(0))
+        for action in range(3):
+            best, gap = best_and_gap(functions, 0, members, x, action)
+            values = functions.values(0, x)
+            np.testing.assert_array_equal(best, values.max(axis=2))
+            np.testing.assert_array_equal(gap, values.max(axis=2) - values[:, :, action])
+
     def test_merging_equal_rows_changes_no_sum_and_keeps_memory_small(self, monkeypatch: pytest.MonkeyPatch) -> None:
         functions = Layered([TableLevel(np.random.default_rng(0).random((3, 2, 2)))])
         monkeypatch.setattr("richobs.learners.betting.candidate.MERGED_FROM", 8)
@@ -806,8 +832,8 @@ class TestRuns:
         problem = richobs.make("lock/3")
         content = Certificate.of(learn(problem), problem).content
         settings, constants = Settings(learner="betting"), content["constants"]
-        assert (constants["rule"], constants["money"]) == (4, 0.7)
-        for rule, words in ((4, None), (3, "an earlier rule"), (5, "another rule"), (None, "an earlier rule")):
+        assert (constants["rule"], constants["money"]) == (5, 0.7)
+        for rule, words in ((5, None), (4, "an earlier rule"), (6, "another rule"), (None, "an earlier rule")):
             file = {**content, "constants": {**constants, "rule": rule}}
             said = [f.detail for f in Betting().recheck(file, problem, settings) if f.what == "rule"]
             assert [f"made by {words} of the betting search" in d for d in said] == ([] if words is None else [True])

@@ -207,6 +207,9 @@ def test_large_levels_settle_the_same_bets_in_other_ways(monkeypatch: pytest.Mon
     for size in (survivors_product.MANY_ROWS, 0):
         monkeypatch.setattr(survivors_product, "MANY_ROWS", size)
         monkeypatch.setattr(survivors_product, "FEW_COUNTS", size << 7)
+        monkeypatch.setattr(survivors_product, "DENSE_COUNTS", size << 11)
+        if size == 0:
+            monkeypatch.setattr(survivors_product, "are_sparse", lambda keys, below: True)
         seen.append(richobs.learn(problem, seed=2, progress=False))
     assert seen[0].constants == seen[1].constants
     wealth = [[e.wealth for e in outcome.trace if isinstance(e, BatchPlayed)] for outcome in seen]

@@ -190,7 +190,7 @@ def test_what_other_policies_met_speaks_of_the_only_function(
     search, claim = one_function(tolerance)
     assert claim.by == "one survivor"
     x, ones = np.zeros(times, dtype=np.int64), np.ones(times, dtype=np.int64)
-    search.kept.add(0, Episodes([x], [ones], [(np.arange(times) < paid).astype(float)]))
+    search.kept.add((0,), Episodes([x], [ones], [(np.arange(times) < paid).astype(float)]))
     found = doubted(search, search.candidate(0), claim)
     assert (found is not None) == is_doubted
     assert found is None or "the only function that is left errs" in found.words
@@ -201,7 +201,7 @@ def test_a_doubt_is_not_forgotten_when_the_episodes_are_spent(monkeypatch: pytes
     waits = Doubt("a claim waits", missing=0.25)
     monkeypatch.setattr(
         "richobs.learners.betting.search.doubted",
-        lambda search, candidate, claim: waits if claim.by == "one survivor" else None,
+        lambda search, candidate, claim, judge=None: waits if claim.by == "one survivor" else None,
     )
     search, claim = one_function(limit=20)
     assert (claim.by, claim.doubt) == ("doubted", "a claim waits")

@@ -44,6 +44,18 @@ def test_competitors_are_near_everywhere_and_q_star_is_not_in_the_middle(near, s
     assert check_assumptions(problem)["realizable"].holds
 
 
+def test_around_q_star_itself_the_mean_of_the_class_tells_it():
+    problem = make("random/5", near=0.1, centred=True, class_size=400, seed=2)
+    for q, level, place in zip(
+        problem.process.q_tables, problem.functions.levels, problem.truth.optimal_function, strict=True
+    ):
+        np.testing.assert_array_equal(level.tables[place], q)
+        inside = (q > 0.1) & (q < 0.9)  # nothing is cut there
+        away = (level.tables - q)[:, inside]
+        assert 0.095 < np.abs(away).max() <= 0.1
+        assert np.abs(away.mean(axis=0)).max() < 0.02  # standard error 0.003; hidden it is up to 0.05
+
+
 def test_bernoulli_rewards_pay_all_that_the_level_can_or_nothing():
     process = make("random/5", rewards="bernoulli", seed=1).process
     tops = []

@@ -2,13 +2,13 @@
 
 A candidate's greedy policy is played, with random actions where it promises nothing (`IdleExploration`). A candidate that
 survives its first batch opens accounts before its second, and goes on with them whenever it is played again: averages of its
-Bellman errors [B2], interval [B3.1] and agreement [B3.2]. Only its own episodes enter them.
+Bellman errors [B2], interval [B3.1] and agreement [B3.2]. Episodes enter them as far as they follow its policy: its own, and
+those of candidates whose ally it is.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from richobs.core.functions import FunctionClass
 from richobs.core.outcome import LOWER
 from richobs.core.policies import greedy_actions
 from richobs.core.types import Floats, Ints, Mask, Member, Observations
-from richobs.learners.betting.values import SURELY, Ranges, distinct, read
+from richobs.learners.betting.values import SURELY, Ranges, best_and_gap, distinct
 from richobs.stats import bets
 from richobs.stats.shares import Share
 
@@ -88,6 +88,17 @@ def joined(parts: Sequence[Followed]) -> tuple[Observations, Ints, Ints]:
         np.concatenate([part.actions for part in parts]),
         np.concatenate(counts),
     )
+
+
+def same_actions(policy: LearnedPolicy, trail: Sequence[Sequence[Followed]]) -> bool:
+    """Returns whether a policy takes the actions of another one wherever that one was followed."""
+    for level, parts in enumerate(zip(*trail, strict=True)):
+        x, actions, _ = joined(parts)
+        x, actions = x[actions >= 0], actions[actions >= 0]
+        some, _ = distinct(x)
+        if len(some) and (greedy_actions(policy.f.values(level, x[some])) != actions[some]).any():
+            return False
+    return True
 
 
 def followed(played: Episodes, policy: LearnedPolicy, ranges: Ranges) -> tuple[list[Followed], Floats]:
@@ -244,7 +255,7 @@ class Candidate:
         return 0 if self.accounts is None else self.accounts.n
 
     def absorb(self, trail: list[Followed], returns: Floats) -> list[int]:
-        """Adds the candidate's own episodes to its accounts, and returns the levels at which its pair is refuted [B2]."""
+        """Adds episodes to the candidate's accounts, and returns the levels at which its pair is refuted [B2]."""
         self.batches += 1
         own = self.accounts
         if own is None:
@@ -294,16 +305,10 @@ def lost_sums(
         counts = np.bincount(place[taken], weights=times[taken], minlength=len(some))
         seen = np.flatnonzero(counts)
         reps, rep = functions.kinds(level, members, max(int(action), 0))
-        both = read(functions, level, x[some[seen]], reps, partial(_best_and_gap, int(action)))  # [reps, 2 n]
-        best, gap = np.maximum(both[:, : len(seen)] - rest, 0.0), both[:, len(seen) :]
+        best, gap = best_and_gap(functions, level, reps, x[some[seen]], max(int(action), 0))
+        best = np.maximum(best - rest, 0.0)
         for k, theta in enumerate(thetas):
             stops = gap > theta if action >= 0 else np.ones_like(gap, dtype=bool)
             gaps[k] += (np.where(stops, 0.0, gap) @ counts[seen])[rep]
             jumps[k] += (np.where(stops, best, 0.0) @ counts[seen])[rep]
     return gaps, jumps
-
-
-def _best_and_gap(action: int, values: Floats) -> Floats:
-    """Returns `[m, 2 n]` the best values, then the gaps of an action, out of values `[m, n, K]`."""
-    best = values.max(axis=2)
-    return np.concatenate([best, best - values[:, :, max(action, 0)]], axis=1)

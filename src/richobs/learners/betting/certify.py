@@ -49,7 +49,7 @@ SHARES = {  # of delta
     "root": 0.125,
     "reserve": 0.01,  # kept for what takes over from a search that does not end
 }
-RULE = 4  # raised whenever the same seed would decide otherwise; certificates before the second name none
+RULE = 5  # raised whenever the same seed would decide otherwise; certificates before the second name none
 LARGEST = 8_192  # episodes of a batch: they are in memory at once
 FIRST_LOOK = 32  # first observations before the first look
 NEXT_LOOK = 1.5  # sizes of looks grow by this factor
@@ -248,7 +248,7 @@ class BettingConstants:
     closed_by: str  # what the claim rests on: a key of REASONS
     batches: list[
         list[int]
-    ]  # of every batch played: candidate, episodes, number of its accounts (0: none), groups refuted
+    ]  # of every batch played: candidate, episodes, number of its accounts (0: none), groups refuted, its ally's accounts
     interval: IntervalRecord
     agreement: AgreementRecord | PromiseRecord | None = None  # of promises where survivors cannot agree
 
@@ -271,11 +271,20 @@ def promise_of(search: "BettingSearch", member: Member) -> float:
     return float(promise[space.root(member)] if member in space else promise.max())
 
 
-def doubted(search: "BettingSearch", candidate: Candidate, claim: Closed) -> Doubt | None:
+def doubted(
+    search: "BettingSearch", candidate: Candidate, claim: Closed, judge: Candidate | None = None
+) -> Doubt | None:
     """Returns what the policy's own episodes say against the claim, or that there are too few; None for nothing [C].
 
     What rests on U and W alone does not need that the policy's own function is right.
+
+    Args:
+        search: the search.
+        candidate: whose policy is claimed.
+        claim: what is claimed.
+        judge: whose function is tested too, and what bets won against it; by default the candidate itself.
     """
+    judge = judge or candidate
     own, ranges, epsilon = candidate.accounts, search.ranges, max(search.epsilon, claim.gap)
     plain = claim.by in ("worth it", "not worth it", "tolerance", "nothing")
     if own is None or own.n < LEAST:
@@ -286,15 +295,17 @@ def doubted(search: "BettingSearch", candidate: Candidate, claim: Closed) -> Dou
     if found is not None:
         return found
     H = len(ranges.width)
-    for h in range(H) if candidate.member in search.survivors and not plain else ():
-        mean, error = candidate.error(h)
-        width = float(ranges.width[h])
-        chance = max(ERRORS_APART * error, RARE / max(float(own.errors[h, 1]), 1.0)) + float(ranges.residual[h])
-        if (abs(mean) - chance) * width > epsilon / (2 * H):
-            return Doubt(f"{_seen(search, candidate, h)}", missing=_most_missing(search, candidate, h))
+    for who in () if plain else (candidate,) if judge is candidate else (candidate, judge):
+        tested = who.accounts if who.member in search.survivors else None
+        for h, n in enumerate([] if tested is None else tested.errors[:, 1].tolist()):
+            mean, error = who.error(h)
+            width = float(ranges.width[h])
+            chance = max(ERRORS_APART * error, RARE / max(n, 1.0)) + float(ranges.residual[h])
+            if (abs(mean) - chance) * width > epsilon / (2 * H):
+                return Doubt(f"{_seen(search, who, h)}", missing=_most_missing(search, who, h))
     won: tuple[float, ...] = ()  # of every level of a product, of all levels of a list
     if not (plain and search.functions.is_product):
-        won = search.survivors.least_log_wealth(candidate.member)
+        won = search.survivors.least_log_wealth(judge.member)
     words = ""
     if max(won, default=-math.inf) >= math.log(WON * max(len(won), 1)):
         level = f"at level {int(np.argmax(won))} " if len(won) > 1 else ""
@@ -455,10 +466,16 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
             elif lost and _gave_up(search, own, gap):
                 found = best_interval(search, candidate)._replace(by="tolerance")
     if found is not None:
-        size = space.log_bound
+        size, search.claimed = space.log_bound, found.member
         search.tell(
             ClaimClosed(
-                phase=PHASE, log_size_before=size, log_size_after=size, by=found.by, gap=found.gap, epsilon=epsilon
+                phase=PHASE,
+                log_size_before=size,
+                log_size_after=size,
+                by=found.by,
+                gap=found.gap,
+                epsilon=epsilon,
+                drawn=candidate.number if candidate is search.ally and found.member == candidate.member else 0,
             )
         )
     return found

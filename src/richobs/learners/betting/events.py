@@ -165,10 +165,13 @@ class ClaimClosed(Event):
     by: str  # a key of HOW_CERTIFIED
     gap: float
     epsilon: float
+    drawn: int = 0  # number of the candidate whose policy it is; 0 for the one that was played last
 
     def said(self) -> Said:
         """Returns how it was certified, or that no policy is worth the threshold."""
         how = HOW_CERTIFIED[self.by]
+        if self.drawn:
+            how = f"{how}; it is the policy of candidate {self.drawn}, which chose the same actions when this one was drawn"
         is_worth = self.by != "not worth it"
         verdict, sentence = ("certified", f"the policy is certified: {how}") if is_worth else (self.by, how)
         return Said(verdict, sentence, self.gap, self.epsilon, candidate=CandidateNews(None, fate=verdict, why=how))

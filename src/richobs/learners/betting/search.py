@@ -6,7 +6,7 @@ played, and how often, may depend on everything seen before.
 
 One round: draw a survivor that promises most at the root and fits best, and play its policy, a few episodes at a time. Every
 level of every episode is a bet against every pair of neighbouring members. The candidate stays until it is refuted, promises
-too little, or another fits better; it is certified from its own episodes.
+too little, or another fits better; it is certified from its own episodes and those of candidates that choose as it does.
 
 After a run its batches, where they are few, can be given in their order to a fresh search with a wider tolerance: that makes
 the tolerance curve, and the hint where no function is left [T6]. Nothing is drawn then, and the run is not touched.
@@ -34,7 +34,7 @@ from richobs.core.randomness import keyed_generator
 from richobs.core.types import Member
 from richobs.core.words import number_words
 from richobs.engines.independence import Watch
-from richobs.learners.betting.candidate import Accounts, Candidate, IdleExploration, followed
+from richobs.learners.betting.candidate import Accounts, Candidate, IdleExploration, followed, same_actions
 from richobs.learners.betting.certify import (
     LARGEST,
     SHARES,
@@ -123,9 +123,9 @@ class Tuning:
 
 @dataclass
 class Kept:
-    """The batches of a run, each with the function whose policy was played, while they are few."""
+    """The batches of a run, each with the function whose policy was played and the one it served too, while they are few."""
 
-    batches: list[tuple[Member, Episodes]] = field(default_factory=list)
+    batches: list[tuple[tuple[Member, ...], Episodes]] = field(default_factory=list)
     episodes: int = 0
     size: int = 0  # bytes of observations
 
@@ -134,10 +134,10 @@ class Kept:
         """Whether all of the run is kept."""
         return self.episodes <= MOST_EPISODES and self.size <= MOST_BYTES
 
-    def add(self, member: Member, played: Episodes) -> None:
+    def add(self, members: tuple[Member, ...], played: Episodes) -> None:
         """Keeps a batch, or gives all of them up where they are too many."""
         self.episodes, self.size = self.episodes + played.n, self.size + sum(x.nbytes for x in played.observations)
-        self.batches = [*self.batches, (member, played)] if self.is_whole else []
+        self.batches = [*self.batches, (members, played)] if self.is_whole else []
 
 
 @dataclass
@@ -173,12 +173,14 @@ class BettingSearch:
     opened: list[Candidate] = field(default_factory=list)  # those with accounts
     played: list[list[int]] = field(
         default_factory=list
-    )  # per batch: candidate, episodes, its accounts, groups refuted
+    )  # per batch: candidate, episodes, its accounts, groups refuted, the ally's accounts
     kept: Kept = field(default_factory=Kept)  # what was played, while it is little
     batches: int = 0  # those of recorded episodes included
     rounds: int = 0  # candidates drawn
     tenure: int = 0  # batches of the candidate since it was drawn
     current: Candidate | None = None  # the one that is played now
+    ally: Candidate | None = None  # one that chose the same actions so far: episodes enter its accounts too
+    claimed: Member | None = None  # whose policy is claimed, once one is
     raised: float = -math.inf  # what a policy seems to earn although survivors promise less
     waits_for: Doubt | None = None  # what made a claim wait before the last batch
     patience: Patience = field(default_factory=Patience)  # with gaps that the tolerance may keep from epsilon
@@ -241,11 +243,15 @@ class BettingSearch:
         self.opened.append(candidate)
 
     def tell(self, event: Event) -> None:
-        """Tells whoever listens: of the candidate with the largest W, or of the current one where no W says anything."""
+        """Tells whoever listens, with the policy that is claimed, or the best one so far.
+
+        That is the candidate with the largest W, or the current one where no W says anything.
+        """
         best, lower = self.current, self.lower
         if lower > self.ranges.least:
             best = next(c for c in self.opened if c.accounts is not None and c.accounts.lower == lower)
-        policy = None if best is None else partial(LearnedPolicy, self.functions, best.member)
+        member = self.claimed if best is None or self.claimed is not None else best.member
+        policy = None if member is None else partial(LearnedPolicy, self.functions, member)
         self.notify(Progress(event, self.engine.ledger.total, self.upper, lower, policy))
 
 
@@ -309,6 +315,8 @@ def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
             search.current = candidate = _choose(search, candidate)
             _play(search, candidate)
             claim = closed(search, candidate)
+            if claim is None and search.ally is not None:
+                claim = closed(search, search.ally)
             if claim is not None:
                 return _tested(search, claim)
     except EpisodeLimit:
@@ -330,8 +338,11 @@ def _tested(search: BettingSearch, claim: Closed) -> Closed:
         BrokenPromise: they contradict it; with all assumptions true this happens with probability at most delta / 10.
     """
     candidate, spent = search.candidate(claim.member), max(search.engine.ledger.total, LEAST)
+    judge = candidate  # whose function is tested; of an ally's claim that of the candidate that was played
+    if candidate is search.ally and search.current is not None and search.current.member in search.survivors:
+        judge = search.current
     while True:
-        doubt = doubted(search, candidate, claim)
+        doubt = doubted(search, candidate, claim, judge)
         if doubt is None:
             return claim._replace(accounts=candidate.accounts)
         check_alarm(search, candidate, doubt)
@@ -342,7 +353,7 @@ def _tested(search: BettingSearch, claim: Closed) -> Closed:
             phase=PHASE, log_size_before=size, log_size_after=size, episodes=candidate.tested, why=doubt.words
         )
         if search.current is not candidate:
-            search.current, search.tenure = candidate, 0
+            search.current, search.ally, search.tenure = candidate, None, 0
         search.tell(said)
         search.waits_for = None if doubt.is_lack else doubt
         _play(search, candidate, LEAST - candidate.tested)
@@ -388,7 +399,8 @@ def _choose(search: BettingSearch, candidate: Candidate | None) -> Candidate:
     search.rounds += 1
     search.tenure = 0
     member = fit.draw(keyed_generator(search.seed, "candidate", search.rounds))
-    known = search.candidates.get(member)
+    known, drawn = search.candidates.get(member), search.candidate(member)
+    search.ally = _ally(search, drawn)
     size = space.log_bound
     search.tell(
         CandidateDrawn(
@@ -400,7 +412,23 @@ def _choose(search: BettingSearch, candidate: Candidate | None) -> Candidate:
             allowed=allowed,
         )
     )
-    return search.candidate(member)
+    return drawn
+
+
+def _ally(search: BettingSearch, candidate: Candidate) -> Candidate | None:
+    """Returns, of the candidates whose accounts hold more episodes, the one with most that chose the same actions [B3].
+
+    Only a policy whose mean return is within epsilon of U counts: others would not be certified. It is chosen before
+    anything is played, from what was seen before.
+    """
+    within = search.epsilon + search.ranges.lost
+    for other in sorted(search.opened, key=lambda c: c.tested, reverse=True):
+        own = other.accounts
+        if own is None or own.n <= candidate.tested:
+            return None
+        if other is not candidate and search.upper - own.mean <= within and same_actions(candidate.policy, own.trail):
+            return other
+    return None
 
 
 def _play(search: BettingSearch, candidate: Candidate, most: int = 0) -> None:
@@ -427,10 +455,12 @@ def _play(search: BettingSearch, candidate: Candidate, most: int = 0) -> None:
     if search.recorded is not None:
         check_alike(search.recorded, played)
     search.watch.look(candidate.number, played)
-    search.kept.add(candidate.member, played)
+    both = (candidate,) if search.ally is None else (candidate, search.ally)
+    search.kept.add(tuple(c.member for c in both), played)
     with _hinting(search):
-        refuted, erring = _settle(search, candidate, played)
-    search.played.append([candidate.number, n, 0 if candidate.accounts is None else candidate.accounts.number, refuted])
+        refuted, erring = _settle(search, both, played)
+    numbers = [0 if c is None or c.accounts is None else c.accounts.number for c in (candidate, search.ally)]
+    search.played.append([candidate.number, n, numbers[0], refuted, numbers[1]])
     search.tell(
         BatchPlayed(
             phase=PHASE,
@@ -455,8 +485,23 @@ def _play(search: BettingSearch, candidate: Candidate, most: int = 0) -> None:
             search.tell(AverageRefuted(phase=PHASE, log_size_before=before, log_size_after=after, at=h, error=error))
 
 
-def _settle(search: BettingSearch, candidate: Candidate, played: Episodes) -> tuple[int, list[int]]:
-    """Settles all bets on a batch: returns how much was refuted, and levels at which averages refute the candidate."""
+def _settle(search: BettingSearch, served: Sequence[Candidate], played: Episodes) -> tuple[int, list[int]]:
+    """Settles all bets on a batch: returns how much was refuted, and levels at which averages refute the first candidate.
+
+    Args:
+        search: the search.
+        served: the candidate whose policy was played, and its ally where there is one.
+        played: the batch.
+    """
+    space = search.survivors
+    erring = [_absorb(search, candidate, played) for candidate in served]
+    refuted = space.absorb(samples_of(played), search.batches)
+    search.roots.absorb(played.observations[0], space.living(0))
+    return refuted, erring[0]
+
+
+def _absorb(search: BettingSearch, candidate: Candidate, played: Episodes) -> list[int]:
+    """Adds a batch to the accounts of a candidate, and returns the levels at which averages refute it."""
     space = search.survivors
     trail, earned = followed(played, candidate.policy, search.ranges)
     erring = candidate.absorb(trail, earned)
@@ -470,9 +515,7 @@ def _settle(search: BettingSearch, candidate: Candidate, played: Episodes) -> tu
                 "lose more than they have. Bounds must hold for every observation (docs/skeletons/level_class.py)."
             )
         candidate.accounts.promises[living] += search.promises.growth(living, lack)
-    refuted = space.absorb(samples_of(played), search.batches)
-    search.roots.absorb(played.observations[0], space.living(0))
-    return refuted, erring
+    return erring
 
 
 def _settle_recorded(search: BettingSearch) -> int:
@@ -515,12 +558,12 @@ def _replayed(search: BettingSearch, eta: tuple[float, ...]) -> BettingSearch | 
     again.promises = search.promises  # fixed before anything was played
     try:
         _settle_recorded(again)
-        for member, played in search.kept.batches:
-            candidate = again.candidate(member)
-            if candidate.lacks_accounts:
-                again.open_accounts(candidate)
+        for members, played in search.kept.batches:
+            served, member = [again.candidate(some) for some in members], members[0]
+            if served[0].lacks_accounts:
+                again.open_accounts(served[0])
             again.batches += 1
-            for h in _settle(again, candidate, played)[1]:
+            for h in _settle(again, served, played)[1]:
                 if member in again.survivors:
                     again.survivors.kill(member, h)
     except BrokenPromise:

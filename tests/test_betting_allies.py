@@ -1,0 +1,114 @@
+"""Allies: episodes of a candidate that chooses the same actions serve the claims about an earlier one [B3]."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import richobs
+from richobs.core.events import Event, nobody
+from richobs.core.ledger import Ledger
+from richobs.core.process import Rewards, TabularProcess
+from richobs.engines import StreamEngine
+from richobs.learners.betting import Tuning
+from richobs.learners.betting.candidate import Candidate, Followed, same_actions
+from richobs.learners.betting.certify import Closed, doubted
+from richobs.learners.betting.events import ClaimClosed
+from richobs.learners.betting.search import BettingSearch, _ally, _play, _replayed, _tested, run
+from richobs.learners.betting.values import Ranges
+from richobs.worlds.simulator import table_problem
+
+TABLES = [[0.6, 0.2], [0.7, 0.3], [0.2, 0.6], [0.65, 0.1]]  # of one observation; the first is true
+
+
+def coin_search() -> BettingSearch:
+    rewards = (Rewards.bernoulli(np.array(TABLES[0])[None, None]),)
+    process = TabularProcess(start=np.ones(1), transitions=(), emissions=(np.ones((1, 1)),), rewards=rewards)
+    problem = table_problem(process, [np.array(TABLES)[:, None]], (0,))
+    engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(None))
+    return BettingSearch(engine, problem.functions, 0.2, 0.05, 0, nobody, Tuning())
+
+
+def followed_by(search: BettingSearch, member: int, n: int, mean: float = 0.6) -> Candidate:
+    """Returns a candidate whose accounts hold n episodes with a mean return."""
+    candidate = search.candidate((member,))
+    search.open_accounts(candidate)
+    assert candidate.accounts is not None
+    action = int(np.argmax(TABLES[member]))
+    trail = [Followed(np.zeros(n, dtype=np.int64), np.full(n, action), np.zeros(n))]
+    candidate.accounts.add(trail, (np.arange(n) < round(mean * n)).astype(float))
+    return candidate
+
+
+def near_search(told: list[Event]) -> BettingSearch:
+    problem = richobs.make("random/3,rewards=bernoulli,near=0.2,class_size=100,seed=2")
+    engine = StreamEngine(problem.env, problem.functions, seed=2, ledger=Ledger(None))
+    asked: tuple[Any, ...] = (engine, problem.functions, 0.15, 0.05, 2, lambda p: told.append(p.event), Tuning())
+    return BettingSearch(*asked, with_tolerance=lambda eta: Ranges.of(problem.env, problem.functions, eta))
+
+
+def test_actions_are_compared_where_the_other_policy_was_followed() -> None:
+    search = coin_search()
+    policies = [search.candidate((k,)).policy for k in range(3)]
+    x = np.zeros(2, dtype=np.int64)
+    assert same_actions(policies[1], [])
+    for actions, same in (([0, 0], [True, True, False]), ([-1, 1], [False, False, True]), ([-1, -1], [True] * 3)):
+        trail = [[Followed(x, np.array(actions), np.zeros(0))]]
+        assert [same_actions(policy, trail) for policy in policies] == same
+
+
+def test_the_ally_has_most_episodes_of_those_that_choose_alike_and_earn_enough() -> None:
+    search = coin_search()
+    drawn, other = search.candidate((1,)), search.candidate((2,))
+    assert _ally(search, drawn) is None  # nobody has accounts
+    few = followed_by(search, 0, 20)
+    assert _ally(search, drawn) is few
+    assert _ally(search, other) is None  # it takes the other action
+    assert _ally(search, few) is None  # nobody is an ally of its own
+    many = followed_by(search, 3, 40)
+    assert _ally(search, drawn) is many
+    assert _ally(search, few) is many
+    assert _ally(search, many) is None  # the others hold fewer episodes
+    poor = followed_by(search, 1, 80, mean=0.4)
+    assert search.upper == pytest.approx(0.7, abs=1e-5)
+    assert _ally(search, few) is many  # 0.4 is more than epsilon = 0.2 below U
+    assert _ally(search, poor) is None
+
+
+def test_a_run_with_allies_says_which_batches_entered_which_accounts() -> None:
+    told: list[Event] = []
+    search = near_search(told)
+    found = run(search)
+    served = {c.accounts.number: c.tested for c in search.opened if c.accounts is not None}
+    assert any(ally for *_, ally in search.played)
+    for number, tested in served.items():
+        assert tested == sum(n for _, n, own, _, ally in search.played if number in (own, ally))
+    again = _replayed(search, tuple(search.ranges.eta.tolist()))
+    assert again is not None
+    assert [c.tested for c in again.opened] == list(served.values())  # the curve rests on the same accounts
+    (closing,) = (event for event in told if isinstance(event, ClaimClosed))
+    assert closing.drawn == search.candidate(found.member).number == 2
+    assert f"it is the policy of candidate {closing.drawn}" in closing.said().sentence
+
+
+@pytest.mark.parametrize("refuted", [False, True])
+def test_of_a_claim_about_an_ally_the_function_that_was_played_is_tested(
+    monkeypatch: pytest.MonkeyPatch, refuted: bool
+) -> None:
+    search = coin_search()
+    ally, played = followed_by(search, 1, 40), search.candidate((0,))
+    claim = Closed(ally.member, "interval", 0.2, ally.accounts)
+    _play(search, played)  # tells functions apart
+    search.current, search.ally = played, ally
+    if refuted:
+        search.survivors.kill(ally.member, 0)
+    assert (ally.member in search.survivors) != refuted
+    monkeypatch.setattr(
+        type(search.survivors), "least_log_wealth", lambda self, m: (math.log(9),) if m == played.member else ()
+    )
+    assert doubted(search, ally, claim) is None
+    found = doubted(search, ally, claim, played)
+    assert found is not None
+    assert "hold 9 times the money put in" in found.words
+    assert _tested(search, claim).by == "doubted"  # nothing takes the doubt away
