@@ -1,11 +1,16 @@
 """The stored results of the arena: everybody on the worlds of `richobs arena`, in groups of what fits into the time.
 
 Run with: python benchmarks/arena.py FOLDER [group ...]
+or:       python benchmarks/arena.py FOLDER --renew LEARNER ...
 
 Every group is an arena in a folder of its own under FOLDER; what is finished there is not run again, and a group that was
 stopped goes on, also with other limits of time. The groups networks and door-key need the extras sb3 and minigrid: without
 them they are neither run nor read. At the end the runs of all groups are written to benchmarks/results/arena.json, the
 figures to docs/figures, and the tables of docs/laboratory.md are made anew. The group "none" runs nothing.
+
+With --renew the stored runs of these learners, and no others, are made again in FOLDER, with the seeds and the limit
+of CPU seconds that they, or most of a group, had; the other rows of arena.json stay as they are. With no learner behind it,
+only tables and figures are made anew.
 """
 
 import os
@@ -17,6 +22,7 @@ import json
 import math
 import pathlib
 import shutil
+import statistics
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -25,7 +31,7 @@ from typing import NamedTuple
 from richobs.core import words
 from richobs.show.summary import plain_console
 from richobs.worlds.registry import WORLDS
-from richobs_lab.arena.contest import LATE, Arena, Contest, contestants, plan_arena, read_runs, run_arena
+from richobs_lab.arena.contest import LATE, Arena, ArenaRun, Contest, contestants, plan_arena, read_runs, run_arena
 from richobs_lab.arena.page import (
     CPU,
     EPISODES,
@@ -41,6 +47,7 @@ from richobs_lab.sweep.page import sweep_watched
 
 ROOT = pathlib.Path(__file__).parents[1]
 STORED = ROOT / "benchmarks" / "results" / "arena.json"
+AUTHORS = STORED.with_name("authors_pcid.json")  # of benchmarks/authors_pcid.py: no contestant, but in a table
 FIGURES = ROOT / "docs" / "figures"
 DOCUMENT = ROOT / "docs" / "laboratory.md"
 BEGIN, END = "<!-- tables: made by benchmarks/arena.py -->\n", "<!-- end of the tables -->\n"
@@ -126,6 +133,30 @@ def stored(folder: pathlib.Path) -> Arena | None:
     return dataclasses.replace(arena, given={n: arena.given[n] for n in contestants() if n in arena.given})
 
 
+def renewed(learners: Sequence[str], folder: pathlib.Path) -> Arena:
+    """Returns the stored arena with the runs of some learners made again; those that cannot be made stay, and are named."""
+    old = Arena.read(STORED)
+    rows = {(r.contestant, r.world, r.seed): r for r in old.runs}
+    made = dict[tuple[str, str, int], ArenaRun]()
+    for name, group in GROUPS.items():
+        asked = tuple(n for n in group.learners if n in learners)
+        if not asked:  # a contest of nobody would be one of everybody
+            continue
+        contest = group._replace(learners=asked).contest()
+        known = {c: rows.get((dict(c.varied)["learner"], c.world, c.settings.seed)) for c in contest.cells}
+        cells = tuple(c for c, row in known.items() if row is not None)
+        if cells:
+            with sweep_watched(name) as watch:
+                allowed = statistics.mode(row.seconds for row in known.values() if row is not None)
+                todo = dataclasses.replace(contest, cells=cells)
+                done = run_arena(todo, folder / name, workers=1, seconds=allowed, watch=watch)
+            made |= {(r.contestant, r.world, r.seed): r for r in done.runs}
+    for key in rows:
+        if key[0] in learners and key not in made:
+            print("not made again:", *key, file=sys.stderr)
+    return dataclasses.replace(old, runs=tuple((rows | made).values()))
+
+
 def write(arena: Arena) -> None:
     """Writes the stored results, a run in a line, and the figures of the documentation."""
     plain = arena.as_plain()
@@ -153,6 +184,8 @@ def cell(met: Meeting | None, what: str) -> str:
     if math.isfinite(met.said.value):
         same = episodes_words(met.said) == solved  # it had no policy before
         said = ", said then" if same else f", said at {episodes_words(met.said)}"
+    elif met.n_said:
+        said = f", said in {met.n_said} of {len(met.runs)}"
     false = f", **{met.n_false} false**" if met.n_false else ""
     return f"{solved}{star}{some}{said}{false}"
 
@@ -169,6 +202,15 @@ def by_horizon(view: ArenaView, family: str, what: str) -> str:
     names = [n for n in view.contestants if any((n, w) in view.meetings for w in worlds)]
     head = ["learner", *(f"H = {h}" for _, h in worlds)]
     return markdown(head, ([f"`{n}`", *(cell(view.meetings.get((n, w)), what) for w in worlds)] for n in names))
+
+
+def authors() -> str:
+    """Returns the lines of PCID as its authors published it, below the CPU seconds of the lock with the same horizons."""
+    told: dict[str, list[str]] = {}
+    for row in json.loads(AUTHORS.read_text())["rows"]:
+        if row["code"].startswith("authors"):
+            told.setdefault(row["code"], []).append(f"{row['CPU seconds']:.3g}")
+    return "".join(f"| {code} (not in the arena) | {' | '.join(seconds)} |\n" for code, seconds in told.items())
 
 
 def of_world(view: ArenaView, world: World) -> str:
@@ -189,9 +231,12 @@ def break_even(view: ArenaView) -> str:
     rows = []
     for world in view.worlds:
         ours = view.meetings.get(("betting", world))
-        if world[0] not in LOCKS or ours is None or math.isinf(ours.said.value):
+        if world[0] not in LOCKS or ours is None:
             continue
         told = [f"{world[0]}, H = {world[1]}"]
+        if math.isinf(ours.said.value):
+            rows.append([*told, *["not always said"] * len(RIVALS)])
+            continue
         for name in RIVALS:
             met = view.meetings.get((name, world))
             if met is None or math.isinf(met.solved.value):
@@ -221,7 +266,8 @@ def tables(arena: Arena) -> str:
     for family in LOCKS:
         if any(w[0] == family for w in view.worlds):
             parts += [f"### {family}: episodes\n", by_horizon(view, family, "episodes")]
-            parts += [f"### {family}: CPU seconds of the run, and peak MiB\n", by_horizon(view, family, "CPU")]
+            more = authors() if family == "lock-bernoulli" else ""
+            parts += [f"### {family}: CPU seconds of the run, and peak MiB\n", by_horizon(view, family, "CPU") + more]
     parts += ["### Break-even cost of an episode\n", break_even(view)]
     if view.exponents:
         names = dict.fromkeys(n for n, family in view.exponents if family in LOCKS)
@@ -237,9 +283,12 @@ def main() -> None:
     """Runs the groups that are named, all where none is, and writes what came of everything so far."""
     folder, *names = sys.argv[1:]
     place = pathlib.Path(folder)
-    for name in GROUPS if not names else [n for n in names if n != "none"]:
-        run_group(name, place)
-    arena = stored(place)
+    if names[:1] == ["--renew"]:
+        arena: Arena | None = renewed(names[1:], place)
+    else:
+        for name in GROUPS if not names else [n for n in names if n != "none"]:
+            run_group(name, place)
+        arena = stored(place)
     if arena is not None:
         write(arena)
         console = plain_console()

@@ -2,8 +2,10 @@
 
 Run with `python benchmarks/before.py [REVISION]` (default: the last commit of version 0.1). Both versions run the same cases
 in turns, each in processes of its own, and the best of several counts. With `--betting` the cases are those of the betting
-search, with seeds that nothing was tuned on, from 701001 on; the world's secret changes with the seed. `--only TEXT` runs
-the cases whose world contains a text; the other rows of the stored table stay. `--repeats` says how often each is timed.
+search, with seeds that nothing was tuned on, from 701001 on; the world's secret changes with the seed. `listed=N` after a
+world gives it N listed tables, Q* and others around it. `--only TEXT` runs the cases whose world contains a text; the other
+rows of the stored table stay. `--repeats` says how often each is timed. Memory is that of one process with all seeds, which
+adds up; the row with one seed is a run alone.
 """
 
 import argparse
@@ -51,16 +53,35 @@ BETTING = [  # world, epsilon, seeds
     ("bandit", 0.1, 20),
     (f"{LAKE}1000", 0.1, 8),
     (f"{LAKE}10000,slip_unknown=True", 0.1, 3),
+    (f"{LAKE}10000,slip_unknown=True", 0.1, 1),
+    ("random/5 listed=100000", 0.1, 4),
+    ("random/5 listed=1000000", 0.1, 1),
     (f"{NEAR}0.2", 0.1, 12),
 ]
 LEARN = """
-import json, resource, sys, time
+import dataclasses, json, resource, sys, time
+import numpy as np
 import richobs
 world, epsilon, seeds, first = json.loads(sys.argv[1])
+world, _, listed = world.partition(" listed=")
+
+def with_tables(problem, size, rng):
+    levels = []
+    for q in problem.process.q_tables:
+        levels.append(rng.standard_normal((size, *q.shape), dtype=np.float32))
+        levels[-1] *= 0.2
+        levels[-1] += q
+        np.clip(levels[-1], 0, 1, out=levels[-1])
+        levels[-1][0] = q
+    functions = richobs.Tables(levels, codebooks=problem.process.codebooks)
+    return dataclasses.replace(problem, functions=functions, truth=None)
+
 richobs.learn(richobs.make("lock/2"), seed=0, epsilon=0.5, progress=False)  # what is imported late is imported now
 seconds, episodes = 0.0, []
 for seed in range(first, first + seeds):
     problem = richobs.make(world, seed=seed)
+    if listed:
+        problem = with_tables(problem, int(listed), np.random.default_rng(seed))
     begin = time.process_time()
     outcome = richobs.learn(problem, seed=seed, epsilon=epsilon, progress=False)
     seconds += time.process_time() - begin
@@ -109,7 +130,7 @@ def compare_betting(sources: tuple[Path, Path], revision: str, only: str, repeat
         *("episodes: now / before", "peak MiB before", "now  ", "standard error of episodes: now / before"),
     )
     stored = json.loads(target.read_text())["rows"] if target.exists() else []
-    kept = {row["world"]: tuple(row.get(column, "") for column in columns) for row in stored}
+    kept = {(row["world"], row["seeds"]): tuple(row.get(column, "") for column in columns) for row in stored}
     for world, epsilon, seeds in BETTING:
         if only not in world:
             continue
@@ -121,12 +142,12 @@ def compare_betting(sources: tuple[Path, Path], revision: str, only: str, repeat
         error = ratio * statistics.stdev(logs) / math.sqrt(seeds) if seeds > 1 else ""
         each = (before / seeds, now / seeds, now / before)
         medians = [statistics.median(e) for e in episodes]
-        kept[world] = (world, epsilon, seeds, *each, *medians, ratio, *(side[2] for side in pairs[0]), error)
+        kept[world, seeds] = (world, epsilon, seeds, *each, *medians, ratio, *(side[2] for side in pairs[0]), error)
         publish(
             "before_betting",
             f"The betting search of this version against {revision}",
             columns,
-            [kept[w] for w, _, _ in BETTING if w in kept],
+            [kept[w, n] for w, _, n in BETTING if (w, n) in kept],
             f"CPU seconds a run, the versions in turns; episodes: geometric mean of the ratios, seeds from {FIRST_SEED} on.",
         )
 

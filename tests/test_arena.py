@@ -320,6 +320,16 @@ def test_the_stored_results_hold_what_the_document_says():
     assert f"{len(stored.runs):,} runs in all." in document
 
 
+def test_the_document_shows_the_authors_pcid_beside_the_rewrite():
+    document = (ROOT / "docs/laboratory.md").read_text()
+    rows = json.loads((ROOT / "benchmarks/results/authors_pcid.json").read_text())["rows"]
+    for H in (5, 10, 20, 50):
+        told = [f"{row['episodes']:,}, {row['CPU seconds']:.2g}" for row in rows if row["H"] == H]
+        samples = next(row["sample size"] for row in rows if row["H"] == H)
+        assert len(told) == 4
+        assert f"| {H} | {samples} | {' | '.join(told)} |" in document
+
+
 def test_rivals_need_as_many_episodes_as_was_published():
     document = (ROOT / "docs/laboratory.md").read_text()
     rows = json.loads((ROOT / "benchmarks/results/published.json").read_text())["rows"]

@@ -12,6 +12,7 @@ import numpy as np
 
 from richobs.classes import Tables
 from richobs.core.errors import InvalidInput
+from richobs.core.functions import reduced
 from richobs.core.problem import Problem, Truth
 from richobs.core.process import Rewards, TabularProcess
 from richobs.core.randomness import keyed_generator
@@ -128,7 +129,7 @@ def q_functions(lakes: Lakes, horizon: int) -> list[Floats]:
         q[:, n_cells - 1] = 1
         np.minimum(q, 1, out=q)  # rounding
         tables.append(q)
-        value = q[:, :-1].max(axis=2)
+        value = reduced(np.maximum, q[:, :-1])
     return tables[::-1]
 
 

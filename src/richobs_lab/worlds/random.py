@@ -42,6 +42,8 @@ class Config:
     """Number of functions per level, Q* among them unless realizability is to be broken."""
     near: float = 0.0
     """Above 0: the other functions lie within this of Q* everywhere, instead of being permuted and perturbed copies."""
+    centred: bool = False
+    """With `near`: the other functions are uniform around Q* itself, so that their mean tells it."""
     rewards: Literal["mixed", "bernoulli"] = "mixed"
     """Laws of rewards: constant, two-point or three-point at random, or all on 0 and the most that the level pays."""
     twin_gap: float = 0.0
@@ -237,17 +239,17 @@ def _near_tables(
     """Hides Q* among tables that lie within `near` of it at every observation and action.
 
     The tables of a level are uniform around one centre, within near/2 of it, and so is Q*: the tables alone do not tell
-    which one it is (but for values that are cut to [0, 1]).
+    which one it is (but for values that are cut to [0, 1]). With `centred` Q* is the centre, and they are within near of it.
 
     Returns:
         Per level `[N, X, K]` the tables, and per level the place of Q* among them.
     """
-    half = config.near / 2
+    off, reach = (0.0, config.near) if config.centred else (config.near / 2, config.near / 2)
     levels, places = [], []
     for q in process.q_tables:
         truth = np.clip(q, 0, 1)
-        centre = truth + rng.uniform(-half, half, truth.shape)
-        tables = np.clip(centre + rng.uniform(-half, half, (config.class_size, *truth.shape)), 0, 1)
+        centre = truth + rng.uniform(-off, off, truth.shape)
+        tables = np.clip(centre + rng.uniform(-reach, reach, (config.class_size, *truth.shape)), 0, 1)
         place = int(rng.integers(config.class_size))
         tables[place] = truth
         levels.append(tables)
