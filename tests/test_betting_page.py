@@ -43,8 +43,8 @@ def agreement(log_wealth):
     return AgreementTested(**PHASE, at=1, log_wealth=log_wealth, needed=5.0, agreed=log_wealth >= 5, rests_on=8)
 
 
-def closed(by="agreement"):
-    return ClaimClosed(**PHASE, by=by, gap=0.1, epsilon=0.1)
+def closed(by="agreement", drawn=0):
+    return ClaimClosed(**PHASE, by=by, gap=0.1, epsilon=0.1, drawn=drawn)
 
 
 def told(*events):
@@ -100,6 +100,16 @@ class TestCandidates:
         found = Candidates.of(told(drawn(), batch(1, ()), closed("one survivor")))
         assert found.known[1].fate == "refuted"
         assert found.fates == "1 played: 1 refuted; then another was certified: its function is the only survivor"
+
+    @pytest.mark.parametrize(
+        ("first", "fates"),
+        [((), "2 played: 1 refuted, 1 in play; then another was certified: "), ((1.0,), "2 played: 1 certified, 1 in play")],
+    )
+    def test_an_ally_is_certified_and_not_the_candidate_played_last(self, first, fates):
+        found = Candidates.of(told(drawn(), batch(1, first), drawn(3.0), batch(2, (1.0,)), closed(drawn=1)))
+        assert found.known[1].fate == ("certified" if first else "refuted")
+        assert (found.known[2].fate, found.known[2].batches, found.current.number) == ("in play", 1, 2)
+        assert found.fates.startswith(fates)
 
 
 class TestSeries:

@@ -61,7 +61,7 @@ class CandidateNews(NamedTuple):
     """What an event says of a candidate, a policy that the learner plays because it may be the answer."""
 
     number: int | None  # None: the candidate that was played last
-    episodes: int = 0  # of it, that this event is about
+    episodes: int = 0  # of it, that this event is about; 0 where none were played
     earned: float = math.nan  # mean over these episodes
     promised: float = math.nan
     fate: str = ""  # in a word: "refuted" (which is final), "replaced", "certified"; empty where nothing changed

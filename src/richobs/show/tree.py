@@ -232,9 +232,9 @@ class Candidates:
             return
         if news.fate and news.fate != CERTIFIED:
             self.outlook = ""
-        if news.number is not None:
+        if news.number is not None and news.episodes:
             self._play(news, news.number, step.episodes)
-        candidate = self.current
+        candidate = self.current if news.number is None else self.known.get(news.number)
         if candidate is None or not news.fate:
             return
         if candidate.fate != REFUTED:

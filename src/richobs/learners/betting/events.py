@@ -174,4 +174,5 @@ class ClaimClosed(Event):
             how = f"{how}; it is the policy of candidate {self.drawn}, which chose the same actions when this one was drawn"
         is_worth = self.by != "not worth it"
         verdict, sentence = ("certified", f"the policy is certified: {how}") if is_worth else (self.by, how)
-        return Said(verdict, sentence, self.gap, self.epsilon, candidate=CandidateNews(None, fate=verdict, why=how))
+        news = CandidateNews(self.drawn or None, fate=verdict, why=how)
+        return Said(verdict, sentence, self.gap, self.epsilon, candidate=news)
