@@ -103,7 +103,10 @@ class TestCandidates:
 
     @pytest.mark.parametrize(
         ("first", "fates"),
-        [((), "2 played: 1 refuted, 1 in play; then another was certified: "), ((1.0,), "2 played: 1 certified, 1 in play")],
+        [
+            ((), "2 played: 1 refuted, 1 in play; then another was certified: "),
+            ((1.0,), "2 played: 1 certified, 1 in play"),
+        ],
     )
     def test_an_ally_is_certified_and_not_the_candidate_played_last(self, first, fates):
         found = Candidates.of(told(drawn(), batch(1, first), drawn(3.0), batch(2, (1.0,)), closed(drawn=1)))
