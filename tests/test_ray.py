@@ -29,18 +29,27 @@ class Logged(own.Own):
         self.log, self.gate, self.here = log, gate, os.getpid()
 
     def play(self, policy, n, rng, levels=None):
-        noted(self.log, 0.0 if self.gate is None else 0.05)
+        noted(self.log)
+        if self.gate is not None:
+            time.sleep(0.05)  # meanwhile the other worker finds something to do
         while self.gate is not None and os.getpid() != self.here and lines(self.log) > int(self.gate.read_text()):
             time.sleep(0.02)
         return super().play(policy, n, rng, levels)
 
 
-def noted(file, seconds=0.0):
-    """Writes a line into a file, waits, and returns the number of lines."""
+def noted(file):
+    """Writes a line into a file, and returns the number of lines."""
     with open(file, "a") as stream:
         stream.write(f"{os.getpid()}\n")
-    time.sleep(seconds)
     return lines(file)
+
+
+def noted_and_held(file):
+    """As `noted`, but the first call does not return until the file `go` is beside that one."""
+    number = noted(file)
+    while number == 1 and not (file.parent / "go").exists():
+        time.sleep(0.02)
+    return number
 
 
 def lines(file):
@@ -138,8 +147,9 @@ def test_futures_behave_as_those_of_other_executors(cluster, tmp_path, monkeypat
     monkeypatch.setattr(ray, "put", lambda value, put=ray.put: stored.append(len(value)) or put(value))
     with RayExecutor(cluster.address) as executor:
         assert list(executor.map(abs, [-1, -2, -3])) == [1, 2, 3]
-        slow, waits = executor.submit(noted, tmp_path / "a", 0.5), executor.submit(noted, tmp_path / "b")
+        held, waits = executor.submit(noted_and_held, tmp_path / "a"), executor.submit(noted, tmp_path / "b")
         assert waits.cancel()
+        (tmp_path / "go").touch()
         with pytest.raises(ValueError, match="no thanks") as raised:
             executor.submit(refused, "thanks").result()
         assert "on a Ray worker" in str(raised.value.__cause__)
@@ -148,7 +158,7 @@ def test_futures_behave_as_those_of_other_executors(cluster, tmp_path, monkeypat
         body = bytes(LARGE)
         assert [executor.submit(size, body).result() for _ in range(3)] == [LARGE] * 3
         assert stored == [LARGE]
-        assert slow.result() == 1
+        assert held.result() == 1
     assert lines(tmp_path / "b") == 0
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(abs, 1)
@@ -156,7 +166,7 @@ def test_futures_behave_as_those_of_other_executors(cluster, tmp_path, monkeypat
 
 def test_an_error_in_the_block_ends_calls_in_progress(cluster, tmp_path):
     executor = RayExecutor(cluster.address)
-    running, waiting = executor.submit(noted, tmp_path / "a", 600.0), executor.submit(noted, tmp_path / "b")
+    running, waiting = executor.submit(noted_and_held, tmp_path / "a"), executor.submit(noted, tmp_path / "b")
 
     def interrupted():
         with executor:
@@ -174,7 +184,7 @@ def test_a_lost_call_is_made_again_unless_it_may_be_made_only_once(cluster, seco
     with RayExecutor(cluster.address) as executor:
         both = [(executor.submit, "again"), (executor.submit_once, "once")]
         files = [tmp_path / name for _, name in both]
-        calls = [submit(noted, tmp_path / name, 3.0) for submit, name in both]
+        calls = [submit(noted_and_held, tmp_path / name) for submit, name in both]
         wait_until(lambda: all(lines(file) == 1 for file in files))
         for file in files:
             os.kill(int(file.read_text()), 9)
