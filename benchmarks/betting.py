@@ -4,7 +4,8 @@ Run with `python benchmarks/betting.py --seeds 20 --workers 1 --learner certifie
 seed, and every answer is checked against the truth. Every finished case is written to `benchmarks/results/betting.json` at
 once, and to the learner's `measured.json`, from which `richobs plan` tells what similar worlds needed. With `--keep FILE`
 finished runs are kept there too: a benchmark that was killed goes on when it is started again, and its table shows all kept
-runs. The column "right" says how many runs a line rests on. `--kept` makes the table of kept runs alone.
+runs. The column "right" says how many runs a line rests on. `--kept` makes the table of kept runs alone. Without `--learner`
+the other learner's columns stay as they are stored.
 """
 
 import os
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import richobs
-from measure import publish, write
+from measure import RESULTS, publish, write
 from richobs.core.errors import BrokenPromise
 from richobs.core.settings import Settings
 from richobs.learners.base import Measured, write_measured
@@ -213,11 +214,24 @@ def median_and_range(runs: list[Run]) -> tuple[str, str, str]:
     )
 
 
-def row_of(case: Case, runs: list[Run], others: list[Run]) -> tuple[object, ...]:
+def compared_columns(others: list[Run]) -> tuple[str, ...]:
+    """Returns what the table says of the other learner."""
+    if not others:
+        return ("", "", "")
+    median, reach, right = median_and_range(others)
+    is_open = sum(r.by == "open" for r in others)
+    return median, reach, right + (f", {is_open} open" if is_open else "")
+
+
+def stored_columns(name: str) -> dict[tuple[str, str, float], tuple[str, ...]]:
+    """Returns what the stored table says of the other learner, by case."""
+    rows = json.loads((RESULTS / f"{name}.json").read_text())["rows"] if (RESULTS / f"{name}.json").exists() else []
+    return {(row["sweep"], row["world"], row["epsilon"]): tuple(row[column] for column in COLUMNS[-3:]) for row in rows}
+
+
+def row_of(case: Case, runs: list[Run], compared: tuple[str, ...]) -> tuple[object, ...]:
     """Returns a case's line of the table."""
     median, reach, right = median_and_range(runs)
-    compared = median_and_range(others) if others else ("", "", "")
-    is_open = sum(r.by == "open" for r in others)
     return (
         case.sweep,
         case.world,
@@ -229,9 +243,7 @@ def row_of(case: Case, runs: list[Run], others: list[Run]) -> tuple[object, ...]
         round(max(r.memory for r in runs)),
         right,
         ", ".join(f"{by} {n}" for by, n in Counter(r.by for r in runs).most_common()),
-        compared[0],
-        compared[1],
-        compared[2] + (f", {is_open} open" if is_open else ""),
+        *compared,
     )
 
 
@@ -271,12 +283,14 @@ def main() -> None:
     note = (
         "Streaming engine, one thread a run. Right: the gap is as small as claimed, and both bounds hold. Open: not "
         f"certified within {LIMIT:,} episodes. Stopped: an assumption was reported broken, though all are true. "
-        f"Compared: the learner {given.learner or 'certified (not run)'}, same limit."
+        f"Compared: the learner {given.learner or 'certified, four seeds, run by an earlier version'}, same limit."
     )
+    stored = {} if given.learner else stored_columns(name)
 
     def row(case: Case) -> tuple[object, ...]:
         others = runs.known(tasks_of(case, given.seeds, given.learner)) if case.compared and given.learner else []
-        return row_of(case, runs.known(tasks_of(case, given.seeds, "betting")), others)
+        compared = stored.get((case.sweep, case.world, case.epsilon)) or compared_columns(others)
+        return row_of(case, runs.known(tasks_of(case, given.seeds, "betting")), compared)
 
     def finished() -> dict[Case, list[Run]]:
         found = {case: runs.known(tasks_of(case, given.seeds, "betting")) for case in cases}
