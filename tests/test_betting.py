@@ -97,16 +97,26 @@ class TestBets:
             assert (1 - f) * lost + f * won <= 1 - 1e-10 * abs(stake[0])  # ZETA is taken off
             assert 1 - 2e-5 < (1 - f) * lost + f * won <= 1 + 1e-12  # rounding is paid for
 
+    @pytest.mark.parametrize("tolerance", [0.0, 0.05])
+    @pytest.mark.parametrize("again", [False, True])
     @pytest.mark.parametrize("values", [2, 40])
-    def test_growth_is_the_sum_of_logarithms_of_factors(self, values: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_growth_is_the_sum_of_logarithms_of_factors(
+        self, values: int, again: bool, tolerance: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also where samples come again, alone or with the same outcome."""
         monkeypatch.setattr(bets, "FEW_BETS", 0)  # a few bets would be computed one by one
         rng = np.random.default_rng(values)
         f = rng.integers(values, size=(7, 11)) / (values - 1)
         y, forecast, variance = rng.random((5, 11)), rng.random((5, 11)), rng.random((5, 11)) / 4
-        found = bets.growth(f, y, forecast, variance)
+        if again:
+            bet, outcome = [0, 1, 1, 0, 1, 2, 1, 1, 2, 3, 1], [0, 1, 2, 0, 2, 3, 2, 2, 4, 5, 6]
+            f, forecast, variance, y = f[:, bet], forecast[:, bet], variance[:, bet], y[:, outcome]
+            alike = bets._alike(np.concatenate([f, forecast, variance]), y)
+            assert sorted(sorted(count for _, count in group) for group in alike) == [[1], [1, 1], [1, 1, 4], [2]]
+        found = bets.growth(f, y, forecast, variance, tolerance)
         for r, c in itertools.product(range(7), range(5)):
-            stake = bets.stakes(forecast[c], variance[c], f[r])
-            assert found[r, c] == pytest.approx(bets.log_factors(stake, y[c], f[r]).sum(), abs=1e-9)
+            stake = bets.stakes(forecast[c], variance[c], f[r], tolerance)
+            assert found[r, c] == pytest.approx(bets.log_factors(stake, y[c], f[r], tolerance).sum(), abs=1e-9)
 
     def test_money_comes_before_the_bets_of_its_batch(self) -> None:
         wealth = bets.grown(np.array([0.0, 3.0]), np.log(np.array([2.0, 0.5])), 1)
@@ -278,6 +288,7 @@ class TestSurvivors:
         inside = {tuple(int(members[h][c[h]]) for h in range(3)) for c in chains}
         for c in itertools.product(range(5), repeat=3):
             assert (c in space) == (c in inside)
+        assert space.least_wealth() == pytest.approx(min(math.exp(max(space.log_wealth(c))) for c in inside))
 
     def test_draws_follow_the_weights_and_the_best_is_the_best(self) -> None:
         rng = np.random.default_rng(6)

@@ -1,13 +1,12 @@
 """Allies: episodes of a candidate that chooses the same actions serve the claims about an earlier one [B3]."""
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 import richobs
-from richobs.core.events import Event, nobody
+from richobs.core.events import Callback, Event, nobody
 from richobs.core.ledger import Ledger
 from richobs.core.process import Rewards, TabularProcess
 from richobs.engines import StreamEngine
@@ -17,17 +16,18 @@ from richobs.learners.betting.certify import Closed, doubted
 from richobs.learners.betting.events import ClaimClosed
 from richobs.learners.betting.search import BettingSearch, _ally, _play, _replayed, _tested, run
 from richobs.learners.betting.values import Ranges
+from richobs.learners.stopping import ClaimDoubted
 from richobs.worlds.simulator import table_problem
 
 TABLES = [[0.6, 0.2], [0.7, 0.3], [0.2, 0.6], [0.65, 0.1]]  # of one observation; the first is true
 
 
-def coin_search() -> BettingSearch:
+def coin_search(notify: Callback = nobody) -> BettingSearch:
     rewards = (Rewards.bernoulli(np.array(TABLES[0])[None, None]),)
     process = TabularProcess(start=np.ones(1), transitions=(), emissions=(np.ones((1, 1)),), rewards=rewards)
     problem = table_problem(process, [np.array(TABLES)[:, None]], (0,))
     engine = StreamEngine(problem.env, problem.functions, seed=0, ledger=Ledger(None))
-    return BettingSearch(engine, problem.functions, 0.2, 0.05, 0, nobody, Tuning())
+    return BettingSearch(engine, problem.functions, 0.2, 0.05, 0, notify, Tuning())
 
 
 def followed_by(search: BettingSearch, member: int, n: int, mean: float = 0.6) -> Candidate:
@@ -92,23 +92,40 @@ def test_a_run_with_allies_says_which_batches_entered_which_accounts() -> None:
     assert f"it is the policy of candidate {closing.drawn}" in closing.said().sentence
 
 
-@pytest.mark.parametrize("refuted", [False, True])
-def test_of_a_claim_about_an_ally_the_function_that_was_played_is_tested(
-    monkeypatch: pytest.MonkeyPatch, refuted: bool
-) -> None:
-    search = coin_search()
-    ally, played = followed_by(search, 1, 40), search.candidate((0,))
+@pytest.mark.parametrize(("spent", "goes_on"), [(40, True), (20, False)])
+def test_where_the_function_that_was_played_errs_the_search_goes_on_with_others(spent: int, goes_on: bool) -> None:
+    """The claim is about an ally that does not err. It waits until as many episodes again are spent, then it is wider."""
+    told: list[Event] = []
+    search = coin_search(lambda progress: told.append(progress.event))
+    ally, played = followed_by(search, 1, 40), followed_by(search, 0, 20)
+    assert played.accounts is not None
+    played.accounts.errors[0] = 8.0, 20, 4.0  # f is 0.4 too small on average
     claim = Closed(ally.member, "interval", 0.2, ally.accounts)
-    _play(search, played)  # tells functions apart
-    search.current, search.ally = played, ally
-    if refuted:
-        search.survivors.kill(ally.member, 0)
-    assert (ally.member in search.survivors) != refuted
-    monkeypatch.setattr(
-        type(search.survivors), "least_log_wealth", lambda self, m: (math.log(9),) if m == played.member else ()
-    )
+    search.current, search.ally, search.claimed = played, ally, ally.member
+    search.engine.ledger.charge("betting", "play", (), 40)
+    ally.claimable = spent
     assert doubted(search, ally, claim) is None
     found = doubted(search, ally, claim, played)
     assert found is not None
-    assert "hold 9 times the money put in" in found.words
-    assert _tested(search, claim).by == "doubted"  # nothing takes the doubt away
+    assert found.is_of_judge
+    tested = _tested(search, claim)
+    if goes_on:
+        assert (tested, search.claimed, search.waits_for) == (None, None, found)
+        assert isinstance(told[-1], ClaimDoubted)
+    else:
+        assert tested is not None
+        assert (tested.by, tested.doubt) == ("doubted", found.words)
+    assert search.current is played  # nothing was played for it
+    assert search.batches == 0
+
+
+def test_a_function_that_is_refuted_is_not_asked() -> None:
+    search = coin_search()
+    ally, played = followed_by(search, 1, 40), followed_by(search, 0, 20)
+    assert played.accounts is not None
+    played.accounts.errors[0] = 8.0, 20, 4.0
+    _play(search, played)  # tells functions apart
+    search.current, search.ally = played, ally
+    search.survivors.kill(played.member, 0)
+    claim = Closed(ally.member, "interval", 0.2, ally.accounts)
+    assert _tested(search, claim) == claim._replace(accounts=ally.accounts)

@@ -43,7 +43,7 @@ def test_rounding_of_a_batch_is_within_its_bound(n: int) -> None:
     rng = np.random.default_rng(n)
     f, y = rng.random((40, n)), rng.random((30, n)).round()
     expected, variance = rng.random((30, n)), np.full((30, n), 1e-6)
-    computed = bets._product(f, y, expected, variance)
+    computed = bets._product(f, y, expected, variance, [[(k, 1)] for k in range(n)])
     stake = bets.stakes(expected[None], variance[None], f[:, None])  # the bets are what was computed
     exact = np.log1p(stake.astype(np.longdouble) * (y[None].astype(np.longdouble) - f[:, None])).sum(axis=2)
     exact -= np.longdouble(bets.ZETA) * np.abs(stake).astype(np.longdouble).sum(axis=2)

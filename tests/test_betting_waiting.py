@@ -256,7 +256,7 @@ def test_bets_on_samples_that_waited_win_nothing_from_q_star_on_average(monkeypa
     monkeypatch.setattr(exact, "SIZES", EXACT_SIZES)
     numbers: list[int] = []
     grown = bets.grown
-    monkeypatch.setattr(bets, "grown", lambda w, c, t, row: numbers.append(t) or grown(w, c, t, row))
+    monkeypatch.setattr(bets, "grown", lambda w, c, t, *row: numbers.append(t) or grown(w, c, t, *row))
     last = [exact.Q[1], [exact.Q[1][0], [0.9, 0.1]], [exact.Q[1][0], [0.2, 0.1]]]
     functions = Layered([exact.levels()[0], TableLevel(last)])
     mean, put_in, total, kinds = 0.0, 0.0, 0.0, set()

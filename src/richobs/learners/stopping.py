@@ -23,7 +23,9 @@ LEAST = 16  # episodes of a policy before anything is claimed of it
 RETURNS_APART = 2.0  # standard errors that a mean return may be off by chance
 ERRORS_APART = 3.0  # standard errors of a level's mean error: there are many levels
 RARE = 3.0  # in n samples something is unseen with a chance of 0.05 if its probability is 3/n: it has no standard error
-WON = 2.0  # wealth of bets against the claimed function, over all money put in; with Q* it is ever reached with 0.35 at most
+WON = (
+    2.0  # wealth of bets against all that is left, over all money put in; with Q* it is ever reached with 0.35 at most
+)
 FALSE_ALARM = 0.1  # of delta, with which an alarm may be false; a run that ends with one claims nothing
 WORTHWHILE, FEWER = 0.9, 0.5  # a gap, and a number of survivors, is smaller if it is at most this share of that before
 PATIENCE = 2  # times the episodes that last made something smaller, after which epsilon is given up
@@ -39,6 +41,7 @@ class Doubt(NamedTuple):
     missing: float = 0.0  # by how much less than promised the policy seems to earn
     is_rare: bool = False  # something rare that was not seen yet would explain it
     is_lack: bool = False  # nothing speaks against the claim but that too little was played
+    is_of_judge: bool = False  # it is about the function that was played, which is not the one whose policy is claimed
 
     @classmethod
     def lack(cls, n: int, most: float) -> "Doubt":

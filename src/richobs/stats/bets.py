@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from richobs.core.types import Floats, Ints, Mask
+from richobs.stats.grouping import equal_rows
 from richobs.stats.shares import Spendable
 
 CAP = 0.9  # largest share of its limit that a bet takes: no factor falls below 1 - CAP
@@ -130,17 +131,21 @@ def growth_and_losses(
         both = np.broadcast_to(parts[0].sum(axis=1), (len(f), len(parts[0]))).copy()
         for mask, part in zip(masks[1:], parts[1:], strict=True):
             both += mask.astype(np.float64) @ (part - parts[0]).T
-        return both[:, : len(y)], both[:, len(y) :]
+        return both[:, : len(y)], np.maximum(both[:, len(y) :], 0.0)
     result = np.empty((len(f), len(y)))
     step = max(1, BLOCK // max(1, len(y)))
+    alike = _alike(np.concatenate([f, forecast, spread]), y)
     for first in range(0, len(f), step):
-        result[first : first + step] = _product(f[first : first + step], y, forecast, spread, tolerance)
+        result[first : first + step] = _product(f[first : first + step], y, forecast, spread, alike, tolerance)
     return result, square_losses(f, y)
 
 
 def square_losses(f: Floats, y: Floats) -> Floats:
     """Returns `[R, C]` the sums of (f - y)^2 of rows f `[R, n]` and y `[C, n]`."""
-    return np.maximum(np.einsum("rn,rn->r", f, f)[:, None] + (y**2).sum(axis=1) - f @ (2 * y).T, 0.0)
+    sums = f @ (-2 * y).T
+    sums += np.einsum("rn,rn->r", f, f)[:, None]
+    sums += (y**2).sum(axis=1)
+    return np.maximum(sums, 0.0, out=sums)
 
 
 def _at(value: float, y: Floats, forecast: Floats, spread: Floats, tolerance: float) -> Floats:
@@ -149,14 +154,39 @@ def _at(value: float, y: Floats, forecast: Floats, spread: Floats, tolerance: fl
     return log_factors(stakes(forecast, spread, f, tolerance), y, f, tolerance)
 
 
-def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance: float = 0.0) -> Floats:
-    """Returns `[r, C]` the growth of a block of rows, sample by sample; logarithms are taken of eight factors at once."""
+def _alike(known: Floats, y: Floats) -> list[list[tuple[int, int]]]:
+    """Groups samples whose bets are equal, and in each group those with equal y: one of these, and how many there are.
+
+    Args:
+        known: `[k, n]` all that the bets on a sample depend on.
+        y: `[C, n]` what is bet on.
+    """
+    bet, outcome = (equal_rows(np.ascontiguousarray(rows.T)) for rows in (known, np.concatenate([known, y])))
+    groups: list[list[tuple[int, int]]] = [[] for _ in bet[0]]
+    for place, count in zip(outcome[0].tolist(), np.bincount(outcome[1]).tolist(), strict=True):
+        groups[bet[1][place]].append((place, count))
+    return groups
+
+
+def _product(
+    f: Floats,
+    y: Floats,
+    forecast: Floats,
+    variance: Floats,
+    alike: list[list[tuple[int, int]]],
+    tolerance: float = 0.0,
+) -> Floats:
+    """Returns `[r, C]` the growth of a block of rows; logarithms are taken of eight factors at once.
+
+    A bet is computed once for all samples of a group of `alike`, and a factor once for those that have the same y.
+    """
     shape = (len(f), len(y))
     total, staked = np.zeros(shape), np.zeros(shape)
-    product = np.ones(shape)
+    product, factors = np.ones(shape), 0
     d, bet = np.empty(shape), np.empty(shape)
     low, high = limits(f)
-    for i in range(f.shape[1]):
+    for group in alike:
+        i, n = group[0][0], sum(count for _, count in group)
         np.subtract(forecast[None, :, i], f[:, i, None], out=d)
         up = d > 0
         if tolerance:
@@ -167,16 +197,25 @@ def _product(f: Floats, y: Floats, forecast: Floats, variance: Floats, tolerance
         np.divide(d, bet, out=bet)
         np.minimum(bet, 1.0, out=bet)
         bet *= np.where(up, high[:, i, None], low[:, i, None])
-        np.subtract(y[None, :, i], f[:, i, None], out=d)
-        d *= bet
-        d += 1
-        product *= d
-        staked += np.abs(bet, out=bet)
+        for place, count in group:
+            np.subtract(y[:, place], f[:, i, None], out=d)
+            d *= bet
+            d += 1
+            if count > 2:  # one logarithm takes as long as a few products
+                total += count * np.log(d)
+                continue
+            for _ in range(count):
+                product *= d
+            factors += count
+            if factors >= 8:
+                total += np.log(product)
+                product.fill(1)
+                factors = 0
+        staked += np.multiply(np.abs(bet, out=bet), n, out=d)
         if tolerance:
-            product /= 1 + tolerance * bet
-        if i % 8 == 7 or i == f.shape[1] - 1:
-            total += np.log(product)
-            product.fill(1)
+            total -= n * np.log1p(np.multiply(bet, tolerance, out=d))
+    if factors:
+        total += np.log(product)
     return total - ZETA * staked  # log(1 + z) <= z, and 1 + a + b <= (1 + a) (1 + b)
 
 
@@ -189,8 +228,11 @@ def grown(wealth: Floats, change: Floats, t: int, row: Ints | None = None) -> Fl
         t: number of the batch, from 1.
         row: which row of the change each row of the wealth has; by default its own.
     """
-    factor = np.exp(np.minimum(change, MOST_GROWTH))
-    return (wealth + money(t)) * (factor if row is None else factor.take(row, axis=0))
+    factor = np.minimum(change, MOST_GROWTH)
+    np.exp(factor, out=factor)
+    after = wealth + money(t)
+    after *= factor if row is None else factor.take(row, axis=0)
+    return after
 
 
 def growth_rounding(n: int) -> float:

@@ -243,6 +243,7 @@ class Candidate:
     policy: LearnedPolicy
     batches: int = 0  # in all
     accounts: Accounts | None = None  # from the second batch on
+    claimable: int = 0  # episodes of the search when a claim about its policy was tested first
 
     @property
     def lacks_accounts(self) -> bool:

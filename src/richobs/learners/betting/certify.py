@@ -282,7 +282,7 @@ def doubted(
         search: the search.
         candidate: whose policy is claimed.
         claim: what is claimed.
-        judge: whose function is tested too, and what bets won against it; by default the candidate itself.
+        judge: whose function is tested too; by default the candidate itself.
     """
     judge = judge or candidate
     own, ranges, epsilon = candidate.accounts, search.ranges, max(search.epsilon, claim.gap)
@@ -302,14 +302,13 @@ def doubted(
             width = float(ranges.width[h])
             chance = max(ERRORS_APART * error, RARE / max(n, 1.0)) + float(ranges.residual[h])
             if (abs(mean) - chance) * width > epsilon / (2 * H):
-                return Doubt(f"{_seen(search, who, h)}", missing=_most_missing(search, who, h))
-    won: tuple[float, ...] = ()  # of every level of a product, of all levels of a list
-    if not (plain and search.functions.is_product):
-        won = search.survivors.least_log_wealth(judge.member)
+                other = who is not candidate
+                return Doubt(f"{_seen(search, who, h)}", missing=_most_missing(search, who, h), is_of_judge=other)
+    levels = H if search.functions.is_product else 1  # that a function has a wealth of its own at
+    won = 0.0 if plain and search.functions.is_product else search.survivors.least_wealth()
     words = ""
-    if max(won, default=-math.inf) >= math.log(WON * max(len(won), 1)):
-        level = f"at level {int(np.argmax(won))} " if len(won) > 1 else ""
-        words = f"bets against what is left of the class {level}hold {math.exp(max(won)):.3g} times the money put in"
+    if won >= WON * levels:
+        words = f"bets against what is left of the class hold at least {won:.3g} times the money put in"
     elif search.survivors.only == candidate.member and is_surprising(
         [cells.score for _, cells in _cells(search, candidate)]
     ):  # it is taken for Q*, so whatever was played speaks of it

@@ -317,8 +317,10 @@ def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
             claim = closed(search, candidate)
             if claim is None and search.ally is not None:
                 claim = closed(search, search.ally)
-            if claim is not None:
-                return _tested(search, claim)
+            if claim is None:
+                search.waits_for = None
+            elif (tested := _tested(search, claim)) is not None:
+                return tested
     except EpisodeLimit:
         if candidate is None or not search.played:
             raise
@@ -331,13 +333,19 @@ def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
         return widened(search, candidate, claim, doubt)
 
 
-def _tested(search: BettingSearch, claim: Closed) -> Closed:
+def _tested(search: BettingSearch, claim: Closed) -> Closed | None:
     """Plays the claimed policy until its own episodes no longer speak against the claim, or widens the claim [C].
+
+    Where only the function that was played is doubted, the search goes on: another function may explain what was seen.
+
+    Returns:
+        The claim as it may be made; None if the search goes on.
 
     Raises:
         BrokenPromise: they contradict it; with all assumptions true this happens with probability at most delta / 10.
     """
-    candidate, spent = search.candidate(claim.member), max(search.engine.ledger.total, LEAST)
+    candidate = search.candidate(claim.member)
+    candidate.claimable = candidate.claimable or max(search.engine.ledger.total, LEAST)
     judge = candidate  # whose function is tested; of an ally's claim that of the candidate that was played
     if candidate is search.ally and search.current is not None and search.current.member in search.survivors:
         judge = search.current
@@ -346,16 +354,20 @@ def _tested(search: BettingSearch, claim: Closed) -> Closed:
         if doubt is None:
             return claim._replace(accounts=candidate.accounts)
         check_alarm(search, candidate, doubt)
-        if candidate.tested >= LEAST and search.engine.ledger.total >= 2 * spent:
+        if candidate.tested >= LEAST and search.engine.ledger.total >= 2 * candidate.claimable:
             return widened(search, candidate, claim, doubt)
+        search.waits_for = None if doubt.is_lack else doubt
         size = search.survivors.log_bound
         said = ClaimDoubted(
             phase=PHASE, log_size_before=size, log_size_after=size, episodes=candidate.tested, why=doubt.words
         )
+        if doubt.is_of_judge:
+            search.claimed = None
+            search.tell(said)
+            return None
         if search.current is not candidate:
             search.current, search.ally, search.tenure = candidate, None, 0
         search.tell(said)
-        search.waits_for = None if doubt.is_lack else doubt
         _play(search, candidate, LEAST - candidate.tested)
 
 

@@ -88,9 +88,9 @@ class ListedSurvivors:
         """Returns the logarithm of the bets won against a survivor, over all levels."""
         return (bets.log_of(self._wealth[self.root(member)]),)
 
-    def least_log_wealth(self, member: Member) -> tuple[float, ...]:
-        """Returns the logarithm of the bets won against the survivor that they won least against, whatever the member."""
-        return (bets.log_of(self._wealth.min()),)
+    def least_wealth(self) -> float:
+        """Returns the wealth against the survivor that bets won least against."""
+        return float(self._wealth.min())
 
     def root(self, member: Member) -> int:
         """Returns the place of a survivor among the living."""

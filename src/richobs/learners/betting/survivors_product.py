@@ -51,6 +51,7 @@ MANY_ROWS = 1 << 11  # of a batch from which on bets are computed for rows with 
 FEW_COUNTS = 1 << 18  # rows times rows of a batch up to which forecasts are made of sums over members
 DENSE_COUNTS = 1 << 22  # rows times rows of a batch up to which sums over members are a matrix product
 AT_ONCE_LOSSES = 1 << 14  # values of y whose losses against all constants are computed at once
+AT_ONCE_PAIRS = 1 << 18  # whose wealth is looked through at once
 LARGE_CLASS = 1 << 21  # members times kinds of the next level above which a level may wait
 MOST_PAIRS = 1 << 12  # pairs at which such a level begins to wait
 BLOCK = 32  # samples from which on batches that waited make one
@@ -113,11 +114,16 @@ class PairsInNumpy:
             change = bets.growth_and_losses(f[some], earned, expected, spread, tolerance)[0]
             self.wealth[living] = bets.grown(self.wealth[living], change, t, row)
             losses = bets.square_losses(f, earned)
+            self.loss += losses.take(f_row, axis=0)
+        elif len(f) == len(f_row):  # every row has values of its own
+            change, losses = bets.growth_and_losses(f[f_row], earned, expected, spread, tolerance)
+            self.wealth = bets.grown(self.wealth, change, t)
+            self.loss += losses
         else:
             change, losses = bets.growth_and_losses(f, earned, expected, spread, tolerance)
             self.wealth = bets.grown(self.wealth, change, t, f_row)
+            self.loss += losses.take(f_row, axis=0)
         self.wealth *= self.alive
-        self.loss += np.maximum(losses, 0.0).take(f_row, axis=0)
         dying = self.wealth >= needed
         died = int(np.count_nonzero(dying))
         if died:
@@ -688,9 +694,23 @@ class ProductSurvivors:
         edges = zip(self._pairs, self._edges(self._living_places(member)), strict=True)
         return tuple(bets.log_of(pairs.wealth_of(*edge)) for pairs, edge in edges)
 
-    def least_log_wealth(self, member: Member) -> tuple[float, ...]:
-        """As `log_wealth`, () if the member is refuted: the best of all chains is not searched for."""
-        return self.log_wealth(member) if member in self else ()
+    def least_wealth(self) -> float:
+        """Returns the wealth against the survivor that bets won least against: that of its level at which they won most.
+
+        A level that waits counts as it was when it began to wait.
+        """
+        least = np.zeros(1)  # [m] of the chains from each member on
+        for pairs in reversed(self._pairs):
+            alive, wealth, _ = pairs.held.arrays()
+            following = np.full(pairs.columns.count, np.inf)
+            np.minimum.at(following, pairs.columns.of, least)
+            of_row = np.empty(pairs.rows.count)
+            step = max(1, AT_ONCE_PAIRS // pairs.columns.count)
+            for rows in (slice(first, first + step) for first in range(0, len(of_row), step)):
+                some = np.where(alive[rows], np.maximum(wealth[rows], following), np.inf)
+                np.minimum.reduce(some, axis=1, out=of_row[rows])
+            least = of_row[pairs.rows.of]
+        return float(least.min())
 
     def root(self, member: Member) -> int:
         """Returns the place of a survivor's root among the living members of level 0."""
