@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import richobs
 import richobs.learners
 from richobs.classes import Decoders, Layered, Listed, TableLevel
 from richobs.classes.learned_policy import LearnedPolicy
 from richobs.core.environment import Episodes
-from richobs.core.errors import BrokenPromise, EpisodeLimit
+from richobs.core.errors import BrokenPromise, EpisodeLimit, InvalidInput
 from richobs.core.events import nobody
 from richobs.core.ledger import Ledger
 from richobs.core.outcome import LOWER, UPPER, StopReason
@@ -26,6 +27,7 @@ from richobs.core.settings import Settings
 from richobs.engines import StreamEngine
 from richobs.learners import learner
 from richobs.learners.betting import Betting, Tuning
+from richobs.learners.betting import values as betting_values
 from richobs.learners.betting.candidate import Accounts, Candidate, Followed, IdleExploration, followed, lost_sums
 from richobs.learners.betting.certify import SHARES, Roots, best_interval, closed
 from richobs.learners.betting.certify import outcome as outcome_of
@@ -58,6 +60,24 @@ def of_plain(kind, functions: Layered | Listed, share: Share):
 F_VALUES = (0.0, 1e-12, 0.01, 0.3, 0.5, 0.97, 1.0)
 
 CERTIFIED = {StopReason.CERTIFIED, StopReason.AGREEMENT, StopReason.ONE_SURVIVOR}  # all but spent episodes
+
+
+class OfRows(TableLevel):
+    """Tables that tell members apart themselves; `group` changes which row each member has."""
+
+    def __init__(self, tables: Any, group: Any):
+        super().__init__(tables)
+        self.group = group
+
+    def rows(self, x: Any, members: Any, actions: Any = None, /) -> Any:
+        values = self.values(x, members)
+        taken = values.max(axis=2) if actions is None else values[:, np.arange(len(x)), actions]
+        rows, group = np.unique(taken, axis=0, return_inverse=True)
+        return rows, self.group(group.ravel())
+
+
+def as_bytes(group: NDArray[Any]) -> NDArray[np.uint8]:
+    return group.astype(np.uint8)
 
 
 class TestBets:
@@ -538,6 +558,40 @@ class TestPlaying:
         ):
             assert len(found.values) == len(set(found.group.tolist())) == 3
             np.testing.assert_array_equal(found.values[found.group], np.repeat(expected, 2).reshape(3, 2))
+
+    def test_rows_may_be_numbered_by_small_integers(self) -> None:
+        """Products of bytes would overflow, and members that were told apart would share a row."""
+        T = np.round(np.random.default_rng(0).random((150, 4, 2)) * 8) / 8
+        space = of_plain(ProductSurvivors, Layered([OfRows(T, as_bytes)]), Share(1e-200))
+        x, actions = (np.random.default_rng(1).integers(m, size=(4, 3)) for m in (4, 2))
+        for t in range(4):
+            space.absorb(samples_of(Episodes([x[t]], [actions[t]], [np.zeros(3)])), t + 1)
+        told_apart = np.unique(T[:, x.ravel(), actions.ravel()], axis=0)
+        assert space._pairs[0].rows.count == len(told_apart)
+
+    @pytest.mark.parametrize("group", [lambda rows: rows[:-1], lambda rows: rows - 1, lambda rows: rows + 1])
+    def test_rows_must_say_which_each_member_has(self, group: Any) -> None:
+        functions = Layered([OfRows(np.random.default_rng(0).random((5, 2, 2)), group)])
+        with pytest.raises(InvalidInput, match="must say which of its 5 rows each of 5 members has"):
+            top_values(functions, 0, np.arange(5), np.arange(2))
+
+    def test_a_kind_that_no_member_has_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class AllKinds(TableLevel):
+            def kinds(self, members: Any, action: int, /) -> Any:
+                return np.arange(self.size), np.asarray(members)
+
+            def rows(self, *given: Any) -> Any:
+                return None
+
+        monkeypatch.setattr(betting_values, "FEW_VALUES", 0)
+        functions = Layered([AllKinds([[[0.5, 0.1]], [[0.4, 0.6]], [[0.3, 0.7]]])])
+        members, x = np.array([0, 2]), np.zeros(2, dtype=np.int64)
+        for found in (
+            top_values(functions, 0, members, x),
+            taken_values(functions, 0, members, x, np.zeros(2, dtype=np.int64)),
+        ):
+            assert sorted(found.group.tolist()) == [0, 1]
+            assert len(found.values) == 2
 
     def test_gaps_of_decoders_are_those_of_their_values(self) -> None:
         functions = Layered([Decoders(4, [[0.5, 0.1, 0.0], [0.0, 0.25, 0.5]])])

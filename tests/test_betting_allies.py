@@ -11,9 +11,10 @@ from richobs.core.ledger import Ledger
 from richobs.core.process import Rewards, TabularProcess
 from richobs.engines import StreamEngine
 from richobs.learners.betting import Tuning
+from richobs.learners.betting import search as betting_search
 from richobs.learners.betting.candidate import Candidate, Followed, same_actions
 from richobs.learners.betting.certify import Closed, doubted
-from richobs.learners.betting.events import ClaimClosed
+from richobs.learners.betting.events import AverageRefuted, BatchPlayed, ClaimClosed
 from richobs.learners.betting.search import BettingSearch, _ally, _play, _replayed, _tested, run
 from richobs.learners.betting.values import Ranges
 from richobs.learners.stopping import ClaimDoubted
@@ -117,6 +118,56 @@ def test_where_the_function_that_was_played_errs_the_search_goes_on_with_others(
         assert (tested.by, tested.doubt) == ("doubted", found.words)
     assert search.current is played  # nothing was played for it
     assert search.batches == 0
+
+
+def test_once_the_ally_is_played_it_is_its_own_judge() -> None:
+    """The ally has too few episodes, and the function that was played errs."""
+    told: list[Event] = []
+    search = coin_search(lambda progress: told.append(progress.event))
+    ally, played = followed_by(search, 1, 12), followed_by(search, 0, 20)
+    assert played.accounts is not None
+    played.accounts.errors[0] = 8.0, 20, 4.0
+    search.current, search.ally = played, ally
+    claim = Closed(ally.member, "interval", 0.2, ally.accounts)
+    assert _tested(search, claim) == claim._replace(accounts=ally.accounts)
+    assert (search.current, ally.tested) == (ally, 16)
+    kinds = [type(event) for event in told]
+    assert kinds.index(ClaimDoubted) < kinds.index(BatchPlayed) < kinds.index(ClaimClosed)  # told once it is made
+
+
+def test_a_claim_that_no_longer_closes_has_all_its_time_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = coin_search()
+    asked: list[int] = []
+
+    def closes(search: BettingSearch, candidate: Candidate) -> Closed | None:
+        search.claimed = candidate.member
+        return Closed(candidate.member, "interval", 0.2, candidate.accounts) if search.batches in (1, 3) else None
+
+    def waits(search: BettingSearch, claim: Closed) -> Closed | None:
+        candidate = search.candidate(claim.member)
+        asked.append(candidate.claimable)
+        candidate.claimable = 40
+        return claim if len(asked) == 2 else None
+
+    monkeypatch.setattr(betting_search, "_choose", lambda search, _: search.candidate((0,)))
+    monkeypatch.setattr(betting_search, "closed", closes)
+    monkeypatch.setattr(betting_search, "_tested", waits)
+    assert run(search).member == (0,)
+    assert asked == [0, 0]
+
+
+def test_averages_refute_an_ally_too() -> None:
+    told: list[Event] = []
+    search = coin_search(lambda progress: told.append(progress.event))
+    ally, played = followed_by(search, 3, 40), search.candidate((0,))
+    assert ally.accounts is not None
+    ally.accounts.average_wealth[0] = 50.0
+    search.current, search.ally = played, ally
+    _play(search, played)
+    assert played.member in search.survivors
+    assert ally.member not in search.survivors
+    (refuted,) = (event for event in told if isinstance(event, AverageRefuted))
+    assert refuted.drawn == ally.number
 
 
 def test_a_function_that_is_refuted_is_not_asked() -> None:

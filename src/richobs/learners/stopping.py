@@ -41,7 +41,7 @@ class Doubt(NamedTuple):
     missing: float = 0.0  # by how much less than promised the policy seems to earn
     is_rare: bool = False  # something rare that was not seen yet would explain it
     is_lack: bool = False  # nothing speaks against the claim but that too little was played
-    is_of_judge: bool = False  # it is about the function that was played, which is not the one whose policy is claimed
+    is_of_judge: bool = False  # it is about the function that was played alone, and another one's policy is claimed
 
     @classmethod
     def lack(cls, n: int, most: float) -> "Doubt":

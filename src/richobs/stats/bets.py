@@ -176,7 +176,7 @@ def _product(
     alike: list[list[tuple[int, int]]],
     tolerance: float = 0.0,
 ) -> Floats:
-    """Returns `[r, C]` the growth of a block of rows; logarithms are taken of eight factors at once.
+    """Returns `[r, C]` the growth of a block of rows; logarithms are taken of eight or nine factors at once.
 
     A bet is computed once for all samples of a group of `alike`, and a factor once for those that have the same y.
     """

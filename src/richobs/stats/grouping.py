@@ -104,9 +104,9 @@ def _equal_hashes(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArra
     m = len(hashes)
     bits = max(1, (SLOTS_A_ROW * m).bit_length())
     slot = (hashes >> np.uint64(64 - bits)).astype(np.int64)
-    table = np.empty(1 << bits, dtype=np.int64)
+    table = np.empty(1 << bits, dtype=np.int32 if m < 1 << 31 else np.int64)
     table[slot] = np.arange(m)
-    one = table[slot]  # with the same leading bits
+    one = table[slot].astype(np.int64)  # with the same leading bits
     others = (hashes[one] != hashes).nonzero()[0]
     if len(others):  # all rows of a hash that is not in the table
         first, group = _in_order(hashes[others])

@@ -282,28 +282,21 @@ def doubted(
         search: the search.
         candidate: whose policy is claimed.
         claim: what is claimed.
-        judge: whose function is tested too; by default the candidate itself.
+        judge: whose function is tested; by default the candidate itself.
     """
     judge = judge or candidate
     own, ranges, epsilon = candidate.accounts, search.ranges, max(search.epsilon, claim.gap)
-    plain = claim.by in ("worth it", "not worth it", "tolerance", "nothing")
+    plain, H = claim.by in ("worth it", "not worth it", "tolerance", "nothing"), len(ranges.width)
     if own is None or own.n < LEAST:
         return Doubt.lack(candidate.tested, ranges.most)
-    promised, lost = -math.inf if plain else promise_of(search, candidate.member), ranges.lost
+    promised, lost = -math.inf if plain else promise_of(search, judge.member), ranges.lost
     limits = {"upper": search.upper, "promised": promised, "allowed": epsilon / 2 + lost, "range_of": ranges.span}
     found = of_returns(own.returns[0], own.returns[1], **limits)
     if found is not None:
         return found
-    H = len(ranges.width)
-    for who in () if plain else (candidate,) if judge is candidate else (candidate, judge):
-        tested = who.accounts if who.member in search.survivors else None
-        for h, n in enumerate([] if tested is None else tested.errors[:, 1].tolist()):
-            mean, error = who.error(h)
-            width = float(ranges.width[h])
-            chance = max(ERRORS_APART * error, RARE / max(n, 1.0)) + float(ranges.residual[h])
-            if (abs(mean) - chance) * width > epsilon / (2 * H):
-                other = who is not candidate
-                return Doubt(f"{_seen(search, who, h)}", missing=_most_missing(search, who, h), is_of_judge=other)
+    errs = None if plain else _errs(search, judge, epsilon)
+    if errs is not None and judge is candidate:
+        return errs
     levels = H if search.functions.is_product else 1  # that a function has a wealth of its own at
     won = 0.0 if plain and search.functions.is_product else search.survivors.least_wealth()
     words = ""
@@ -313,7 +306,22 @@ def doubted(
         [cells.score for _, cells in _cells(search, candidate)]
     ):  # it is taken for Q*, so whatever was played speaks of it
         words = "the only function that is left errs in what all policies met by more than chance explains"
-    return Doubt(words, missing=sum(_most_missing(search, candidate, h) for h in range(H))) if words else None
+    if words:
+        return Doubt(words, missing=sum(_most_missing(search, candidate, h) for h in range(H)))
+    return None if errs is None else errs._replace(words=f"of candidate {judge.number}: {errs.words}", is_of_judge=True)
+
+
+def _errs(search: "BettingSearch", candidate: Candidate, epsilon: float) -> Doubt | None:
+    """Returns at which level a survivor errs on average, in the episodes of its accounts, by more than chance explains."""
+    own, ranges, H = candidate.accounts, search.ranges, search.functions.horizon
+    if own is None or candidate.member not in search.survivors:
+        return None
+    for h in range(H):
+        mean, error = candidate.error(h)
+        chance = max(ERRORS_APART * error, RARE / max(float(own.errors[h, 1]), 1.0)) + float(ranges.residual[h])
+        if (abs(mean) - chance) * float(ranges.width[h]) > epsilon / (2 * H):
+            return Doubt(_seen(search, candidate, h), missing=_most_missing(search, candidate, h))
+    return None
 
 
 def _most_missing(search: "BettingSearch", candidate: Candidate, level: int) -> float:
@@ -464,20 +472,24 @@ def closed(search: "BettingSearch", candidate: Candidate) -> Closed | None:
                 found = Closed(candidate.member, "promise", epsilon, own, kept)
             elif lost and _gave_up(search, own, gap):
                 found = best_interval(search, candidate)._replace(by="tolerance")
-    if found is not None:
-        size, search.claimed = space.log_bound, found.member
-        search.tell(
-            ClaimClosed(
-                phase=PHASE,
-                log_size_before=size,
-                log_size_after=size,
-                by=found.by,
-                gap=found.gap,
-                epsilon=epsilon,
-                drawn=candidate.number if candidate is search.ally and found.member == candidate.member else 0,
-            )
-        )
     return found
+
+
+def tell_closed(search: "BettingSearch", claim: Closed) -> None:
+    """Tells that a claim is made."""
+    size, current = search.survivors.log_bound, search.current
+    is_played = current is not None and claim.member == current.member
+    search.tell(
+        ClaimClosed(
+            phase=PHASE,
+            log_size_before=size,
+            log_size_after=size,
+            by=claim.by,
+            gap=claim.gap,
+            epsilon=search.epsilon,
+            drawn=0 if is_played else search.candidate(claim.member).number,
+        )
+    )
 
 
 def _gave_up(search: "BettingSearch", own: Accounts, gap: float) -> bool:
@@ -530,6 +542,9 @@ def agreed(search: "BettingSearch", own: Accounts) -> AgreementRecord | None:
             log_wealth=log_wealth,
             needed=needed,
             agreed=won,
+            drawn=0
+            if search.current is None or search.current.accounts is own
+            else search.opened[own.number - 1].number,
         )
     )
     if not won:

@@ -103,11 +103,12 @@ class AverageRefuted(Event):
 
     at: int  # the level
     error: float
+    drawn: int = 0  # number of the candidate; 0 for the one that was played last
 
     def said(self) -> Said:
         """Returns what was refuted."""
         errs = f"errs at level {self.at} by {self.error:.3g} on average"
-        news = CandidateNews(None, fate="refuted", why=f"it {errs}")
+        news = CandidateNews(self.drawn or None, fate="refuted", why=f"it {errs}")
         return Said("refuted", f"the candidate {errs}", self.error, level=self.at, candidate=news)
 
 
@@ -126,6 +127,7 @@ class AgreementTested(Event):
     needed: float
     agreed: bool
     rests_on: int  # episodes of the candidate
+    drawn: int = 0  # number of the candidate; 0 for the one that was played last
 
     def said(self) -> Said:
         """Returns how far from agreement survivors are."""
@@ -136,13 +138,18 @@ class AgreementTested(Event):
                 f"survivors disagree with the policy at level {self.at}: a wealth of exp({self.log_wealth:.3g}), and "
                 f"exp({self.needed:.3g}) is needed"
             )
+        if self.drawn:
+            sentence = f"of the policy of candidate {self.drawn}: {sentence}"
+        reading = Reading(AGREEMENT, (self.log_wealth,), self.needed)
         return Said(
             "agree" if self.agreed else "disagree",
             sentence,
             self.log_wealth,
             self.needed,
             level=self.at,
-            readings=(Reading(AGREEMENT, (self.log_wealth,), self.needed),),
+            readings=()
+            if self.drawn and not self.agreed
+            else (reading,),  # the chart is that of the one that is played
             outlook=sentence,
         )
 
@@ -171,7 +178,7 @@ class ClaimClosed(Event):
         """Returns how it was certified, or that no policy is worth the threshold."""
         how = HOW_CERTIFIED[self.by]
         if self.drawn:
-            how = f"{how}; it is the policy of candidate {self.drawn}, which chose the same actions when this one was drawn"
+            how = f"{how}; it is the policy of candidate {self.drawn}"
         is_worth = self.by != "not worth it"
         verdict, sentence = ("certified", f"the policy is certified: {how}") if is_worth else (self.by, how)
         news = CandidateNews(self.drawn or None, fate=verdict, why=how)

@@ -53,6 +53,7 @@ from richobs.learners.betting.certify import (
     promised,
     still_needed,
     strangest,
+    tell_closed,
     widened,
 )
 from richobs.learners.betting.events import (
@@ -319,6 +320,9 @@ def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
                 claim = closed(search, search.ally)
             if claim is None:
                 search.waits_for = None
+                for each in (candidate, search.ally):
+                    if each is not None:
+                        each.claimable = 0
             elif (tested := _tested(search, claim)) is not None:
                 return tested
     except EpisodeLimit:
@@ -346,12 +350,14 @@ def _tested(search: BettingSearch, claim: Closed) -> Closed | None:
     """
     candidate = search.candidate(claim.member)
     candidate.claimable = candidate.claimable or max(search.engine.ledger.total, LEAST)
+    search.claimed = candidate.member
     judge = candidate  # whose function is tested; of an ally's claim that of the candidate that was played
     if candidate is search.ally and search.current is not None and search.current.member in search.survivors:
         judge = search.current
     while True:
         doubt = doubted(search, candidate, claim, judge)
         if doubt is None:
+            tell_closed(search, claim)
             return claim._replace(accounts=candidate.accounts)
         check_alarm(search, candidate, doubt)
         if candidate.tested >= LEAST and search.engine.ledger.total >= 2 * candidate.claimable:
@@ -366,7 +372,7 @@ def _tested(search: BettingSearch, claim: Closed) -> Closed | None:
             search.tell(said)
             return None
         if search.current is not candidate:
-            search.current, search.ally, search.tenure = candidate, None, 0
+            search.current, search.ally, search.tenure, judge = candidate, None, 0, candidate
         search.tell(said)
         _play(search, candidate, LEAST - candidate.tested)
 
@@ -488,17 +494,23 @@ def _play(search: BettingSearch, candidate: Candidate, most: int = 0) -> None:
             limit=math.log(space.limit),
         )
     )
-    for h in erring:
-        if candidate.member in space:
-            before = space.log_bound
+    for who, h in erring:
+        if who.member in space:
+            before, number = space.log_bound, 0 if who is candidate else who.number
             with _hinting(search):
-                space.kill(candidate.member, h)
-            after, error = space.log_bound, candidate.mean_error(h)
-            search.tell(AverageRefuted(phase=PHASE, log_size_before=before, log_size_after=after, at=h, error=error))
+                space.kill(who.member, h)
+            after, error = space.log_bound, who.mean_error(h)
+            search.tell(
+                AverageRefuted(
+                    phase=PHASE, log_size_before=before, log_size_after=after, at=h, error=error, drawn=number
+                )
+            )
 
 
-def _settle(search: BettingSearch, served: Sequence[Candidate], played: Episodes) -> tuple[int, list[int]]:
-    """Settles all bets on a batch: returns how much was refuted, and levels at which averages refute the first candidate.
+def _settle(
+    search: BettingSearch, served: Sequence[Candidate], played: Episodes
+) -> tuple[int, list[tuple[Candidate, int]]]:
+    """Settles all bets on a batch: returns how much was refuted, and which candidates averages refute at which levels.
 
     Args:
         search: the search.
@@ -506,10 +518,10 @@ def _settle(search: BettingSearch, served: Sequence[Candidate], played: Episodes
         played: the batch.
     """
     space = search.survivors
-    erring = [_absorb(search, candidate, played) for candidate in served]
+    erring = [(candidate, h) for candidate in served for h in _absorb(search, candidate, played)]
     refuted = space.absorb(samples_of(played), search.batches)
     search.roots.absorb(played.observations[0], space.living(0))
-    return refuted, erring[0]
+    return refuted, erring
 
 
 def _absorb(search: BettingSearch, candidate: Candidate, played: Episodes) -> list[int]:
@@ -571,13 +583,13 @@ def _replayed(search: BettingSearch, eta: tuple[float, ...]) -> BettingSearch | 
     try:
         _settle_recorded(again)
         for members, played in search.kept.batches:
-            served, member = [again.candidate(some) for some in members], members[0]
+            served = [again.candidate(some) for some in members]
             if served[0].lacks_accounts:
                 again.open_accounts(served[0])
             again.batches += 1
-            for h in _settle(again, served, played)[1]:
-                if member in again.survivors:
-                    again.survivors.kill(member, h)
+            for who, h in _settle(again, served, played)[1]:
+                if who.member in again.survivors:
+                    again.survivors.kill(who.member, h)
     except BrokenPromise:
         return None
     return again

@@ -35,6 +35,7 @@ from richobs.stats.shares import Share
 PANEL_NUMBERS = 25_000_000  # losses of panels that are held at once, over all levels
 LARGEST_PANEL = 64  # forecasters of a level
 AT_ONCE = 1 << 12  # functions whose bets are computed at once
+KEPT_NUMBERS = 1 << 22  # values of y, of all functions, that are kept until losses are added up, instead of read again
 
 
 class ListedSurvivors:
@@ -108,14 +109,17 @@ class ListedSurvivors:
         change, refuted = np.zeros(N), np.zeros(N, dtype=bool)
         places = [self._cells.places(step.keys) for _, step in some]
         panels: dict[int, Floats] = {}
-        earned: dict[int, Floats] = {}  # y of all functions, where one block holds them
+        earned: dict[int, Floats] = {}  # y of all functions, where one block holds them and they are few numbers
+        are_few = N * sum(len(step.actions) for _, step in some) <= KEPT_NUMBERS
         for rows in self._blocks():
             cells = self._cells.part(rows)
             samples: list[tuple[Ints, Floats, Floats, Floats]] = []  # of all levels, for forecasts of later batches
             for (h, step), place in zip(some, places, strict=True):
                 f, (y, wrong) = self._taken(h, step, self._members[rows]), self._earned(h, step, self._members[rows])
                 if len(f) == N:
-                    panels[h], earned[h] = f[self._panel], y
+                    panels[h] = f[self._panel]
+                    if are_few:
+                        earned[h] = y
                 elif h not in panels:
                     panels[h] = self._taken(h, step, self._members[self._panel])
                 refuted[rows] |= wrong
@@ -144,7 +148,7 @@ class ListedSurvivors:
         dead = refuted | (self._wealth >= self.limit)
         kept, is_stale = self._drop(dead)
         for h, step in some:
-            self._add_losses(h, step, panels[h][kept], earned[h][~dead] if earned else None)
+            self._add_losses(h, step, panels[h][kept], earned[h][~dead] if h in earned else None)
         if is_stale:
             self._choose_panel()
         return int(dead.sum())

@@ -314,7 +314,7 @@ def top_values(functions: FunctionClass, level: int, members: Ints, x: Observati
     reps, rep = functions.kinds(level, members, 0)
     values = read(functions, level, x[some], reps, LARGEST)
     first, row = equal_rows(values)
-    return Rows(values[first][:, place], row[rep])
+    return _used(values[first][:, place], row[rep])
 
 
 def best_and_gap(
@@ -338,15 +338,22 @@ def _best_and_taken(action: int, values: Floats) -> Floats:
 def _known_rows(
     functions: FunctionClass, level: int, members: Ints, x: Observations, actions: Ints | None = None
 ) -> Rows | None:
-    """Returns the rows of values that the class itself tells apart; None where it knows no faster way than to be read.
-
-    A row that no member has is left out: groups of members would count it, and take members for told apart that are not.
-    """
+    """Returns the rows of values that the class itself tells apart; None where it knows no faster way than to be read."""
     own = getattr(functions, "rows", None)
     found = None if own is None else own(level, x, members, actions)
     if found is None:
         return None
-    values, group = found
+    values, group = found[0], np.asarray(found[1])
+    if group.shape != members.shape or (len(group) and not 0 <= group.min() <= group.max() < len(values)):
+        raise InvalidInput(
+            f"`rows` of the class at level {level} must say which of its {len(values)} rows each of {len(members)} "
+            f"members has; it returned {group.shape} numbers, not all of them rows (docs/skeletons/level_class.py)."
+        )
+    return _used(values, group.astype(np.int64, copy=False))
+
+
+def _used(values: Floats, group: Ints) -> Rows:
+    """Leaves out rows that no member has: groups would count them, and take members for told apart that are not."""
     if len(values) > 1 and np.count_nonzero(np.bincount(group, minlength=len(values))) < len(values):
         used, group = numbered(group, len(values))
         values = values[used]
@@ -491,7 +498,7 @@ class Cells:
             more = np.zeros((rows, size - before))
             self._count = np.concatenate([self._count, np.zeros(size - before)])
             self._total, self._square = (np.concatenate([sums, more], axis=1) for sums in (self._total, self._square))
-        return np.array(result)
+        return np.array(result, dtype=np.int64)
 
     def limit(self, rows: int | None) -> None:
         """Keeps as many cells as there is room for with so many rows, whatever the rows are; None ends this."""
