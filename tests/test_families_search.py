@@ -230,6 +230,20 @@ def test_planning_is_that_of_the_models():
     )
 
 
+def test_where_actions_differ_by_rounding_alone_the_first_is_planned():
+    """So that a processor that rounds otherwise plays the same; what is worse by more than rounding is not planned."""
+
+    for more, best in ((4e-15, 0), (1e-9, 2)):
+        pays = 100.0 * (1 + np.array([0.0, 2e-15, more]))
+
+        def make(t, pays=pays):
+            return [[[(t["x"], 0, float(pay), True), (1 - t["x"], 0, 2 * float(pay), True)] for pay in pays]]
+
+        family = Family(make, {"x": (0, 1)}, horizon=1)
+        _, actions = Tables(family, 0).plan(family.program.at(np.array([[0.5]])))
+        assert actions.ravel().tolist() == [best]
+
+
 @pytest.mark.parametrize("curved", [False, True])
 def test_likelihood_at_points_stays_below_the_bound_of_their_cell(curved):
     rng, close = np.random.default_rng(5), []

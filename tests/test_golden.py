@@ -19,7 +19,8 @@ from richobs.runs.certificate import Certificate
 
 GOLDEN = Path(__file__).parent / "golden"
 CERTIFICATES = GOLDEN / "certificates.json"
-TRACED = {"models", "families", "olive", "lsvee, counted", "gymnasium"}  # those whose every event is stored
+TRACED = {"models", "families", "olive", "lsvee, counted", "gymnasium", "pcid"}  # those whose every event is stored
+FITTED = {"pcid"}  # those whose policies hold least squares, which another processor rounds otherwise: not by digest
 NOT_COMPARED = ("format", "version", "versions")  # names and numbers of formats, and of what made the file
 
 
@@ -84,11 +85,11 @@ def golden(name: str) -> tuple[dict[str, object], str]:
     digest = hashlib.sha256(json.dumps(rounded(compared), sort_keys=True).encode()).hexdigest()
     result = content["result"]
     short = {key: result[key] for key in ("reason", "episodes", "lower", "upper", "epsilon")}
+    digests = {} if name in FITTED else {"policy": content["policy"]["digest"], "certificate": digest}
     return {
         "claim": content["claim"],
         **dict(rounded(short)),  # type: ignore[call-overload]  # a dictionary stays one
-        "policy": content["policy"]["digest"],
-        "certificate": digest,
+        **digests,
     }, trace(outcome)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from richobs.classes import taylor
 from richobs.classes.parametric import Family
 from richobs.classes.taylor import Taylor, linear_size, pairs, products, quadratic_above, quadratic_size
+from richobs.core.policies import TIE
 from richobs.core.types import Floats, Ints, Mask
 from richobs.learners.families.steps import Within
 
@@ -65,6 +66,8 @@ class Tables:
     def plan(self, law: Floats, pay: Floats | None = None) -> tuple[Floats, Ints]:
         """Returns `[P]` V* and `[H, O, P]` best actions at observations, at points with probabilities `[E, P]`.
 
+        Of actions that differ by no more than rounding the first is best, so that another processor plans the same.
+
         Args:
             law: of every event.
             pay: `[n, P]` mean rewards of rows, in the place of those of the outcomes.
@@ -76,8 +79,9 @@ class Tables:
         value, best = np.zeros((S + 1, n)), np.zeros((self.horizon, self.n_shown, n), dtype=np.int64)
         for h in reversed(range(self.horizon)):
             q = (pay + np.einsum("bnp,bnp->np", p, value[self.next])).reshape(S, K, n)
-            best[h, self.shows] = q.argmax(axis=1)
-            value[:S] = q.max(axis=1)
+            top = q.max(axis=1)
+            best[h, self.shows] = (q >= (top - TIE * np.abs(q).max(initial=0.0))[:, None]).argmax(axis=1)
+            value[:S] = top
         return self.start @ value[:S], best
 
     def values(self, law: Floats, policy: Ints) -> Floats:

@@ -435,7 +435,7 @@ def choose(search: FamilySearch, points: list[Points]) -> Chosen:
             continue
         losses = [losses_of(search, p, actions) for p in points]
         regret = max(float(loss.max()) for loss in losses)
-        if found is None or regret < found.regret:
+        if found is None or regret < found.regret - search.error:
             witness, likely = None, -math.inf
             for p, loss in zip(points, losses, strict=True):
                 bad = np.flatnonzero(loss > search.epsilon - 2 * search.error)
