@@ -53,13 +53,20 @@ def test_kl_bounds_invert_the_divergence():
         assert p * math.log(p / u) + (1 - p) * math.log((1 - p) / (1 - u)) == pytest.approx(0.1, abs=1e-9)
 
 
-def test_bisection_ends_on_the_safe_side():
-    """A bound that is too small by rounding is false; bisection stops within 10^-11 of the root, above it."""
-    for budget in (0.003, 0.05, 0.4):
-        means = np.linspace(0.01, 0.9, 60)
-        for p, q in zip(means, kl_upper(means, budget), strict=True):
-            divergence = p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))
-            assert budget - 1e-14 <= divergence <= budget + 1e-9
+@pytest.mark.parametrize("budget", [1e-6, 0.003, 0.05, 0.4, 3.0])
+def test_newton_ends_on_the_safe_side(budget):
+    """A bound that is too small by rounding is false; one that is much too large says less than it could."""
+    ends = 10 ** np.linspace(-9, -1, 30)
+    means = np.concatenate([[0.0], ends, np.linspace(0.1, 0.9, 40), 1 - ends])
+    found = kl_upper(means, budget)
+    np.testing.assert_array_equal(found, kl_upper(means, np.full(len(means), budget)))
+    for p, q in zip(means, found, strict=True):
+        if q == 1:
+            assert (1 - p) * math.exp(-budget / (1 - p)) < 1e-15  # what is missing cannot be written down
+            continue
+        divergence = (p * math.log(p / q) if p else 0.0) + (1 - p) * math.log((1 - p) / (1 - q))
+        assert budget - 1e-14 < divergence
+        assert (divergence - budget) * q * (1 - q) / (q - p) <= 1e-10  # by so much q is too large
 
 
 @pytest.mark.parametrize("mean", [0.0, 1e-9, 0.3, 0.5])
