@@ -40,6 +40,7 @@ COLUMNS = (
     "sweep",
     "world",
     "epsilon",
+    "tuning",
     "median episodes",
     "range",
     "goal",
@@ -62,6 +63,7 @@ class Case(NamedTuple):
     goal: int | None = None  # median of episodes, at most
     seeds: float = 1.0  # share of the seeds that are asked for
     compared: bool = False  # whether the other learner is run too
+    tuning: tuple[str, ...] = ()
 
 
 NEAR = "random/5,rewards=bernoulli"  # with near=...: every function is within this of Q* everywhere
@@ -109,6 +111,10 @@ CASES = [
     ),
     Case("bars", f"{LAKE},n_maps=10000,slip_unknown=True", goal=600),
     Case("bars", "diabolical/50", goal=7691, seeds=0.1),
+    *(Case("tuning", f"lock/{H},noise_bits={H}", tuning=("first=1",)) for H in (5, 10, 20)),
+    Case("tuning", "lock/50,noise_bits=50", seeds=0.25, tuning=("first=1",)),
+    Case("tuning", "lock/20,noise_bits=20", tuning=("wait=never",)),
+    Case("tuning", "lock/20,noise_bits=20", tuning=("first=1", "wait=never")),
 ]
 CENTRED = [  # Q* is the mean of the class
     Case("1,000 close tables", f"{NEAR},near={n},centred=True,class_size=1000", seeds=0.5) for n in (0.2, 0.1, 0.05)
@@ -122,6 +128,7 @@ class Task(NamedTuple):
     epsilon: float
     seed: int
     learner: str
+    tuning: tuple[str, ...] = ()
 
 
 class Run(NamedTuple):
@@ -141,7 +148,13 @@ def one_run(task: Task) -> Run:
     """Makes one run, in a process of its own so that its memory is known."""
     problem = richobs.make(f"{task.world},seed={task.seed}")
     settings = Settings(
-        epsilon=task.epsilon, delta=DELTA, learner=task.learner, seed=task.seed, max_episodes=LIMIT, engine="stream"
+        epsilon=task.epsilon,
+        delta=DELTA,
+        learner=task.learner,
+        seed=task.seed,
+        max_episodes=LIMIT,
+        engine="stream",
+        tuning=task.tuning,
     )
     begin = time.process_time()
     try:
@@ -178,7 +191,7 @@ class Runs:
         if keep is not None and keep.exists():
             for line in keep.read_text().splitlines():
                 task, made = json.loads(line)
-                self._known[Task(*task)] = Run(*made)
+                self._known[Task(*task)._replace(tuning=tuple(task[-1]))] = Run(*made)
 
     def known(self, tasks: list[Task]) -> list[Run]:
         """Returns the runs of some tasks, as far as they are finished."""
@@ -236,6 +249,7 @@ def row_of(case: Case, runs: list[Run], compared: tuple[str, ...]) -> tuple[obje
         case.sweep,
         case.world,
         case.epsilon,
+        " ".join(case.tuning),
         median,
         reach,
         "" if case.goal is None else f"{case.goal:,}",
@@ -251,6 +265,8 @@ def remember(results: dict[Case, list[Run]]) -> None:
     """Writes what `richobs plan` tells of similar worlds."""
     rows: dict[tuple[str, float], Measured] = {}
     for case, runs in results.items():
+        if case.tuning:
+            continue
         episodes = sorted(r.episodes for r in ended(runs))
         reach = (episodes[0], int(statistics.median(episodes)), episodes[-1])
         size = round(runs[0].log_size, 2)
@@ -261,7 +277,8 @@ def remember(results: dict[Case, list[Run]]) -> None:
 
 def tasks_of(case: Case, seeds: int, learner: str) -> list[Task]:
     """Returns the runs of a case."""
-    return [Task(case.world, case.epsilon, seed, learner) for seed in range(max(1, round(case.seeds * seeds)))]
+    seeds = max(1, round(case.seeds * seeds))
+    return [Task(case.world, case.epsilon, seed, learner, case.tuning) for seed in range(seeds)]
 
 
 def main() -> None:
