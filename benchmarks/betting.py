@@ -111,10 +111,7 @@ CASES = [
     ),
     Case("bars", f"{LAKE},n_maps=10000,slip_unknown=True", goal=600),
     Case("bars", "diabolical/50", goal=7691, seeds=0.1),
-    *(Case("tuning", f"lock/{H},noise_bits={H}", tuning=("first=1",)) for H in (5, 10, 20)),
-    Case("tuning", "lock/50,noise_bits=50", seeds=0.25, tuning=("first=1",)),
     Case("tuning", "lock/20,noise_bits=20", tuning=("wait=never",)),
-    Case("tuning", "lock/20,noise_bits=20", tuning=("first=1", "wait=never")),
 ]
 CENTRED = [  # Q* is the mean of the class
     Case("1,000 close tables", f"{NEAR},near={n},centred=True,class_size=1000", seeds=0.5) for n in (0.2, 0.1, 0.05)

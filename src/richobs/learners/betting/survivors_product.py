@@ -194,6 +194,9 @@ class WeightsInNumpy:
         return float(self.logs[i, j])
 
 
+ALONE = WeightsInNumpy(np.zeros((1, 1)))
+
+
 class Groups:
     """Members in groups: those of one group are equal on everything that was played so far."""
 
@@ -301,6 +304,11 @@ class Pairs:
             self.held = PairsOnDevice(*self.held.arrays(), self._device)
         elif self.is_away and 4 * size < device_pairs.FEWEST_PAIRS:
             self.held = PairsInNumpy(*self.held.arrays())
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing has told members apart, or all others are gone: one row and one column are left."""
+        return self.rows.count == self.columns.count == 1
 
     @property
     def better(self) -> Ints:
@@ -414,8 +422,11 @@ class Pairs:
         self._take_columns(*self.columns.kept(mask))
 
     def weights(self) -> "Weights":
-        """Returns how well pairs fit: exp(-loss / 2 s^2), normalised for the column, over the wealth where it exceeds 1."""
-        return self.held.weights(self.rows.sizes, self.spread)
+        """Returns how well pairs fit: exp(-loss / 2 s^2), normalised for the column, over the wealth where it exceeds 1.
+
+        All chains have a pair that is alone: it weighs 1.
+        """
+        return ALONE if self.is_alone else self.held.weights(self.rows.sizes, self.spread)
 
     def even_weights(self) -> "Weights":
         """Returns the same weight, 1, for every living pair."""
@@ -799,6 +810,9 @@ class ProductSurvivors:
         """Returns by how many nats the best chain fits better than a given survivor."""
         best = begins  # of the members of level 0, then of the columns of the level before
         for h, pairs in enumerate(self._pairs):
+            if pairs.is_alone:
+                best = best.max(keepdims=True)
+                continue
             by_row = np.full(pairs.rows.count, -np.inf)
             if h == 0:
                 np.maximum.at(by_row, pairs.rows.of, best)
@@ -817,7 +831,7 @@ class ProductSurvivors:
         """
         sums = [begins]  # of the members of level 0, then of the columns of each level
         for h, pairs in enumerate(self._pairs):
-            if pairs.rows.count == pairs.columns.count == 1:  # one number, which changes no proportion
+            if pairs.is_alone:  # one number, which changes no proportion
                 sums.append(np.zeros(1))
                 continue
             if h == 0:

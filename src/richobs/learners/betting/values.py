@@ -179,6 +179,8 @@ class Ranges:
             level: which; its prediction may be off by the tolerance of the next level.
         """
         slack = self.slack + (float(self.eta[level + 1]) if level + 1 < len(self.eta) else 0.0)
+        if totals.max(initial=self.most) <= self.most + slack and totals.min(initial=self.least) >= self.least - slack:
+            return np.zeros(len(totals), dtype=bool)
         return np.logical_or.reduce((totals > self.most + slack) | (totals < self.least - slack), axis=1)
 
     def unit_totals(self, totals: Floats) -> Floats:
@@ -343,13 +345,13 @@ def _known_rows(
     found = None if own is None else own(level, x, members, actions)
     if found is None:
         return None
-    values, group = found[0], np.asarray(found[1])
-    if group.shape != members.shape or (len(group) and not 0 <= group.min() <= group.max() < len(values)):
+    values, group = found[0], np.asarray(found[1]).astype(np.int64, copy=False)
+    if group.shape != members.shape or (len(group) and not group.view(np.uint64).max() < len(values)):  # nor negative
         raise InvalidInput(
             f"`rows` of the class at level {level} must say which of its {len(values)} rows each of {len(members)} "
             f"members has; it returned {group.shape} numbers, not all of them rows (docs/skeletons/level_class.py)."
         )
-    return _used(values, group.astype(np.int64, copy=False))
+    return _used(values, group)
 
 
 def _used(values: Floats, group: Ints) -> Rows:
