@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import richobs
-from richobs.core.events import Callback, Event, nobody
+from richobs.core.events import Callback, Event, Progress, nobody
 from richobs.core.ledger import Ledger
 from richobs.core.process import Rewards, TabularProcess
 from richobs.engines import StreamEngine
@@ -149,11 +149,30 @@ def test_a_claim_that_no_longer_closes_has_all_its_time_again(monkeypatch: pytes
         candidate.claimable = 40
         return claim if len(asked) == 2 else None
 
+    other = search.candidate((2,))  # its claim waited before, as an ally's, and it is played no more
+    other.claimable = 40
     monkeypatch.setattr(betting_search, "_choose", lambda search, _: search.candidate((0,)))
     monkeypatch.setattr(betting_search, "closed", closes)
     monkeypatch.setattr(betting_search, "_tested", waits)
     assert run(search).member == (0,)
     assert asked == [0, 0]
+    assert other.claimable == 0
+
+
+def test_whoever_listens_hears_what_the_policy_earns_that_is_shown() -> None:
+    """Not what the best one does, where another policy is claimed."""
+    told: list[Progress] = []
+    search = coin_search(told.append)
+    best, claimed = followed_by(search, 0, 40), followed_by(search, 2, 40)
+    assert best.accounts is not None
+    best.accounts.lower = 0.4
+    event = BatchPlayed(phase="betting", refuted=0, earned=0.0, promised=0.0)
+    for member, W, shown in ((None, 0.4, best), (claimed.member, 0.0, claimed), ((3,), 0.0, search.candidate((3,)))):
+        search.claimed = member
+        search.tell(event)
+        assert told[-1].lower == W
+        assert told[-1].policy is not None
+        assert told[-1].policy().digest == shown.policy.digest  # type: ignore[attr-defined]
 
 
 def test_averages_refute_an_ally_too() -> None:

@@ -244,6 +244,16 @@ def test_where_actions_differ_by_rounding_alone_the_first_is_planned():
         assert actions.ravel().tolist() == [best]
 
 
+def test_a_plan_does_not_depend_on_what_is_planned_beside_it():
+    def make(t):
+        return [[[(t["x"], 0, pay, True), (1 - t["x"], 0, 0.0, True)] for pay in (1.0, 1.0 + 5e-13)]]
+
+    family = Family(make, {"x": (0, 1)}, horizon=1)
+    law = family.program.at(np.array([[0.02, 0.9]]))
+    plans = [Tables(family, 0).plan(some)[1][..., 0].tolist() for some in (law, law[:, :1])]
+    assert plans == [[[1]], [[1]]]
+
+
 @pytest.mark.parametrize("curved", [False, True])
 def test_likelihood_at_points_stays_below_the_bound_of_their_cell(curved):
     rng, close = np.random.default_rng(5), []

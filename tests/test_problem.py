@@ -10,11 +10,12 @@ import richobs
 import richobs_lab.assumptions
 from richobs.classes.base import LevelClass
 from richobs.core.errors import AssumptionViolated, InvalidInput
-from richobs.core.events import from_plain
+from richobs.core.events import from_plain, to_plain
 from richobs.core.outcome import Outcome, StopReason
 from richobs.core.policies import OpenLoop
 from richobs.core.problem import Problem, ValueReport
 from richobs.core.settings import Settings, field_docs, read_tuning, write_tuning
+from richobs.learners.betting.events import AverageRefuted
 from richobs_lab.certified import Tuning
 from richobs_lab.lsvee import PaperConstants
 
@@ -183,6 +184,16 @@ def test_events_of_other_versions_are_refused():
         from_plain(["lsvee dance", 1])
     with pytest.raises(richobs.errors.InvalidFile, match="has 8 fields; 1 are stored"):
         from_plain(["lsvee consensus", "search"])
+
+
+def test_events_of_versions_with_fewer_fields_are_read():
+    """Fields behind the last that had no default came later."""
+    event = AverageRefuted(phase="betting", at=2, error=0.25)
+    assert from_plain(to_plain(event)[:-1]) == event
+    with pytest.raises(richobs.errors.InvalidFile, match="has 8 fields; 6 are stored"):
+        from_plain(to_plain(event)[:-2])
+    with pytest.raises(richobs.errors.InvalidFile, match="has 8 fields; 9 are stored"):
+        from_plain([*to_plain(event), 0])
 
 
 class TestFactsOfNumpy:

@@ -33,9 +33,12 @@ def tables_of(page):
     }
 
 
-def test_changelog_and_citation_name_this_version_and_its_day():
+def test_changelog_and_citation_name_the_last_release_and_its_day():
+    """What came after it has another version: files say which richobs made them."""
     version, day = re.search(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)$", CHANGELOG, re.MULTILINE).groups()
-    assert version == richobs.__version__
+    is_released = "\n## Unreleased\n" not in CHANGELOG
+    assert (version == richobs.__version__) == is_released
+    assert richobs.__version__.endswith(".dev0") != is_released
     assert f"\nversion: {version}\n" in CITATION
     assert f'\ndate-released: "{day}"\n' in CITATION
     assert "### Moving from 0.1\n" in CHANGELOG

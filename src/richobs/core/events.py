@@ -161,18 +161,21 @@ def from_plain(values: list[Any]) -> Event:
     """Returns the event that `to_plain` took apart.
 
     Raises:
-        InvalidFile: there is no such kind, or it has other fields, or fields of other types.
+        InvalidFile: there is no such kind, or it has other fields, or fields of other types. Last fields that have defaults
+            may be missing: an earlier version did not have them.
     """
     name, *fields = values
     kind = EVENTS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise InvalidFile(f"there is no kind of event called {name!r} in this version of richobs.")
-    names = [f.name for f in dataclasses.fields(kind)]
-    if len(names) != len(fields):
+    declared = dataclasses.fields(kind)
+    names = [f.name for f in declared]
+    needed = max((k for k, f in enumerate(declared, 1) if f.default is dataclasses.MISSING), default=0)
+    if not needed <= len(fields) <= len(names):
         raise InvalidFile(f"an event of kind {name!r} has {len(names)} fields; {len(fields)} are stored.")
-    given: dict[str, Any] = dict(zip(names, fields, strict=True))
+    given: dict[str, Any] = dict(zip(names, fields, strict=False))
     given.update((n, tuple(value)) for n, value in given.items() if isinstance(value, list))
-    for field, hint in _hints(kind):
+    for field, hint in _hints(kind)[: len(fields)]:
         if not fits(given[field], hint):
             raise InvalidFile(f"an event of kind {name!r} has {field} = {given[field]!r:.40}, which is not {hint}.")
     return kind(**given)

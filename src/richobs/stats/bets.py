@@ -428,7 +428,9 @@ def kl_upper(mean: Floats, budget: Floats | float) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):  # at the ends, where 0 log 0 is 0
         entropy = np.where(p > 0, p * np.log(p), 0.0) + np.where(p < 1, (1 - p) * np.log1p(-p), 0.0)
         more = np.asarray(budget) * (1 + NUDGE)  # so that rounding leaves the start above
-        start = np.fmin(p + np.sqrt(more * np.minimum(0.5, 2 * (1 - p))), p + more + np.sqrt(more * (more + 2 * p)))
+        start = np.fmin(
+            p + np.sqrt(more * np.minimum(0.5, 2 * (1 - p))), p + more + np.sqrt(more) * np.sqrt(more + 2 * p)
+        )
         start = np.fmin(start, -np.expm1((entropy - budget) / (1 - p) - NUDGE))
         q = high = np.minimum(np.nextafter(start, 2.0), 1.0)
         for _ in range(KL_STEPS):

@@ -244,15 +244,17 @@ class BettingSearch:
         self.opened.append(candidate)
 
     def tell(self, event: Event) -> None:
-        """Tells whoever listens, with the policy that is claimed, or the best one so far.
+        """Tells whoever listens, with the policy that is claimed, or the best one so far, and its own W.
 
-        That is the candidate with the largest W, or the current one where no W says anything.
+        The best is the candidate with the largest W, or the current one where no W says anything.
         """
-        best, lower = self.current, self.lower
-        if lower > self.ranges.least:
-            best = next(c for c in self.opened if c.accounts is not None and c.accounts.lower == lower)
-        member = self.claimed if best is None or self.claimed is not None else best.member
-        policy = None if member is None else partial(LearnedPolicy, self.functions, member)
+        best, largest = self.current, self.lower
+        if self.claimed is not None:
+            best = self.candidate(self.claimed)
+        elif largest > self.ranges.least:
+            best = next(c for c in self.opened if c.accounts is not None and c.accounts.lower == largest)
+        lower = self.ranges.least if best is None or best.accounts is None else best.accounts.lower
+        policy = None if best is None else partial(LearnedPolicy, self.functions, best.member)
         self.notify(Progress(event, self.engine.ledger.total, self.upper, lower, policy))
 
 
@@ -319,10 +321,9 @@ def run(search: BettingSearch, fallback: Fallback | None = None) -> Closed:
             if claim is None and search.ally is not None:
                 claim = closed(search, search.ally)
             if claim is None:
-                search.waits_for = None
-                for each in (candidate, search.ally):
-                    if each is not None:
-                        each.claimable = 0
+                search.claimed = search.waits_for = None
+                for each in search.candidates.values():
+                    each.claimable = 0
             elif (tested := _tested(search, claim)) is not None:
                 return tested
     except EpisodeLimit:

@@ -80,7 +80,7 @@ class Tables:
         for h in reversed(range(self.horizon)):
             q = (pay + np.einsum("bnp,bnp->np", p, value[self.next])).reshape(S, K, n)
             top = q.max(axis=1)
-            best[h, self.shows] = (q >= (top - TIE * np.abs(q).max(initial=0.0))[:, None]).argmax(axis=1)
+            best[h, self.shows] = (q >= (top - TIE * np.abs(q).max(axis=(0, 1)))[:, None]).argmax(axis=1)
             value[:S] = top
         return self.start @ value[:S], best
 
