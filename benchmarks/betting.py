@@ -69,6 +69,7 @@ class Case(NamedTuple):
 NEAR = "random/5,rewards=bernoulli"  # with near=...: every function is within this of Q* everywhere
 TWINS = f"{NEAR},near=0.1,n_actions=4,twin_gap=0.02"  # with two nearly equal actions for each one
 LAKE = "frozen-lake/30"
+CLOSE_MAPS = f"{LAKE},n_maps=1000,candidates=near,slip_unknown=True,slip_range=0.05"
 EPSILONS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
 
 CASES = [
@@ -105,13 +106,12 @@ CASES = [
     *(Case("1,000 close tables", f"{NEAR},near={n},class_size=1000", seeds=0.5) for n in (0.2, 0.1, 0.05)),
     *(Case("1,000 close tables", f"{NEAR},near={n},class_size=1000", 0.05, seeds=0.25) for n in (0.2, 0.1, 0.05)),
     Case("many near-optimal policies", f"{TWINS},class_size=1000", seeds=0.5),
-    *(
-        Case("close maps", f"{LAKE},n_maps=1000,candidates=near,slip_unknown=True,slip_range=0.05", e, seeds=0.5)
-        for e in (0.1, 0.05)
-    ),
+    *(Case("close maps", CLOSE_MAPS, e) for e in (0.1, 0.05)),
     Case("bars", f"{LAKE},n_maps=10000,slip_unknown=True", goal=600),
     Case("bars", "diabolical/50", goal=7691, seeds=0.1),
     Case("tuning", "lock/20,noise_bits=20", tuning=("wait=never",)),
+    Case("tuning", CLOSE_MAPS, tuning=("first=16", "largest=16")),
+    Case("tuning", f"{LAKE},n_maps=1000", tuning=("first=16", "largest=16")),
 ]
 CENTRED = [  # Q* is the mean of the class
     Case("1,000 close tables", f"{NEAR},near={n},centred=True,class_size=1000", seeds=0.5) for n in (0.2, 0.1, 0.05)

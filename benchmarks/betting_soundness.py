@@ -1,6 +1,6 @@
 """Are the claims of the betting search true as often as they say? Many runs over random processes and classes.
 
-Run with `python benchmarks/betting_soundness.py --runs 20000 --workers 2` (about an hour on two cores). Processes are
+Run with `python benchmarks/betting_soundness.py --runs 20000 --workers 2` (about ten minutes on two cores). Processes are
 deterministic or random, classes products or lists, with copies, perturbed copies and near copies of Q*; delta is large, so
 that claims that fail too often would show. In one run of five rewards have any sign and unit and episodes may end early, and
 one run of four also reads recorded episodes. Whatever is claimed is checked exactly: that Q* survives, U, W of every

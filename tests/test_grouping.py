@@ -47,3 +47,10 @@ def test_equal_rows_are_one_group_also_where_different_ones_have_one_hash(rows, 
     place, group = equal_rows(rows)
     np.testing.assert_array_equal(rows[place][group], rows)
     assert len(place) == len(np.unique(rows + 0.0, axis=0)) == len(set(group.tolist()))
+
+
+def test_rows_of_ever_new_lengths_fill_no_memory() -> None:
+    """Numbers that hashes need were once kept for every length that came: megabytes for each long run."""
+    for n in range(1, 200):
+        grouping.equal_rows(np.arange(3.0)[:, None].repeat(n, axis=1))
+    assert grouping._weights.cache_info().currsize <= 32

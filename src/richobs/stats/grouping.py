@@ -114,7 +114,7 @@ def _equal_hashes(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArra
     return numbered(one, m)
 
 
-@functools.cache
+@functools.lru_cache(32)  # few lengths come again and again; long ones would fill the memory
 def _weights(n: int) -> NDArray[np.uint64]:
     """Returns `[n]` odd numbers that look random."""
     return np.random.default_rng(n).integers(1 << 62, size=n, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
