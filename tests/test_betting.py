@@ -310,6 +310,18 @@ class TestSurvivors:
             assert (c in space) == (c in inside)
         assert space.least_wealth() == pytest.approx(min(math.exp(max(space.log_wealth(c))) for c in inside))
 
+    def test_of_members_that_share_a_column_the_one_counts_that_bets_won_least_against(self) -> None:
+        """Both promise 0.5, so the level before cannot tell them apart; action 1 pays 0.4, and the second said 0.1."""
+        functions = Layered([TableLevel([[[0.5, 0.5]]]), TableLevel([[[0.5, 0.4]], [[0.5, 0.1]]])])
+        space = of_plain(ProductSurvivors, functions, Share(1e-9))
+        for t in (1, 2, 3):
+            x, actions = [np.zeros(6, dtype=np.int64)] * 2, [np.ones(6, dtype=np.int64)] * 2
+            space.absorb(samples_of(Episodes(x, actions, [np.zeros(6), np.full(6, 0.4)])), t)
+        assert space._pairs[0].columns.count == 1
+        right, wrong = (math.exp(max(space.log_wealth((0, k)))) for k in (0, 1))
+        assert wrong > 2 * right
+        assert space.least_wealth() == pytest.approx(right)
+
     def test_draws_follow_the_weights_and_the_best_is_the_best(self) -> None:
         rng = np.random.default_rng(6)
         functions = Layered([TableLevel(rng.random((3, 2, 2))) for _ in range(2)])
