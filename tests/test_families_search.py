@@ -254,6 +254,22 @@ def test_a_plan_does_not_depend_on_what_is_planned_beside_it():
     assert plans == [[[1]], [[1]]]
 
 
+@pytest.mark.parametrize(("less", "chosen"), [(1e-12, 1), (1e-3, 0)])
+def test_of_plans_that_lose_the_same_but_for_rounding_the_first_is_chosen(less, chosen, monkeypatch):
+    """The most likely parameters plan action 1, and their mean action 0, which seems to lose less by so much."""
+
+    def make(t):
+        return [
+            [[(t["x"], 0, 1.0, True), (1 - t["x"], 0, 0.0, True)], [(1 - t["x"], 0, 1.0, True), (t["x"], 0, 0.0, True)]]
+        ]
+
+    family = Family(make, {"x": (0, 1)}, horizon=1)
+    theta = np.array([[0.2, 0.9, 0.9]])
+    points = search.Points(0, theta, np.array([0.0, -1.0, -1.0]), family.program.at(theta), np.ones(3))
+    monkeypatch.setattr(search, "losses_of", lambda _, p, actions: np.full(3, 0.3 - less * (actions[0, 0] == 0)))
+    assert search.choose(searching(family), [points]).actions.tolist() == [[chosen]]
+
+
 @pytest.mark.parametrize("curved", [False, True])
 def test_likelihood_at_points_stays_below_the_bound_of_their_cell(curved):
     rng, close = np.random.default_rng(5), []

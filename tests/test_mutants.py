@@ -2,6 +2,8 @@
 
 import dataclasses
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -26,6 +28,14 @@ def test_every_edit_names_a_test_that_exists():
             file, *names = re.sub(r"\[.*", "", test).split("::")
             text = (mutants.ROOT / file).read_text()
             assert all(re.search(rf"(def|class) {name}\b", text) for name in names), test
+
+
+def test_every_edit_names_a_case_that_exists():
+    """The cases of a test have other names when it gets another parameter; what names an old one is never killed."""
+    cases = {test for mutant in TABLE for test in mutant.test if "[" in test}
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *sorted(cases)]
+    done = subprocess.run(command, cwd=mutants.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
 def test_a_sample_takes_the_rooms_in_turn():

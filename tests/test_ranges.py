@@ -78,6 +78,7 @@ class TestRangesOf:
         np.testing.assert_array_equal(ranges.unit_totals(np.array([-3.0, -1.0, 1.0])), [0, 0.5, 1])
         totals = np.array([[1.0, -3.0], [1.1, 0.0], [0.0, -3.1], [1.0 + 1e-7, -3.0 - 1e-7]])
         assert ranges.impossible(totals).tolist() == [False, True, True, False]
+        assert [ranges.impossible(row[None]).tolist() for row in totals] == [[False], [True], [True], [False]]
 
     def test_ties_between_actions_count_in_what_may_be_hidden(self):
         """The last of 200,000 actions is better by 1e-8, which is less than TIE times their distance: 0 is played."""

@@ -160,9 +160,10 @@ def to_plain(happened: Event) -> list[Any]:
 def from_plain(values: list[Any]) -> Event:
     """Returns the event that `to_plain` took apart.
 
+    An earlier version may not have had the last fields; where these have defaults, they are taken.
+
     Raises:
-        InvalidFile: there is no such kind, or it has other fields, or fields of other types. Last fields that have defaults
-            may be missing: an earlier version did not have them.
+        InvalidFile: there is no such kind, or it has other fields, or fields of other types.
     """
     name, *fields = values
     kind = EVENTS.get(name) if isinstance(name, str) else None

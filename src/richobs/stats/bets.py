@@ -418,8 +418,8 @@ def kl_upper(mean: Floats, budget: Floats | float) -> Floats:
 
     kl(p, q) = p log(p/q) + (1-p) log((1-p)/(1-q)). Chernoff: the true mean exceeds it with probability at most
     exp(-n budget), for any law on [0, 1]. By Newton's method: kl is convex in q, so steps from above stay above. kl(p, q) is
-    the integral of (t-p) / (t(1-t)) from p to q, and t(1-t) is at most 1/4, 1-p and q there: that gives where to start, and
-    leaving out p log(1/q) does near 1.
+    the integral of (t-p) / (t(1-t)) from p to q, and t(1-t) is at most 1/4, at most 1-p and at most q there. Each of these
+    gives a point above to start from. So does leaving out p log(1/q), which is the nearest where q is near 1.
     """
     given = np.clip(np.asarray(mean, dtype=np.float64), 0.0, 1.0)
     p, place = given, None

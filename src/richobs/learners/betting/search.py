@@ -250,7 +250,7 @@ class BettingSearch:
         """
         best, largest = self.current, self.lower
         if self.claimed is not None:
-            best = self.candidate(self.claimed)
+            best = self.candidates[self.claimed]
         elif largest > self.ranges.least:
             best = next(c for c in self.opened if c.accounts is not None and c.accounts.lower == largest)
         lower = self.ranges.least if best is None or best.accounts is None else best.accounts.lower
