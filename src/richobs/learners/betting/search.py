@@ -579,7 +579,7 @@ def _replayed(search: BettingSearch, eta: tuple[float, ...]) -> BettingSearch | 
     """Returns a search with this tolerance that has seen what was played; None where no function is left."""
     assert search.with_tolerance is not None, "_why_not was asked"
     ranges = search.with_tolerance(eta)
-    again = replace(search, given_ranges=ranges, notify=nobody, candidates={}, opened=[], batches=0)
+    again = replace(search, given_ranges=ranges, notify=nobody, candidates={}, opened=[], batches=0, claimed=None)
     again.promises = search.promises  # fixed before anything was played
     try:
         _settle_recorded(again)
